@@ -13,8 +13,8 @@ from typing import Any
 
 from oslo_upgradecheck import upgradecheck
 
-from cellsched.audit import capacity
-from cellsched.audit import facts
+from cellsched.audit.checks import check_capacity
+from cellsched.audit import state
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
@@ -215,7 +215,7 @@ def check_claims(deployment: CheckedDeployment) -> Result:
     if deployment.claims is None:
         return Result(Code.SUCCESS, 'Claims are seen by one process only, '
                       'and were not checked')
-    found = capacity.check(deployment.claims, facts.PAGE)
+    found = check_capacity(deployment.claims, state.PAGE)
     if not found:
         return Result(Code.SUCCESS)
     return Result(Code.WARNING, f'{len(found)} figures of the claim store '

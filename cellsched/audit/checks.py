@@ -1,217 +1,683 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going through a whole deployment."""
+"""The invariants of servers, hosts and providers, as checks.
 
+Each function yields the findings of one invariant; the page on the audit
+describes the invariants: the fate of a server (S2, S3) and its requests (S13),
+tasks in progress (L1), claims (S4), faults of servers in ERROR (S13), mapped
+hosts (S3), and counters and capacities of the claim store (S1).
+"""
+
+import collections
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
-import itertools
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import enum
+from typing import NamedTuple
 
-from oslo_log import log
-
-from cellsched.audit import capacity
-from cellsched.audit import claim_holders
-from cellsched.audit.facts import Facts
-from cellsched.audit.facts import Reader
-from cellsched.audit import fates
 from cellsched.audit import findings
-from cellsched.audit import hosts
-from cellsched.audit import providers
-from cellsched.audit import reasons
-from cellsched.audit import repairs
-from cellsched.audit import tasks
-from cellsched.claims import moves
-from cellsched.clock import Clock
-from cellsched.db.api import audit_queries as api
+from cellsched.audit.state import add_up
+from cellsched.audit.state import MISSING
+from cellsched.audit.state import ServerSize
+from cellsched.audit.state import ServerState
+from cellsched.audit.state import StateReader
+from cellsched.claims import base as claims_base
+from cellsched.claims import listing
+from cellsched.db.api import host_mappings
+from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
-from cellsched.db import statements
-from cellsched import exception
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import states
+from cellsched import objects
 
-LOG = log.getLogger(__name__)
+Action = findings.Action
 
-#: Rounds of repairs: one may show what another one mends.
-_ROUNDS_MAX = 4
+_CELL0 = objects.CELL0_UUID
 
-#: Foreign consumers to name.
-_EXAMPLES_MAX = 10
-
-Progress = Callable[[int], None]
+_TWO_RUN = ('find out on the hosts which of the two is in use, stop the other '
+            'one there, and delete its row')
 
 
-def judge(facts: Facts) -> Iterator[findings.Finding]:
-    """Yield all that is wrong with a server."""
-    yield from fates.check(facts)
-    yield from claim_holders.check(facts)
-    yield from tasks.check(facts)
-    yield from reasons.check(facts)
+def check_fate(server: ServerState) -> Iterator[findings.Finding]:
+    """Check that a server is in the one cell that its mapping names.
+
+    Cells that did not answer cause no findings. A build with a request is in
+    progress, and its conductor is responsible for it.
+    """
+    mapping = server.mapping
+    if mapping is None:
+        yield from _unmapped(server)
+    elif mapping.deleted:
+        yield from _deleted(server)
+    elif server.requested:
+        yield from _requested(server)
+    elif mapping.cell is None:
+        yield from _undecided(server)
+    elif mapping.cell not in server.unheard:
+        yield from _decided(server, mapping.cell)
 
 
-class Auditor:
-    """Looks for what must not be, twice: things may be on their way.
+def found(
+    server: ServerState, kind: str, text: str,
+    cell: str | None = None, action: Action | None = None, advice: str = '',
+) -> findings.Finding:
+    """Return a finding about a server."""
+    return findings.Finding(
+        kind, server.uuid, text,
+        '' if cell is None else server.names.get(cell, cell), cell, action,
+        advice)
 
-    The first look goes through everything. Some time later those are looked
-    at again, and in all cells, that something was wrong with; what is wrong
-    still is told.
+
+def _unmapped(server: ServerState) -> Iterator[findings.Finding]:
+    if server.requested:
+        yield found(server, 'request-unmapped',
+                    'has a build request and no mapping', None, Action.MAP)
+    for cell, row in server.rows.items():
+        if not row.deleted:
+            yield found(
+                server, 'row-unmapped',
+                'is in a cell and the API database does not know it', cell,
+                Action.MAP)
+
+
+def _deleted(server: ServerState) -> Iterator[findings.Finding]:
+    if server.requested:
+        yield found(server, 'request-of-deleted',
+                    'was deleted by its user and has a build request', None,
+                    Action.FORGET)
+    for cell, row in server.rows.items():
+        if row.deleted or row.task_state == 'deleting':
+            # Its agent deletes it when it is up again.
+            continue
+        yield found(
+            server, 'deleted-visible',
+            'was deleted by its user, and its cell shows it', cell,
+            None if row.host else Action.DELETE,
+            'it may run on its host; delete it once more')
+
+
+def _requested(server: ServerState) -> Iterator[findings.Finding]:
+    assert server.mapping is not None
+    if server.broken is not None:
+        begun = server.visible() or (
+            server.mapping.cell not in (None, _CELL0))
+        yield found(
+            server, 'request-unreadable',
+            f'cannot be built: its {server.broken.what} '
+            f'{server.broken.problem}', None,
+            None if begun else Action.BURY_REQUEST,
+            'its build began before; a conductor above the cells rolls it '
+            'back and buries the server')
+    for cell, row in server.visible().items():
+        if not row.ran:
+            continue
+        if cell == server.mapping.cell:
+            yield found(
+                server, 'request-left',
+                'is on a host and has a build request, so that it would be '
+                'built once more', cell, Action.FORGET)
+        elif server.mapping.cell is not None:
+            yield found(
+                server, 'row-elsewhere',
+                'is on a host of a cell and is mapped to another one, where '
+                'it is being built', cell, None, _TWO_RUN)
+
+
+def _undecided(server: ServerState) -> Iterator[findings.Finding]:
+    rows = server.visible()
+    ran = [cell for cell, row in rows.items() if row.ran]
+    if len(rows) + server.buried() > 1:
+        yield from _several(server, rows, ran[0] if len(ran) == 1 else None)
+    if len(ran) == 1 or not rows and server.buried():
+        cell = ran[0] if ran else _CELL0
+        yield found(server, 'undecided',
+                    'is in a cell, and is mapped to none', cell,
+                    Action.DECIDE)
+    elif len(rows) == 1 and not server.buried():
+        yield found(
+            server, 'undecided',
+            'is in a cell, is mapped to none, and is not being built',
+            next(iter(rows)), Action.PURGE)
+    elif not rows and not server.unheard:
+        yield found(
+            server, 'no-fate',
+            'was accepted, is in no cell, and is not being built', None,
+            Action.BURY)
+
+
+def _decided(server: ServerState, cell: str) -> Iterator[findings.Finding]:
+    row = server.rows.get(cell)
+    rows = server.visible()
+    if row is not None:
+        yield from _unasked(server, cell, row)
+        yield from _several(server, rows, cell)
+        return
+    for each, other in rows.items():
+        yield found(
+            server, 'row-elsewhere',
+            'is in a cell and is mapped to another one, which does not have '
+            'it', each, Action.REMAP if belongs(server, each) else None,
+            'map it to the cell that it is in' if other.ran else
+            'find out what became of it in the cell that it is mapped to')
+    if cell == _CELL0 and not rows:
+        yield found(server, 'row-lost',
+                    'is mapped to cell0, which does not have it', cell,
+                    Action.BURY)
+    elif not rows:
+        yield found(
+            server, 'row-lost',
+            'is mapped to a cell, which does not have it', cell, None,
+            'restore the database of the cell; if the server is gone for '
+            'good, delete it')
+
+
+def belongs(server: ServerState, cell: str) -> bool:
+    """Return whether a server is in a cell in spite of its mapping.
+
+    The server is on a host that is mapped to the cell, and holds its claims
+    there. No other cell has a row of it, and all cells have answered.
+    """
+    row = server.visible()[cell]
+    here, elsewhere = server.held(row)
+    return (
+        row.host is not None
+        and server.host_cells.get(row.host) == cell
+        and [*server.visible()] == [cell] and not server.buried()
+        and not server.unheard and not server.moved
+        and row.task_state is None and not row.moving
+        and any(claim.provider not in server.shared for claim in here)
+        and not elsewhere)
+
+
+def _unasked(
+    server: ServerState, cell: str, row: audit_queries.ServerRow
+) -> Iterator[findings.Finding]:
+    """Check the request specification of a server that may be moved."""
+    if (server.size is not None and server.size.problem and not row.deleted
+            and cell != _CELL0):
+        yield found(
+            server, 'spec-missing' if server.size is MISSING
+            else 'spec-unreadable',
+            f'cannot be moved: its request specification '
+            f'{server.size.problem}', cell, None,
+            'it runs as it is; restore the row of request_specs, or build '
+            'another server in its place')
+
+
+def _several(
+    server: ServerState, rows: dict[str, audit_queries.ServerRow],
+    right: str | None
+) -> Iterator[findings.Finding]:
+    """Yield the rows of a server in cells other than the right one.
+
+    :param right: the cell of the server; None if that is not certain
+    """
+    for cell, row in rows.items():
+        if cell == right:
+            continue
+        with_cell0 = server.buried() or right == _CELL0
+        yield found(
+            server, 'cell-and-cell0' if with_cell0 else 'two-cells',
+            'is in this cell, and in '
+            + ('cell0' if with_cell0 else 'another one') + ' too', cell,
+            None if row.ran or right is None else Action.PURGE, _TWO_RUN)
+    if server.buried() and right != _CELL0:
+        yield found(
+            server, 'cell-and-cell0',
+            'is in cell0, and in another cell too', _CELL0,
+            Action.PURGE if right is not None else None, _TWO_RUN)
+
+
+def check_tasks(server: ServerState) -> Iterator[findings.Finding]:
+    """Check that a server's task or build is in progress.
+
+    The cell keeps the message to the host during a build, and the row of the
+    move during any other task. Both are written and deleted together with the
+    state of the server.
+    """
+    cell = server.mapping.cell if server.mapping else None
+    row = server.rows.get(cell) if cell else None
+    if row is None or row.deleted or server.requested or (
+            cell == objects.CELL0_UUID):
+        return
+    if row.task_state == 'deleting':
+        if not row.served:
+            yield found(
+                server, 'deleting-stranded', 'is being deleted, and '
+                + ('its host is not there' if row.host else 'is on no host'),
+                cell, Action.DELETE)
+    elif is_stranded(row):
+        assert row.move is not None
+        yield found(
+            server, 'move-stranded',
+            f'has a move ({row.move.kind}, {row.move.status}), and '
+            + ('is in ERROR' if row.vm_state == 'error'
+               else 'does not wait for it'), cell, Action.GIVE_UP)
+    elif row.vm_state in (None, states.WAITING.vm_state):
+        if not row.cast:
+            yield _build(server, cell, row)
+    elif row.task_state is not None and row.move is None:
+        yield found(
+            server, 'task-stranded',
+            f'has the task {row.task_state}, and is not being moved', cell,
+            Action.TAKE_BACK if reverting(row) else None,
+            'find out which program set this task; cellsched has none')
+
+
+def is_stranded(row: audit_queries.ServerRow) -> bool:
+    """Return whether a row has a move that its task does not match."""
+    if row.move is None or row.move.status not in server_moves.UNMOVED:
+        return False
+    kind = server_moves.KINDS.get(row.move.kind)
+    return kind is not None and row.task_state not in {
+        states.TRANSITIONS[name].after.task_state
+        for name in (kind.ask, kind.begin) if name is not None}
+
+
+class Revert(NamedTuple):
+    """The transition that reverts a task, and the task's public name."""
+
+    transition: str
+    task: str
+
+
+def reverting(row: audit_queries.ServerRow) -> Revert | None:
+    """Return the transition that reverts a server's task, if any."""
+    return _REVERTS.get(states.State(row.vm_state or '', row.task_state))
+
+
+#: By state; a rebuild and an evacuation have the same state.
+_REVERTS = {
+    state: Revert(kind.revert, name)
+    for name, kind in server_moves.KINDS.items()
+    for state in states.TRANSITIONS[kind.revert].before or ()}
+
+
+def _build(
+    server: ServerState, cell: str | None, row: audit_queries.ServerRow
+) -> findings.Finding:
+    failable = row.host is None and states.State(
+        row.vm_state or '', row.task_state) in states.OF_BUILD
+    return found(
+        server, 'build-stranded',
+        'is to be built, and no host has received the build', cell,
+        Action.FAIL if failable else None,
+        'its agent ends it when it is up; if the host is gone for good, '
+        'delete it')
+
+
+class Expected(enum.Enum):
+    """The claims that a server should hold."""
+
+    CLAIM = enum.auto()
+    NONE = enum.auto()
+    EITHER = enum.auto()  #: It is changing between the two.
+    UNKNOWN = enum.auto()   #: Its cell did not answer, or has another finding.
+
+
+def check_claims(server: ServerState) -> Iterator[findings.Finding]:
+    """Check the claims of a server, and those of its move."""
+    expected = expected_claims(server)
+    cell = server.mapping.cell if server.mapping else None
+    if server.claims and expected is Expected.NONE:
+        yield found(
+            server, 'claim-leaked',
+            f'holds a claim on {server.claims[0].provider}, and should hold '
+            'none',
+            cell, Action.RELEASE)
+    if move_leaks(server, expected):
+        yield found(
+            server, 'move-claim-leaked',
+            f'holds a claim on {server.moved[0].provider} for a move, '
+            'and is not being moved', cell, Action.RELEASE_MOVE)
+    size = server.size
+    if expected is not Expected.CLAIM or size is not None and (
+            size.total == {}):
+        return
+    row = _row(server)
+    assert row is not None
+    if not server.claims and not server.moved:
+        grouped = row.provider and size is not None and size.grouped
+        yield found(
+            server, 'unclaimed', 'uses a host, and holds no claim', cell,
+            Action.CLAIM if row.provider and not grouped else None,
+            _anew(size)[1] if grouped else
+            'its provider is not known; delete it, unless its build goes on')
+    elif at_rest(server, row):
+        yield from _at_rest(server, cell, row)
+
+
+def at_rest(server: ServerState, row: audit_queries.ServerRow) -> bool:
+    """Return whether a server is on a node and no task is in progress."""
+    return (row.provider is not None and row.task_state is None
+            and not row.moving and not server.moved
+            and row.vm_state not in (None, states.WAITING.vm_state))
+
+
+def _at_rest(
+    server: ServerState, cell: str | None, row: audit_queries.ServerRow
+) -> Iterator[findings.Finding]:
+    assert row.provider is not None
+    size = server.size
+    here, elsewhere = server.held(row)
+    held = add_up(claim.resources for claim in here)
+    others = ', '.join(sorted(claim.provider for claim in elsewhere))
+    action, advice = _anew(server.size)
+    right = size is not None and size.total == held
+    if not right and all(claim.provider in server.shared for claim in here):
+        yield found(
+            server, 'claim-elsewhere',
+            f'is on {row.provider}, and holds '
+            + (f'a claim on {others}' if others else 'no claim there'),
+            cell, action, advice)
+    elif elsewhere:
+        # Its claims here are kept if their amounts are right.
+        yield found(
+            server, 'claim-second',
+            f'is on {row.provider}, and holds a claim on {others} too', cell,
+            Action.RECLAIM if right else action, advice)
+    elif size is not None and size.total is not None and not right:
+        yield found(
+            server, 'claim-amount',
+            f'needs {_amounts(size.total)}, and holds a claim of '
+            + _amounts(held), cell, action, advice)
+
+
+def _anew(size: ServerSize | None) -> tuple[Action | None, str]:
+    """Return the repair by a new claim, or the reason against it."""
+    if size is not None and size.grouped:
+        return None, ('only a scheduler chooses the providers of its '
+                      'request groups; migrate it')
+    return (Action.RECLAIM if size is None or size.resources else None,
+            'its size is not known, as its request specification is lost')
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ', '.join(f'{amount} {resource}'
+                     for resource, amount in sorted(resources.items()))
+
+
+def expected_claims(server: ServerState) -> Expected:
+    """Return the claims that a server should hold under its own uuid."""
+    mapping = server.mapping
+    if mapping is None:
+        return Expected.UNKNOWN
+    if server.requested:
+        return Expected.EITHER
+    others = server.visible().keys() - {mapping.cell}
+    if others or mapping.cell in server.unheard:
+        return Expected.UNKNOWN
+    if mapping.cell == objects.CELL0_UUID:
+        return Expected.NONE
+    row = _row(server)
+    if row is None:
+        return Expected.NONE if mapping.deleted else Expected.UNKNOWN
+    return expected_in_cell(row)
+
+
+def expected_in_cell(row: audit_queries.ServerRow) -> Expected:
+    """Return the claims that a server in a cell should hold."""
+    if row.deleted:
+        return Expected.NONE
+    if row.task_state == 'deleting':
+        return Expected.EITHER
+    if row.vm_state in ('error', 'shelved_offloaded'):
+        at_rest = row.host is None and row.task_state is None
+        return Expected.NONE if at_rest and not row.moving else Expected.EITHER
+    if row.host is not None or row.task_state == 'scheduling':
+        return Expected.CLAIM
+    return Expected.EITHER
+
+
+def move_leaks(server: ServerState, expected: Expected) -> bool:
+    """Return whether a server holds a claim for a move that is over."""
+    if not server.moved or expected is Expected.UNKNOWN or server.requested:
+        return False
+    row = _row(server)
+    return row is None or row.deleted or (
+        row.task_state is None and not row.moving)
+
+
+def _row(server: ServerState) -> audit_queries.ServerRow | None:
+    cell = server.mapping.cell if server.mapping else None
+    return server.rows.get(cell) if cell else None
+
+
+def check_faults(server: ServerState) -> Iterator[findings.Finding]:
+    """Check that a server in ERROR has a fault that says why.
+
+    A server in cell0 also has a failed action with the id of its request.
+    """
+    cell = server.mapping.cell if server.mapping else None
+    row = server.rows.get(cell) if cell else None
+    if row is None or row.deleted or server.requested or (
+            row.vm_state != 'error' or row.task_state is not None):
+        return
+    if not (row.reason or '').strip():
+        yield found(
+            server, 'no-reason', 'is in ERROR without a fault',
+            cell, findings.Action.EXPLAIN)
+    if cell == objects.CELL0_UUID and not row.failed_action:
+        yield found(
+            server, 'no-action',
+            'is in cell0 without a failed action that names its request',
+            cell, findings.Action.EXPLAIN)
+
+
+def check_hosts(reader: StateReader) -> list[findings.Finding]:
+    """Check that each host is mapped to the cell that has its compute node.
+
+    A host that was never mapped is no finding: a scheduler maps it.
+    """
+    found = []
+    names = reader.names()
+    there = reader.ask(
+        lambda cell, connection: audit_queries.nodes(connection),
+        reader.cells())
+    for cell, nodes in there.items():
+        # By host: whether one of its nodes was marked as mapped.
+        hosts: dict[str, bool] = {}
+        for node in nodes.values():
+            hosts[node.host] = node.mapped or hosts.get(node.host, False)
+        with reader.database.reader() as connection:
+            mapped = host_mappings.get_many(connection, hosts)
+        for host, was_mapped in sorted(hosts.items()):
+            if host not in mapped:
+                if was_mapped:
+                    found.append(findings.Finding(
+                        'host-unmapped', host,
+                        'has a compute node in this cell, and its mapping is '
+                        'missing', names[cell], cell, None,
+                        'map it with cell_v2 discover_hosts --by-service, or '
+                        'delete its rows in the cell'))
+            elif mapped[host].uuid != cell:
+                other = names.get(mapped[host].uuid, mapped[host].uuid)
+                found.append(findings.Finding(
+                    'host-elsewhere', host,
+                    f'has a compute node in this cell, and is mapped to '
+                    f'{other}', names[cell], cell, None,
+                    'let its agent report to one of them only, and delete '
+                    'its rows in the other'))
+    return found
+
+
+#: Number of walks through all claims to check providers that change.
+_WALKS_MAX = 3
+
+Held = Mapping[str, Sequence[claims_base.Claim]]
+
+
+def check_capacity(
+    store: claims_base.ClaimStore, page: int,
+    seen: Callable[[Held], None] = lambda held: None,
+) -> list[findings.Finding]:
+    """Check the counters of the claim store against its claims.
+
+    A provider that changes during a walk through the claims is checked in the
+    next walk, up to a limit. A wrong counter is a finding only if two walks
+    add up to the same: a transfer between two pages does not change the
+    provider, but its claims may be read twice or not at all. The transfer
+    changes the consumers, so the next walk differs.
+
+    :param page: number of consumers in a page
+    :param seen: called with the claims of each page in the first walk
+    """
+    found: list[findings.Finding] = []
+    open_: set[str] | None = None
+    doubted: dict[str, _Taken] = {}
+    for _ in range(_WALKS_MAX):
+        before = store.usages()
+        taken = _add_up(store, page, seen)
+        changed = {usage.provider for usage
+                   in store.usages(since=before.token).usages}
+        seeming: dict[str, _Taken] = {}
+        for usage in before.usages:
+            provider = usage.provider
+            if provider in changed or (
+                    open_ is not None and provider not in open_):
+                continue
+            wrong = [*_compare_claims(usage, taken[provider])]
+            if wrong and doubted.get(provider) != taken[provider]:
+                seeming[provider] = taken[provider]
+            else:
+                found += wrong
+        open_ = seeming.keys() | (
+            changed if open_ is None else changed & open_)
+        doubted |= seeming
+        seen = _ignore
+        if not open_:
+            break
+    return found
+
+
+def _ignore(held: Held) -> None:
+    pass
+
+
+@dataclasses.dataclass
+class _Taken:
+    """The sum of the claims on a provider.
+
+    :ivar holders: number of consumers
+    :ivar who: sum over the hashes of the consumers, to compare walks
     """
 
-    def __init__(
-        self, reader: Reader, repairs_: repairs.Repairs,
-        clock: Clock,
-    ) -> None:
-        self._reader = reader
-        self._repairs = repairs_
-        self._clock = clock
+    sums: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter)
+    holders: int = 0
+    who: int = 0
 
-    def size(self) -> int:
-        """Return how much there is to go through, for a progress bar."""
-        with self._reader.database.reader() as connection:
-            mapped = api.count(connection)
-        rows = self._reader.ask(
-            lambda cell, connection: audit_queries.count(connection),
-            self._reader.cells())
-        return mapped + sum(rows.values())
 
-    def run(
-        self, settle_s: float, fix: bool = False,
-        progress: Progress = lambda done: None,
-    ) -> findings.AuditReport:
-        """Look for what is wrong, and repair what is safe to repair.
+def _add_up(
+    store: claims_base.ClaimStore, page: int, seen: Callable[[Held], None]
+) -> dict[str, _Taken]:
+    """Return the sum of the claims on each provider."""
+    taken: dict[str, _Taken] = collections.defaultdict(_Taken)
+    for consumers in listing.pages(store, page):
+        held = store.claims_of(consumers)
+        for consumer, claims in held.items():
+            for claim in claims:
+                here = taken[claim.provider]
+                here.sums.update(claim.resources)
+                here.holders += 1
+                here.who += hash(consumer)
+        seen(held)
+    return taken
 
-        :param settle_s: seconds between the two looks
-        :param progress: is told how much of :meth:`size` was gone through
-        """
-        report = findings.AuditReport()
-        self._reader.begin()
-        suspects, moved = self._scan(progress)
-        first, foreign = self._everything(suspects, moved)
-        if first:
-            self._clock.sleep(settle_s)
-            self._reader.begin()
-            again, still = self._everything(
-                {found.of for found in first}, moved)
-            keys = {found.key for found in first}
-            report.left = [each for each in again if each.key in keys]
-            foreign &= still
-        report.foreign = len(foreign)
-        report.examples = sorted(foreign)[:_EXAMPLES_MAX]
-        if fix and report.left:
-            self._fix(report, moved)
-        report.left.sort(key=lambda found: (found.invariant, found.kind,
-                                            found.of, found.cell))
-        return report
 
-    def _scan(self, progress: Progress) -> tuple[set[str], set[str]]:
-        """Return servers that may be wrong, and names that moved ones use."""
-        done = 0
-        suspects: set[str] = set()
-        moved: set[str] = set()
-        for uuids in itertools.chain(
-                self._reader.pages(api.mapped_after),
-                self._reader.pages(api.requested_after)):
-            for facts in self._reader.facts(uuids, asked=True).values():
-                if any(judge(facts)):
-                    suspects.add(facts.uuid)
-                if facts.moved:
-                    moved.add(moves.consumer(facts.uuid))
-            done += len(uuids)
-            progress(done)
-        for pages in self._reader.cell_pages(audit_queries.present_after):
-            for cell, uuids in pages.items():
-                suspects |= self._misplaced(cell, uuids)
-                done += len(uuids)
-            progress(done)
-        return suspects, moved
+def _compare_claims(
+    usage: claims_base.Usage, taken: _Taken
+) -> Iterator[findings.Finding]:
+    if usage.consumers != taken.holders:
+        yield findings.Finding(
+            'miscounted-consumers', usage.provider,
+            f'has claims of {taken.holders} consumers, and the claim store '
+            f'counts {usage.consumers}', action=findings.Action.RECOUNT)
+    for resource in sorted(usage.used.keys() | taken.sums.keys()):
+        used = usage.used.get(resource, 0)
+        real = taken.sums.get(resource, 0)
+        capacity = usage.capacity.get(resource, 0)
+        if real > capacity:
+            yield findings.Finding(
+                f'over-capacity:{resource}', usage.provider,
+                f'has {capacity} of {resource}, and {real} is claimed',
+                advice='move servers away, or increase the inventory again')
+        if used != real:
+            yield findings.Finding(
+                f'miscounted:{resource}', usage.provider,
+                f'has claims of {real} of {resource}, and the claim store '
+                f'counts {used}', action=findings.Action.RECOUNT)
 
-    def _misplaced(self, cell: str, uuids: list[str]) -> set[str]:
-        """Return those that are not mapped to the cell that they are in."""
-        with self._reader.database.reader() as connection:
-            mappings = api.mappings(connection, uuids)
-        return {uuid for uuid in uuids
-                if uuid not in mappings or mappings[uuid].cell != cell}
 
-    def _everything(
-        self, suspects: Iterable[str], moved: set[str]
-    ) -> tuple[list[findings.Finding], set[str]]:
-        """Return what is wrong, and who claims and is not known here."""
-        found = list(self._of_servers(suspects))
-        found += hosts.check(self._reader)
-        foreign: set[str] = set()
-        store = self._reader.claims
+#: Relative tolerance of capacities, as databases store ratios with few
+#: digits.
+_TOLERANCE = 1e-5
 
-        def look(held: capacity.Held) -> None:
-            consumers = list(held)
-            unknown = (held.keys() - self._reader.known(consumers)) - moved
-            foreign.update(unknown)
+_NOTHING = claims_base.Inventory(0)
 
-        if store is not None:
-            found += capacity.check(store, self._reader.page, look)
-            found += providers.check(self._reader, store)
-        found += self._unheard()
-        return found, foreign
 
-    def _of_servers(
-        self, suspects: Iterable[str]
-    ) -> Iterator[findings.Finding]:
-        for uuids in statements.chunks(sorted(suspects)):
-            facts = self._reader.facts(uuids, everywhere=True, asked=True)
-            for each in facts.values():
-                yield from judge(each)
+def check_providers(
+    reader: StateReader, store: claims_base.ClaimStore
+) -> Iterator[findings.Finding]:
+    """Check the providers of the claim store against the databases.
 
-    def _unheard(self) -> list[findings.Finding]:
-        names = self._reader.names()
-        return [findings.Finding(
-            'cell-unreachable', cell,
-            f'nothing is known of the servers of this cell: {reason}',
-            names.get(cell, cell), cell, None,
-            'bring its database back, and audit again')
-            for cell, reason in self._reader.unheard.items()]
+    The store is read first, as a provider is in a database before it is in
+    the store. Unknown providers are no finding while a cell does not answer.
+    """
+    usages = {usage.provider: usage for usage in store.usages().usages}
+    names = reader.names()
+    nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
+    for cell, there in reader.ask(
+            lambda cell, connection: audit_queries.nodes(connection),
+            reader.cells()).items():
+        nodes.update((uuid, (cell, node)) for uuid, node in there.items())
+    shared = {each.uuid: each for each in reader.shared()}
+    children = {child for _, node in nodes.values() for child in node.children}
+    for uuid, usage in usages.items():
+        if uuid in nodes:
+            cell, node = nodes[uuid]
+            yield from _compare_node(usage, node, cell, names)
+        elif uuid not in shared and uuid not in children and (
+                not reader.unheard) and (
+                usage.consumers or any(usage.capacity.values())):
+            yield findings.Finding(
+                'provider-unknown', uuid,
+                f'has claims of {usage.consumers} consumers, and is neither '
+                'a compute node of a cell nor a child provider of one nor '
+                'shared by an aggregate',
+                advice='let the agent of its host report again; if the host '
+                       'is gone for good, delete the servers with claims '
+                       'there')
+    for uuid, provider in shared.items():
+        usage = usages.get(uuid) or claims_base.Usage(uuid, {}, {}, 0)
+        yield from _compare_shared(usage, provider)
 
-    def _fix(self, report: findings.AuditReport, moved: set[str]) -> None:
-        """Repair what is left, and look again."""
-        before = report.left
-        for provider in sorted({
-                each.of for each in before
-                if each.action is findings.Action.RECOUNT}):
-            self._repairs.recount(provider)
-        wanted = [each for each in before
-                  if each.action and each.is_of_server]
-        suspects = {each.of for each in wanted}
-        for _ in range(_ROUNDS_MAX):
-            if not any(each.action for each in wanted):
-                break
-            self._repair(wanted)
-            wanted = list(self._of_servers(suspects))
-        after, _ = self._everything(suspects, moved)
-        known = {each.key for each in before}
-        report.left = [each for each in after
-                       if each.of in suspects or each.key in known]
-        report.left += [each for each in before if each.of not in suspects
-                        and each.is_of_server]
-        keys = {each.key for each in report.left}
-        report.repaired = [each for each in before if each.key not in keys]
 
-    def _repair(self, wanted: list[findings.Finding]) -> None:
-        by_server: dict[str, list[findings.Finding]] = {}
-        for each in wanted:
-            by_server.setdefault(each.of, []).append(each)
-        for uuids in statements.chunks(by_server):
-            facts = self._reader.facts(uuids, everywhere=True, asked=True)
-            for uuid in uuids:
-                self._repair_one(facts[uuid], {
-                    each.key for each in by_server[uuid]})
+def _compare_node(
+    usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str,
+    names: Mapping[str, str],
+) -> Iterator[findings.Finding]:
+    for resource, offer in node.offers.items():
+        right = claims_base.Inventory(*offer).capacity
+        capacity = usage.capacity.get(resource, 0)
+        if abs(capacity - right) > max(1, _TOLERANCE * right):
+            yield findings.Finding(
+                f'wrong-capacity:{resource}', usage.provider,
+                f'is {node.host}, which offers {right} of {resource}, and '
+                f'the claim store has {capacity}', names.get(cell, cell),
+                cell, findings.Action.RECOUNT)
 
-    def _repair_one(
-        self, facts: Facts, wanted: Iterable[tuple[str | None, ...]]
-    ) -> None:
-        """Repair those of the findings that hold still."""
-        for finding in judge(facts):
-            if finding.action is None or finding.key not in wanted:
-                continue
-            try:
-                self._repairs.repair(finding, facts)
-            except exception.CellschedException as exc:
-                LOG.warning('Could not repair %s of %s: %s',
-                            finding.kind, finding.of, exc.format_message())
-            except Exception:
-                # The others are not to wait until this is mended.
-                LOG.exception('Could not repair %s of %s', finding.kind,
-                              finding.of)
+
+def _compare_shared(
+    usage: claims_base.Usage, provider: shared_providers.SharedProvider
+) -> Iterator[findings.Finding]:
+    for resource in sorted({*provider.inventories, *usage.capacity}):
+        said = provider.inventories.get(resource, _NOTHING).capacity
+        capacity = usage.capacity.get(resource, 0)
+        if capacity != said:
+            yield findings.Finding(
+                f'wrong-capacity:{resource}', provider.uuid,
+                f'is shared as {provider.name}, which has {said} of '
+                f'{resource}, and the claim store has {capacity}',
+                advice=f'cellsched provider set {provider.name}')

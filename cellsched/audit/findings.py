@@ -5,8 +5,8 @@ import dataclasses
 import enum
 
 
-#: Kinds of findings, and the invariant that each breaks. A kind may be told of
-#: a resource class, which follows it after a colon.
+#: The invariant of each kind of finding. A kind may be followed by a colon and
+#: a resource class.
 KINDS = {
     'over-capacity': 'S1', 'miscounted': 'S1', 'miscounted-consumers': 'S1',
     'wrong-capacity': 'S1', 'provider-unknown': 'S1',
@@ -27,11 +27,11 @@ KINDS = {
 
 
 class Action(enum.Enum):
-    """A repair that is safe; its value says what it does."""
+    """A safe repair; the value describes it."""
 
     BURY = 'record it in cell0, with the reason that its build was lost'
     BURY_REQUEST = 'record it in cell0, with what its request lacks'
-    PURGE = 'remove the row, which never was on a host'
+    PURGE = 'delete the row, which never was on a host'
     DECIDE = 'map it to the cell that has it'
     REMAP = 'map it to the cell where its row, its host and its claim are'
     MAP = 'map it, with the project and the user that are known'
@@ -39,26 +39,26 @@ class Action(enum.Enum):
     DELETE = 'mark the row as deleted'
     RELEASE = 'release the claim'
     RELEASE_MOVE = 'release the claim of the move'
-    CLAIM = 'claim what it takes, if there is room'
-    RECLAIM = 'claim what it takes where it is, if there is room for both ' \
-        'meanwhile, in place of what it holds'
-    RECOUNT = 'have the claim store count anew'
-    FAIL = 'put it into ERROR, with the reason that nobody built it'
-    TAKE_BACK = 'take its task back, with the reason that nobody did it'
-    GIVE_UP = 'give the move up, with the reason that nobody made it'
+    CLAIM = 'claim its resources, if they are free'
+    RECLAIM = 'replace its claims by a claim where it is, if both fit ' \
+        'meanwhile'
+    RECOUNT = 'correct the counters of the claim store'
+    FAIL = 'set it to ERROR, with the reason that its build was abandoned'
+    TAKE_BACK = 'revert its task, with the reason that it was abandoned'
+    GIVE_UP = 'abort the move, with the reason that it was abandoned'
     EXPLAIN = 'record that the reason is not known'
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something that must not be.
+    """A violation of an invariant.
 
-    :param kind: a short name of what it is, one of :data:`KINDS`
-    :param of: uuid of the server or of the provider, or name of the host
-    :param cell: the cell's name, where it is about one
-    :param cell_uuid: that cell
-    :param action: the repair, or None where none is safe
-    :param advice: what a human may do where none is
+    :param kind: one of :data:`KINDS`
+    :param of: uuid of the server or provider, or name of the host
+    :param cell: name of the cell, if it concerns one
+    :param cell_uuid: uuid of that cell
+    :param action: the repair; None if none is safe
+    :param advice: what an operator can do if there is no repair
     """
 
     kind: str
@@ -71,23 +71,23 @@ class Finding:
 
     @property
     def invariant(self) -> str:
-        """Return the invariant that it breaks: ``S1``, ``S2``, …"""
+        """Return the violated invariant: ``S1``, ``S2``, …"""
         return KINDS[self.kind.partition(':')[0]]
 
     @property
     def is_of_server(self) -> bool:
-        """Return whether it is of a server, not a provider, host or cell."""
+        """Return whether it concerns a server."""
         return self.invariant != 'S1' and self.kind not in (
             'cell-unreachable', 'host-elsewhere', 'host-unmapped')
 
     @property
     def key(self) -> tuple[str, str, str | None]:
-        """Return the key that two findings of the same have in common."""
+        """Return the identity of the finding."""
         return self.kind, self.of, self.cell_uuid
 
     @property
     def repair(self) -> str:
-        """Return what a repair does, or what is left to a human."""
+        """Return the description of the repair, or the advice."""
         if self.action is not None:
             return self.action.value
         return f'none is safe: {self.advice}'
@@ -95,16 +95,16 @@ class Finding:
 
 @dataclasses.dataclass
 class AuditReport:
-    """The findings of an audit, and what became of them.
+    """The result of an audit.
 
-    :param left: what is wrong still
-    :param repaired: what was wrong and is not any more
-    :param foreign: how many consumers hold claims and are of no server that
-        the API database knows
-    :param examples: a few of those
+    :param remaining: findings that were not repaired
+    :param repaired: findings that were repaired
+    :param foreign: number of consumers with claims that the API database does
+        not know
+    :param examples: some of these
     """
 
-    left: list[Finding] = dataclasses.field(default_factory=list)
+    remaining: list[Finding] = dataclasses.field(default_factory=list)
     repaired: list[Finding] = dataclasses.field(default_factory=list)
     foreign: int = 0
     examples: list[str] = dataclasses.field(default_factory=list)

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mending what can be mended safely.
+"""Repairs of findings.
 
-Each repair looks once more, with what it looks at locked or in the condition
-of its own statement, and does nothing where things are not as they were found.
+Each repair checks its finding again, with the rows locked or as a condition of
+its statement, and does nothing if they have changed.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 from typing import Any
 
 from oslo_utils import uuidutils
 
-from cellsched.audit import claim_holders
-from cellsched.audit.facts import Facts
-from cellsched.audit.facts import Reader
+from cellsched.audit import checks
 from cellsched.audit import findings
-from cellsched.audit.rows import RowRepairs
-from cellsched.audit import sizes
+from cellsched.audit.state import add_up
+from cellsched.audit.state import ServerState
+from cellsched.audit.state import StateReader
 from cellsched.cells.cell0 import Cell0
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -30,23 +30,137 @@ from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import audit_queries
+from cellsched.db.cell import instance_history
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 
+
+class RowRepairs:
+    """Repairs of rows in cells.
+
+    :param host: recorded as the host of faults
+    """
+
+    def __init__(
+        self, reader: StateReader, targets: target.Targets,
+        clock: Clock, host: str,
+    ) -> None:
+        self._reader = reader
+        self._database = reader.database
+        self._targets = targets
+        self._clock = clock
+        self._host = host
+        self._move_claims = (
+            None if reader.claims is None
+            else moves.MoveClaims(reader.claims, host))
+
+    def delete(self, finding: findings.Finding, server: ServerState) -> None:
+        """Mark a row as deleted; the mapping first."""
+        assert finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
+        if row.task_state == 'deleting':
+            with self._database.writer() as connection:
+                instance_mappings.mark_deleted(
+                    connection, [server.uuid], self._clock.now())
+        with self._unchanged(finding, server) as connection:
+            if connection is not None:
+                instances.delete(
+                    connection, server.uuid, self._clock.now(), host=row.host)
+
+    def fail(self, finding: findings.Finding, server: ServerState) -> None:
+        """Set a build without progress to ERROR; its claims then leak."""
+        with self._unchanged(finding, server) as connection:
+            if connection is not None:
+                instances.fail(
+                    connection, server.uuid, exception.TaskAbandoned(
+                        uuid=server.uuid, task='build'), self._host,
+                    self._clock.now(), host=None)
+
+    def take_back(
+        self, finding: findings.Finding, server: ServerState
+    ) -> None:
+        """Revert the task of a server that has no move."""
+        assert finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
+        revert = checks.reverting(row)
+        if revert is None:
+            return
+        now = self._clock.now()
+        with self._unchanged(finding, server) as connection:
+            if connection is not None and instances.transit(
+                    connection, server.uuid, revert.transition, now,
+                    host=row.host):
+                instance_history.record(
+                    connection, server.uuid, exception.TaskAbandoned(
+                        uuid=server.uuid, task=revert.task), self._host, now)
+
+    def give_up(
+        self, finding: findings.Finding, server: ServerState
+    ) -> None:
+        """Abort a move that does not match the server's task."""
+        assert finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
+        database = self._cell(finding.cell_uuid)
+        with self._unchanged(finding, server) as connection:
+            move = (None if connection is None
+                    else server_moves.live(connection, server.uuid))
+        if self._move_claims is None or move is None or row.move is None:
+            return
+        # The move cannot complete, as the server does not wait for it.
+        self._move_claims.give_up(
+            database, move, exception.TaskAbandoned(
+                uuid=server.uuid, task=move.migration_type),
+            [row.move.status])
+
+    def explain(
+        self, finding: findings.Finding, server: ServerState
+    ) -> None:
+        """Record a fault with an unknown reason."""
+        now = self._clock.now()
+        with self._unchanged(finding, server) as connection:
+            if connection is None:
+                return
+            if finding.kind == 'no-reason':
+                instance_history.record(
+                    connection, server.uuid,
+                    exception.ReasonUnknown(uuid=server.uuid), self._host, now)
+            else:
+                instance_history.create_all(
+                    connection, {server.uuid: context.admin()}, 'create',
+                    now, message='Error')
+
+    @contextlib.contextmanager
+    def _unchanged(
+        self, finding: findings.Finding, server: ServerState
+    ) -> Iterator[Any]:
+        """Yield a connection with the row locked; None if it has changed."""
+        assert finding.cell_uuid is not None
+        with self._cell(finding.cell_uuid).writer() as connection:
+            row = audit_queries.lock(connection, server.uuid)
+            same = row == server.rows[finding.cell_uuid]
+            yield connection if same else None
+
+    def _cell(self, uuid: str) -> session.Database:
+        return self._targets.database(self._reader.cells()[uuid])
+
+
 Action = findings.Action
 
-#: Seconds to lease a request for that is to be buried.
+#: Seconds for which a request is leased to bury it.
 _LEASE_S = 60.0
 
 
 class Repairs:
-    """Does what a finding's action says.
+    """Repairs findings by their action.
 
-    :param host: who says so in faults
+    :param host: recorded as the host of faults
     """
 
     def __init__(
-        self, reader: Reader, targets: target.Targets,
+        self, reader: StateReader, targets: target.Targets,
         cell0: Cell0, clock: Clock, host: str,
     ) -> None:
         self._reader = reader
@@ -56,7 +170,7 @@ class Repairs:
         self._clock = clock
         rows = RowRepairs(reader, targets, clock, host)
         self._by_action: Mapping[Action, Callable[
-            [findings.Finding, Facts], None]] = {
+            [findings.Finding, ServerState], None]] = {
                 Action.BURY: self._bury,
                 Action.BURY_REQUEST: self._bury_request,
                 Action.REMAP: self._remap,
@@ -76,26 +190,25 @@ class Repairs:
             }
 
     def repair(
-        self, finding: findings.Finding, facts: Facts
+        self, finding: findings.Finding, server: ServerState
     ) -> None:
-        """Repair what was found, if it is still so.
+        """Repair a finding if it is still valid.
 
-        :param facts: what it was judged by
-        :raises cellsched.exception.CellschedException: it cannot be
+        :param server: the state in which it was found
+        :raises cellsched.exception.CellschedException: the repair failed
         """
         assert finding.action is not None
-        self._by_action[finding.action](finding, facts)
+        self._by_action[finding.action](finding, server)
 
     def recount(self, provider: str) -> None:
-        """Have the claim store count anew; that is safe at any time."""
+        """Correct the counters of a provider, which is safe at any time."""
         if self._reader.claims is not None:
             self._reader.claims.recount(provider)
 
     def release(self, uuid: str, action: Action) -> bool:
-        """Release a claim that was found leaked; return whether it was.
+        """Release a leaked claim if it still leaks; return whether it did.
 
-        Until it is released nobody changes the mapping, nor the row that the
-        server has in a cell.
+        The mapping and the row of the server are locked meanwhile.
         """
         store = self._reader.claims
         if store is None:
@@ -114,7 +227,7 @@ class Repairs:
         self, held: contextlib.ExitStack, mapping: api.MappingRow,
         uuid: str, action: Action,
     ) -> bool:
-        """Look at the row, and hold it, as long as the stack is open."""
+        """Lock the row until the stack is closed, and check it."""
         if mapping.cell is None:
             return mapping.deleted
         connection = held.enter_context(self._cell(mapping.cell).writer())
@@ -124,127 +237,126 @@ class Repairs:
         if action is Action.RELEASE_MOVE:
             return row.deleted or (
                 row.task_state is None and not row.moving)
-        return claim_holders.due_in_cell(row) is claim_holders.Due.NOTHING
+        return checks.expected_in_cell(row) is checks.Expected.NONE
 
     def _release(
-        self, finding: findings.Finding, facts: Facts
+        self, finding: findings.Finding, server: ServerState
     ) -> None:
         assert finding.action is not None
-        self.release(facts.uuid, finding.action)
+        self.release(server.uuid, finding.action)
 
-    def _claim(self, finding: findings.Finding, facts: Facts) -> None:
-        assert facts.mapping is not None and finding.cell_uuid is not None
-        row = facts.rows[finding.cell_uuid]
+    def _claim(self, finding: findings.Finding, server: ServerState) -> None:
+        assert server.mapping is not None and finding.cell_uuid is not None
+        row = server.rows[finding.cell_uuid]
         if row.provider is None or self._reader.claims is None:
             return
         with self._cell(finding.cell_uuid).writer() as connection:
-            now = audit_queries.lock(connection, facts.uuid)
+            now = audit_queries.lock(connection, server.uuid)
             if now is not None and now.provider == row.provider and (
-                    claim_holders.due_in_cell(now)
-                    is claim_holders.Due.SOMETHING):
+                    checks.expected_in_cell(now)
+                    is checks.Expected.CLAIM):
                 self._reader.claims.claim(
-                    self._right(facts, row, facts.uuid))
+                    self._right(server, row, server.uuid))
 
     def _reclaim(
-        self, finding: findings.Finding, facts: Facts
+        self, finding: findings.Finding, server: ServerState
     ) -> None:
-        """Claim in the name of a move, and let what is held follow it.
+        """Claim for the move's consumer, then transfer to the server.
 
-        So it never holds nothing. Nobody else claims in that name as long as
-        the row is held and the server is not moved.
+        So the server always holds a claim. No other claim uses that consumer
+        while the row is locked and the server is not being moved.
         """
         assert finding.cell_uuid is not None
-        store, row = self._reader.claims, facts.rows[finding.cell_uuid]
+        store, row = self._reader.claims, server.rows[finding.cell_uuid]
         if store is None:
             return
-        name = moves.consumer(facts.uuid)
+        name = moves.consumer(server.uuid)
         with self._cell(finding.cell_uuid).writer() as connection:
-            if audit_queries.lock(connection, facts.uuid) != row:
+            if audit_queries.lock(connection, server.uuid) != row:
                 return
-            store.claim(self._right(facts, row, name))
-            store.transfer(name, facts.uuid)
+            store.claim(self._right(server, row, name))
+            store.transfer(name, server.uuid)
 
     def _right(
-        self, facts: Facts, row: audit_queries.ServerRow, consumer: str
+        self, server: ServerState, row: audit_queries.ServerRow, consumer: str
     ) -> list[claims_base.Claim]:
-        """Return what a server that is on a host is to hold.
+        """Return the claims that a server on a host should hold.
 
-        What it holds there stays as it is, if that is as much as it takes.
-        Else it is of the node itself: of which child provider a group is, a
-        scheduler chooses.
+        Its claims there are kept if their sum is right. Otherwise everything
+        is claimed from the node itself, as only a scheduler chooses child
+        providers.
         """
-        size = facts.size
+        size = server.size
         if size is None or size.resources is None:
             raise exception.RequestUnreadable(
-                uuid=facts.uuid, what='request specification',
+                uuid=server.uuid, what='request specification',
                 problem=size.problem if size else 'was not looked at')
         assert row.provider is not None and row.host is not None
         group = None
         if size.group is not None:
             with self._database.reader() as connection:
                 group = instance_groups.find(connection, size.group)
-        here, _ = facts.held(row)
+        here, _ = server.held(row)
         taken = {claim.provider: claim.resources for claim in here}
-        if sizes.add_up(taken.values()) != size.total:
+        if add_up(taken.values()) != size.total:
             assert not size.grouped
             taken = {row.provider: size.resources}
-        member = claims_base.membership(group, row.host, facts.uuid)
+        member = claims_base.membership(group, row.host, server.uuid)
         return [claims_base.Claim(consumer, provider, resources, member,
                                   row.project_id or None, row.user_id or None)
                 for provider, resources in taken.items()]
 
-    def _bury(self, finding: findings.Finding, facts: Facts) -> None:
-        instance = self._instance(facts.uuid)
+    def _bury(self, finding: findings.Finding, server: ServerState) -> None:
+        instance = self._instance(server.uuid)
         with self._database.reader() as connection:
-            if api.requested(connection, [facts.uuid]):
+            if api.requested(connection, [server.uuid]):
                 return
         self._cell0.bury(
             context.admin(), [instance], exception.BuildAborted(
-                uuid=facts.uuid,
-                reason='its record was lost, as an audit found'))
+                uuid=server.uuid,
+                reason='its record was lost; found by an audit'))
         if self._reader.claims is not None:
-            self._reader.claims.release([facts.uuid])
+            self._reader.claims.release([server.uuid])
 
     def _bury_request(
-        self, finding: findings.Finding, facts: Facts
+        self, finding: findings.Finding, server: ServerState
     ) -> None:
-        """Do what a conductor that takes the request up would do."""
+        """Bury a request as the conductor would do."""
         owner, now = uuidutils.generate_uuid(), self._database.timestamp()
         with self._database.writer() as connection:
             leased = build_requests.lease(
-                connection, [facts.uuid], owner, now, now + _LEASE_S)
+                connection, [server.uuid], owner, now, now + _LEASE_S)
         for entry in leased:
             if entry.broken is None:
                 continue
             if self._cell0.bury(
-                    context.admin(), [self._instance(facts.uuid)],
+                    context.admin(), [self._instance(server.uuid)],
                     entry.broken, owner) and self._reader.claims is not None:
-                self._reader.claims.release([facts.uuid])
+                self._reader.claims.release([server.uuid])
 
-    def _remap(self, finding: findings.Finding, facts: Facts) -> None:
-        """Map a server where all else says that it is.
+    def _remap(self, finding: findings.Finding, server: ServerState) -> None:
+        """Map a server to the cell that has its row, host and claim.
 
-        Its row there is held meanwhile, and looked for once more where it is
-        mapped to.
+        The row is locked, and the cell of the old mapping is read again.
         """
-        before, after = facts.mapping, finding.cell_uuid
+        before, after = server.mapping, finding.cell_uuid
         assert before is not None and before.cell is not None
         assert after is not None
-        row = facts.rows[after]
+        row = server.rows[after]
         with api.holding(self._database) as connection:
-            if api.lock(connection, facts.uuid) != before or (
-                    api.requested(connection, [facts.uuid])):
+            if api.lock(connection, server.uuid) != before or (
+                    api.requested(connection, [server.uuid])):
                 return
             with self._cell(before.cell).reader() as elsewhere:
-                if audit_queries.rows(elsewhere, [facts.uuid]):
+                if audit_queries.rows(elsewhere, [server.uuid]):
                     return
             hosts = host_mappings.get_many(connection, [row.host or ''])
             there = hosts.get(row.host or '')
             if there is None or there.uuid != after:
                 return
             with self._cell(after).writer() as here:
-                if audit_queries.lock(here, facts.uuid) == row:
-                    self._map_to(connection, facts.uuid, before.cell, there)
+                if audit_queries.lock(here, server.uuid) == row:
+                    self._map_to(connection, server.uuid, before.cell, there)
 
     def _map_to(
         self, connection: Any, uuid: str, before: str,
@@ -254,49 +366,49 @@ class Repairs:
         if self._database.engine.dialect.name != 'sqlite':
             api.remap(connection, *arguments)
             return
-        # There it only reads; see holding.
+        # On SQLite the held connection only reads; see api.holding.
         with self._database.writer() as writing:
             api.remap(writing, *arguments)
 
-    def _purge(self, finding: findings.Finding, facts: Facts) -> None:
+    def _purge(self, finding: findings.Finding, server: ServerState) -> None:
         assert finding.cell_uuid is not None
         with api.holding(self._database) as connection:
-            if api.lock(connection, facts.uuid) != facts.mapping or (
-                    api.requested(connection, [facts.uuid])):
+            if api.lock(connection, server.uuid) != server.mapping or (
+                    api.requested(connection, [server.uuid])):
                 return
             with self._cell(finding.cell_uuid).writer() as cell:
-                audit_queries.purge_unrun(cell, facts.uuid)
+                audit_queries.purge_unrun(cell, server.uuid)
 
-    def _decide(self, finding: findings.Finding, facts: Facts) -> None:
+    def _decide(self, finding: findings.Finding, server: ServerState) -> None:
         assert finding.cell_uuid is not None
         cell = self._reader.cells()[finding.cell_uuid]
         with self._database.writer() as connection:
-            if not api.requested(connection, [facts.uuid]):
+            if not api.requested(connection, [server.uuid]):
                 instance_mappings.decide(
-                    connection, [facts.uuid], cell.id, self._clock.now())
+                    connection, [server.uuid], cell.id, self._clock.now())
 
-    def _map(self, finding: findings.Finding, facts: Facts) -> None:
+    def _map(self, finding: findings.Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
             if finding.cell_uuid is not None:
-                row = facts.rows[finding.cell_uuid]
+                row = server.rows[finding.cell_uuid]
                 project_id, user_id = row.project_id, row.user_id
             else:
-                request = build_requests.get(connection, facts.uuid)
+                request = build_requests.get(connection, server.uuid)
                 if request is None:
                     return
                 project_id = request.project_id
                 user_id = request.instance.get('user_id')
-            api.map_missing(connection, facts.uuid, project_id or '',
+            api.map_missing(connection, server.uuid, project_id or '',
                             user_id, self._clock.now())
 
-    def _forget(self, finding: findings.Finding, facts: Facts) -> None:
+    def _forget(self, finding: findings.Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
-            if api.lock(connection, facts.uuid) == facts.mapping:
-                api.forget(connection, facts.uuid,
+            if api.lock(connection, server.uuid) == server.mapping:
+                api.forget(connection, server.uuid,
                            self._database.timestamp())
 
     def _instance(self, uuid: str) -> objects.Instance:
-        """Return a server as its request had it, as far as that is known."""
+        """Return a server as its request described it, if that is known."""
         with self._database.reader() as connection:
             owner = api.owner(connection, uuid)
         if owner is None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim stores: who holds what on which provider.
+"""Claim stores: the claims of instances on resource providers.
 
-``base`` is the contract, every other module a store. To add one, subclass
-``base.ClaimStore``, name it in the entry points of ``cellsched.claims``, and
-inherit ``cellsched.testing.suite.claims`` in its test.
+``base`` is the contract. Plug-ins: ``memory``, ``sql``, ``etcd``,
+``cassandra`` and ``placement``. To add one, subclass ``base.ClaimStore``,
+add it to the entry points of ``cellsched.claims``, and inherit
+``cellsched.testing.suite.claims`` in its test.
 """
 
 from oslo_config import cfg
@@ -19,8 +20,8 @@ def load(
 ) -> base.ClaimStore:
     """Return the store that a deployment configures.
 
-    :raises cellsched.exception.ConfigurationInvalid: names the field; there
-        is no such store, or it does not promise what the deployment requires
+    :raises cellsched.exception.ConfigurationInvalid: names the field: there
+        is no such store, or it lacks a capability that ``require`` lists
     """
     name = conf.claims.store
     required = [_capability(text) for text in conf.claims.require]

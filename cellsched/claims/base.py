@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of a claim store."""
+"""The contract of a claim store.
+
+The docstrings of :class:`ClaimStore` are the specification of a store, and
+``cellsched.testing.suite.claims`` tests a store against it. In this module a
+*provider* has inventory (a compute node, a child provider or a shared one), a
+*consumer* holds claims (an instance, or the migration of one), and a *batch*
+is a list of claims that is claimed as a whole.
+"""
 
 import abc
 from collections.abc import Collection
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Capability(enum.Enum):
-    """A promise that a store makes and that a deployment may require."""
+    """A guarantee of a store, which ``[claims] require`` may ask for."""
 
     ATOMIC = 'atomic'
     DURABLE = 'durable'
@@ -39,43 +46,44 @@ class Capability(enum.Enum):
     QUERY = 'query'
 
 
-#: What each promise means, for people.
+#: The meaning of each capability, for the documentation.
 MEANINGS: Mapping[Capability, str] = {
     Capability.ATOMIC:
-        'A batch is taken whole or not at all, whoever dies meanwhile.',
-    Capability.DURABLE: 'Claims outlive the process that took them.',
-    Capability.SHARED: 'Every process sees a claim once it is taken.',
+        'A batch is claimed as a whole or not at all, even if a process '
+        'stops halfway.',
+    Capability.DURABLE: 'Claims outlive the process that made them.',
+    Capability.SHARED: 'Every process sees a claim once it is made.',
     Capability.GROUPS:
-        'Hard policies of server groups hold, whoever is placed at the time.',
+        'Hard policies of server groups hold under concurrent claims.',
     Capability.FEED:
-        'What changed is told at a cost of what changed. Elsewhere something '
-        'of each host is read to find it.',
+        'The cost of finding changed providers depends on the number of '
+        'changes. Other stores read something of each host.',
     Capability.CONSUMER_LIST:
-        'All consumers are listed. Elsewhere each host is asked for its own.',
+        'The store lists all consumers. Other stores list those of one host '
+        'at a time.',
     Capability.QUERY:
-        'The store finds the hosts that have room, as provider_scheduler '
-        'needs.',
+        'The store finds the hosts with enough capacity, as '
+        'provider_scheduler needs.',
 }
 
 
-#: What a server group can insist on, and not only wish for.
+#: Policies of server groups that a claim must not violate.
 AFFINITY, ANTI_AFFINITY = 'affinity', 'anti-affinity'
 HARD_POLICIES = (AFFINITY, ANTI_AFFINITY)
 
 
 @dataclasses.dataclass(frozen=True)
 class Membership:
-    """The membership of a claim in a server group of a hard policy.
+    """The membership of a consumer in a server group with a hard policy.
 
     :param group: uuid of the group
-    :param host: where the claim puts the member, which is a compute service
-        and may have several providers
+    :param host: name of the member's compute service, which may have several
+        providers
     :param policy: one of :data:`HARD_POLICIES`
-    :param max_server_per_host: members that a host may have, where the policy
-        is ``anti-affinity``
-    :param member: uuid of the instance, where that is not the consumer; one
-        that is moved is where it was and where it goes, and the same member
-        in both places
+    :param max_server_per_host: members allowed on one host by the policy
+        ``anti-affinity``
+    :param member: uuid of the instance if the consumer is another one: during
+        a migration an instance is the same member on source and destination
     """
 
     group: str
@@ -88,7 +96,7 @@ class Membership:
 def membership(
     group: objects.InstanceGroup | None, host: str, member: str
 ) -> Membership | None:
-    """Return what an instance is in its group, where the policy is hard."""
+    """Return an instance's membership if its group has a hard policy."""
     if group is None:
         return None
     policy = group.get('policy') or next(
@@ -100,13 +108,13 @@ def membership(
 
 
 def joined(group: str, host: str, member: str) -> Membership:
-    """Return a membership that somebody has, whatever the policy is.
+    """Return the membership of a consumer that holds claims already.
 
-    It is one that no policy refuses, so that whoever holds something in a
-    store can be made a member in another one, wherever others are.
+    No policy refuses it, so that existing claims can be copied to another
+    store.
 
     :param group: uuid of the group
-    :param host: where the member is
+    :param host: host of the member
     :param member: uuid of the instance
     """
     return Membership(
@@ -115,18 +123,18 @@ def joined(group: str, host: str, member: str) -> Membership:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The resources that one consumer takes from one provider.
+    """The resources that one consumer claims from one provider.
 
-    :param consumer: uuid of who takes, which is an instance's
-    :param provider: uuid of who gives, which is a compute node's
-    :param resources: amounts, at least 1, by resource class
-    :param group: what the consumer is in a server group, the same in all its
-        claims of a batch; :meth:`ClaimStore.memberships` tells it, and
-        :meth:`ClaimStore.claims_of` does not
-    :param project_id: id of the project that it is for, of 1 to 255
-        characters, the same in all its claims of a batch; None where it is
+    All claims of a consumer in a batch have the same group, project and user.
+
+    :param consumer: uuid of the consumer, usually an instance
+    :param provider: uuid of the provider, usually a compute node
+    :param resources: amounts by resource class, each at least 1
+    :param group: the consumer's membership in a server group; returned by
+        :meth:`ClaimStore.memberships`, not by :meth:`ClaimStore.claims_of`
+    :param project_id: id of the project, 1 to 255 characters; None if it is
         not known
-    :param user_id: id of the user that it is for, likewise
+    :param user_id: id of the user, likewise
     """
 
     consumer: str
@@ -142,11 +150,11 @@ def of_selection(
     group: objects.InstanceGroup | None = None,
     project_id: str | None = None, user_id: str | None = None,
 ) -> list[Claim]:
-    """Return the claims of an instance that a selection stands for.
+    """Return the claims of an instance on the providers of a selection.
 
-    :param group: the instance's server group, whatever its policy
-    :param project_id: id of its project; empty, or None, if it has none
-    :param user_id: id of its user, likewise
+    :param group: the instance's server group, with any policy
+    :param project_id: id of the project; empty or None if there is none
+    :param user_id: id of the user, likewise
     """
     joins = membership(group, selection.service_host, uuid)
     return [Claim(uuid, provider, resources, joins, project_id or None,
@@ -157,20 +165,21 @@ def of_selection(
 #: The inventory of one resource class of a provider.
 Inventory = resources.Inventory
 
-#: Bounds on what one claim may take of it.
+#: Bounds on the amount of one claim.
 Units = resources.Units
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """A provider as a store knows it.
+    """A provider and its use.
 
-    :param capacity: the most that may be taken, by resource class
-    :param used: what is taken, by resource class; above the capacity where an
-        inventory shrank
-    :param consumers: how many consumers hold something here
-    :param units: bounds on what one claim may take, by resource class; of a
-        class that is left out, none
+    :param capacity: the amount that can be claimed in all, by resource class:
+        (total - reserved) * allocation_ratio
+    :param used: the claimed amount, by resource class; may exceed the
+        capacity after an inventory was reduced
+    :param consumers: number of consumers with claims here
+    :param units: bounds on the amount of one claim, by resource class; a
+        class without an entry has none
     """
 
     provider: str
@@ -182,10 +191,10 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class UsageChanges:
-    """Providers that changed, and the token to ask from next time.
+    """Changed providers, and the token for the next call.
 
-    A provider may be reported again without a change. One that was removed
-    is reported with nothing in it.
+    A provider may be reported without a change. A removed provider is
+    reported with an empty capacity.
     """
 
     token: Any
@@ -194,12 +203,12 @@ class UsageChanges:
 
 @dataclasses.dataclass(frozen=True)
 class ProviderQuery:
-    """The room and the traits that a tree of providers is to have.
+    """A condition on trees of providers.
 
-    :param resources: amounts by resource class: for each class some provider
-        of the tree gives at least one of these amounts, in one claim
-    :param required: traits, each of some provider of the tree
-    :param forbidden: traits that the root must not have
+    :param resources: amounts by resource class: for each class, some provider
+        of the tree can grant one of the amounts in one claim
+    :param required: traits; each belongs to some provider of the tree
+    :param forbidden: traits that the root does not have
     """
 
     resources: Mapping[str, Collection[int]]
@@ -208,11 +217,11 @@ class ProviderQuery:
 
 
 class ClaimStoreParts(Protocol):
-    """Parts of a process that a claim store is made of."""
+    """The parts of a process that a claim store is made from."""
 
     @property
     def databases(self) -> 'session.Databases':
-        """Databases by their URLs, each opened once."""
+        """Databases by URL, each opened once."""
 
     @property
     def clock(self) -> Clock:
@@ -220,34 +229,34 @@ class ClaimStoreParts(Protocol):
 
     @property
     def random(self) -> Random:
-        """The source of chance, for whoever must not retry in step."""
+        """The source of randomness, for example of delays before a retry."""
 
 
 class ClaimStore(abc.ABC):
-    """Remembers who holds what on which provider.
+    """The claims of consumers on providers.
 
-    A store has the last word on capacity: when two schedulers choose the same
-    room, both call :meth:`claim` and one of them is refused. At every moment
-    that anyone can see, what is taken of a resource class is at most its
-    capacity, unless the inventory itself was made smaller.
+    The store arbitrates capacity: if two schedulers select the same free
+    capacity, both call :meth:`claim` and one is refused. In every state that
+    a reader can observe, the used amount of a resource class is at most its
+    capacity, unless the inventory itself was reduced.
 
-    Methods may block, and may be called from several threads at a time. Where
-    the store does not answer in time they raise
-    :class:`cellsched.exception.DatabaseUnreachable`, with ``schema`` being
-    ``claims``. What was asked for may have been done then, or may yet be done;
-    the caller repeats it, or releases it, when the store answers again. Before
-    a store says so it must have tried to find out.
+    Methods may block, and are called from several threads. A method raises
+    :class:`cellsched.exception.DatabaseUnreachable` with the schema
+    ``claims`` if the store does not answer in time. The outcome of the call
+    is unknown then, and the change may still be made later; the caller
+    repeats the call, or releases the consumers, when the store answers again.
+    A store raises it only after an attempt to find out the outcome.
     """
 
-    #: What this store promises; checked against ``[claims] require``.
+    #: Checked against ``[claims] require``.
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
 
-    #: Where the options of :meth:`opts` are registered.
+    #: The configuration group of :meth:`opts`.
     group: ClassVar[str] = 'claims'
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        """Return the options that this store reads, none by default."""
+        """Return the options of this store; none by default."""
         return []
 
     @classmethod
@@ -255,259 +264,260 @@ class ClaimStore(abc.ABC):
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: ClaimStoreParts
     ) -> Self:
-        """Return a store for a deployment's configuration.
+        """Return the store of a deployment.
 
         :raises cellsched.exception.ConfigurationInvalid: names the field
         """
 
     def check(self) -> None:
-        """Make sure that the store can be used; called at start.
+        """Check at the start of a service that the store can be used.
 
-        A store that keeps nothing outside of its process has nothing to do.
+        A store without state outside its process does nothing.
 
         :raises cellsched.exception.SchemaOutOfDate: names the command that
-            mends it
+            upgrades the schema
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
 
     def sync(self) -> None:
-        """Make what the store keeps its claims in, or bring it up to date.
+        """Create or upgrade the schema of the store.
 
-        A store that keeps nothing outside of its process has nothing to do.
+        Idempotent. A store without state outside its process does nothing.
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
 
     @abc.abstractmethod
     def claim(self, claims: Sequence[Claim]) -> int:
-        """Take a batch, whole or not at all; return how much of it was new.
+        """Claim a batch, as a whole or not at all.
 
-        A consumer may appear several times with different providers. To take
-        again what a consumer already holds must succeed and change nothing,
-        so that a caller may repeat itself after a lost reply. What is
-        returned counts claims, and may be less after such a loss.
+        A consumer may appear several times with different providers. The call
+        is idempotent, so that it can be repeated after a lost reply: a batch
+        whose consumers already hold exactly these claims succeeds without a
+        change.
 
-        The project and the user are remembered with the claim. They are no
-        part of what is held: a repeat that names others, or none, is one all
-        the same, and leaves them as they are.
+        The project and the user are stored with the claims, but are not
+        compared: a repetition with another project or user succeeds and keeps
+        the stored ones.
 
-        A claim that fits must not fail because something else changed: room
-        is checked by a predicate in the write itself, not by a generation.
+        A claim that fits must not fail because of a concurrent change. The
+        capacity is checked by a predicate of the write itself, not by a
+        generation.
 
-        A store that promises ``GROUPS`` remembers the membership with the
-        claim, and checks it in the same step. A claim that is new breaks its
-        policy, given all that other members of the group hold and what those
-        before it in the batch take, if ``max_server_per_host`` of them are on
-        its host already (``anti-affinity``), or one of them is on another
-        host (``affinity``). Who claimed without a membership is not known to
-        be in a group. A membership goes with a release and follows a
-        transfer. Claims without one must not wait for those that have it.
+        A store with the capability ``GROUPS`` stores the membership with the
+        claims and checks the policy in the same step. The check counts the
+        members of the group that hold claims, and those earlier in the batch.
+        ``anti-affinity`` is violated if ``max_server_per_host`` other members
+        are on the claim's host; ``affinity`` is violated if another member is
+        on a different host. Consumers that claimed without a membership are
+        not counted. A release removes the membership, a transfer moves it.
+        Claims without a membership do not wait for claims with one.
 
-        :raises cellsched.exception.GroupPolicyViolated: a claim breaks the
+        :returns: number of new claims; may be too low if a repetition inside
+            the store follows a lost reply
+        :raises cellsched.exception.GroupPolicyViolated: a claim violates the
             policy of its group; names ``provider``, ``consumer``, ``group``,
-            ``policy``, ``members``: the consumers that hold something for the
-            others, and ``hosts``: where these are, or, where the policy is
-            ``anti-affinity``, where no more of them may be. Where a claim has
-            no room either, it may be refused for that
-        :raises cellsched.exception.ClaimRefused: a provider has no room, or
-            an amount breaks its min unit, max unit or step; names
+            ``policy``, ``members`` (the consumers of the other members) and
+            ``hosts`` (the hosts of these; for ``anti-affinity`` only the full
+            ones). If the capacity is missing, too, either error may be raised
+        :raises cellsched.exception.ClaimRefused: a provider lacks capacity,
+            or an amount violates min_unit, max_unit or step_size; names
             ``provider``, ``resource``, ``amount`` and ``consumer``
-        :raises cellsched.exception.ClaimConflict: a consumer holds something
-            else; names ``consumer``
-        :raises cellsched.exception.InvalidField: :func:`.check_claims` refuses
-            it
+        :raises cellsched.exception.ClaimConflict: a consumer holds other
+            claims; names ``consumer``
+        :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects
+            the batch
         """
 
     @abc.abstractmethod
     def release(self, consumers: Iterable[str]) -> None:
-        """Give back all that these consumers hold.
+        """Release all claims of these consumers.
 
-        Must succeed for those that hold nothing: callers release on every
-        failure path, without asking how far they had come.
+        Idempotent: consumers without claims are ignored. Callers release on
+        every failure path, whether or not the claim was made.
         """
 
     @abc.abstractmethod
     def transfer(self, source: str, target: str) -> bool:
-        """Let one consumer hold what another one held; return whether it did.
+        """Transfer the claims of one consumer to another.
 
-        In one step that nobody sees the middle of, ``target`` gives back what
-        it holds, if anything, and holds what ``source`` held, for the same
-        project and user; ``source`` holds nothing afterwards. No room is
-        needed for it: what is taken of a provider stays the same or gets
-        less. So a server that was moved keeps what it was to have, and gives
-        back what it had.
+        In one atomic step the claims of ``target``, if any, are released, and
+        the claims of ``source`` become those of ``target``, with their
+        project and user. No capacity is needed. So a migrated server keeps
+        the claims of its destination and releases those of its source.
 
-        Where ``source`` holds nothing, nothing changes, and what is returned
-        is False; so to do it twice does it once. Must not lose to others who
-        claim and release for the same consumers at the time: it happens
-        before or after each of them.
+        Idempotent: if ``source`` holds no claims, nothing changes and the
+        result is False. Concurrent claims and releases of both consumers are
+        serialized with the transfer.
 
+        :returns: whether ``source`` held claims
         :raises cellsched.exception.InvalidField: :func:`.check_transfer`
-            refuses it
+            rejects the consumers
         """
 
     @abc.abstractmethod
     def claims_of(self, consumers: Iterable[str]) -> dict[str, list[Claim]]:
-        """Return what each of these consumers holds, if it holds anything.
+        """Return the claims of these consumers.
 
-        Each claim has the project and the user that it was taken for.
+        Consumers without claims are left out. Each claim has its project and
+        user, and no group.
         """
 
     def memberships(self, consumers: Iterable[str]) -> dict[str, Membership]:
-        """Return what each of these consumers is in a group, if in any.
+        """Return the memberships of those consumers that have one.
 
-        Whoever holds nothing is in none. What is returned is made by
-        :func:`joined`, and ``member`` is never empty: a store need not
-        remember what the policy was.
+        A consumer without claims has none. The memberships are made by
+        :func:`joined`, with ``member`` set: a store need not remember the
+        policy. A store with the capability ``GROUPS`` implements this; other
+        stores return nothing.
 
-        A store that promises ``GROUPS`` must tell; for others there is
-        nothing to do.
-
-        :raises cellsched.exception.ConfigurationInvalid: the store remembers
-            memberships and does not tell them
+        :raises cellsched.exception.ConfigurationInvalid: the store has
+            ``GROUPS`` and does not implement it
         """
         if Capability.GROUPS in self.capabilities:
             raise self._unsupported(
-                'memberships', 'who is in which server group')
+                'memberships', 'lists memberships of server groups')
         return {}
 
     def same_backend(self, other: 'ClaimStore') -> bool:
-        """Return whether another store keeps its claims where this one does.
+        """Return whether another store keeps its claims in the same place.
 
-        May connect to both, and changes nothing. A store whose claims other
-        processes see should tell, however differently the two were
-        configured.
+        May connect to both, and changes nothing. A store with the capability
+        ``SHARED`` detects the same backend behind different configurations.
         """
         return other is self
 
     def close(self) -> None:
-        """End connections and threads of this store's own.
+        """Close the connections and stop the threads of this store.
 
-        May block for a moment. Nobody may be in another method; one that is
-        called later begins anew.
+        May block briefly. No other method runs at the same time; a later call
+        of another method connects again.
         """
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
-        """Return consumers that hold something, in the order of their bytes.
+        """Return a page of the consumers with claims, sorted by their bytes.
 
-        A store that promises ``CONSUMER_LIST`` must tell; others need not, and
-        :mod:`.listing` has a way that does with either.
+        A store with the capability ``CONSUMER_LIST`` implements this; see
+        :mod:`.listing` for a listing of any store.
 
-        Whoever wants all of them asks for those after the last one that it
-        was told, until there are none. It is told each that holds something
-        all the time, and may be told any that does so for a part of it.
+        To list all consumers, pass the last one of a page as ``after`` until
+        a page is short. The pages then have every consumer that holds claims
+        during the whole listing, and possibly any that holds claims during a
+        part of it.
 
-        :param after: only those that come after this one
-        :param limit: how many at most, at least 1; fewer than this are
-            returned only where there are no more
+        :param after: only consumers after this one
+        :param limit: maximum number, at least 1; a shorter page is the last
         :raises cellsched.exception.InvalidField: the limit is below 1
         :raises cellsched.exception.ConfigurationInvalid: the store does not
-            tell
+            implement it
         """
-        raise self._unsupported('consumers', 'all consumers')
+        raise self._unsupported('consumers', 'lists all consumers')
 
     def consumers_of(self, provider: str) -> list[str]:
-        """Return who holds something of a provider, in any order.
+        """Return the consumers with claims on a provider, in any order.
 
-        A store that does not promise ``CONSUMER_LIST`` must tell; others need
-        not. Of a provider that it never heard of there are none. Must tell
-        each that holds something there all the time, and may tell any that
-        does so for a part of it.
+        A store without the capability ``CONSUMER_LIST`` implements this. An
+        unknown provider has none. The result has every consumer that holds
+        a claim there during the whole call, and possibly any that holds one
+        during a part of it.
 
         :raises cellsched.exception.ConfigurationInvalid: the store does not
-            tell
+            implement it
         """
-        raise self._unsupported('consumers_of', 'who holds what of a provider')
+        raise self._unsupported(
+            'consumers_of', 'lists the consumers of a provider')
 
     def providers_in_use(self) -> list[str]:
-        """Return the providers of which somebody holds something.
+        """Return the providers that have consumers, in any order.
 
-        In any order; each that is in use all the time is among them, and any
-        other may be. It is for whoever asks each of them for its consumers,
-        and should cost no request of each.
+        The result has every provider that is in use during the whole call,
+        and possibly any other. The number of requests must not grow with the
+        number of providers.
         """
         return [usage.provider for usage in self.usages().usages
                 if usage.consumers]
 
     def _unsupported(
-        self, method: str, what: str
+        self, method: str, purpose: str
     ) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(
             field='[claims] store',
-            expected=f'one that tells {what}; {type(self).__name__} has no '
-                     f'{method}()')
+            expected=f'a store that {purpose}; {type(self).__name__} does '
+                     f'not implement {method}()')
 
     @abc.abstractmethod
     def set_inventory(
         self, provider: str, inventory: Mapping[str, Inventory]
     ) -> None:
-        """Say what a provider has; the provider is made if it is new.
+        """Set the inventory of a provider; create the provider if it is new.
 
-        Replaces what was said before. An inventory smaller than what is taken
-        is accepted; it takes no new claims until enough is released. A
-        resource class that is left out has a capacity of zero from now on.
-        To say the same again is no change.
+        Replaces the previous inventory; the same inventory again is no
+        change. A resource class that is left out has the capacity zero. The
+        inventory may be smaller than the used amount: then new claims are
+        refused until enough is released.
 
         :raises cellsched.exception.InvalidField: :func:`.check_inventory`
-            refuses it
+            rejects it
         """
 
     def set_traits(
         self, provider: str, traits: Iterable[str], root: str
     ) -> None:
-        """Say what a provider can do, and of which tree it is.
+        """Set the traits of a provider and the root of its tree.
 
-        Replaces what was said before; to say the same again is no change. The
-        provider may have no inventory yet. A store that does not promise
-        ``QUERY`` need not remember it, and has nothing to do.
+        Replaces the previous ones; the same again is no change. The provider
+        may have no inventory yet. A store without the capability ``QUERY``
+        does nothing.
 
-        :param traits: names of A-Z, 0-9 and _, of at most 255 characters
-        :param root: uuid of the provider that the tree begins with, which is
-            a compute node's, or its own
+        :param traits: names of A-Z, 0-9 and _, at most 255 characters each
+        :param root: uuid of the root provider, usually a compute node; that
+            of the provider itself if it is a root
         :raises cellsched.exception.InvalidField: :func:`.check_traits`
-            refuses it
+            rejects them
         """
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
-        """Return the roots of the trees that providers are of.
+        """Return the roots of the providers that :meth:`set_traits` named.
 
-        Those of which :meth:`set_traits` said nothing are left out. A store
-        that promises ``QUERY`` must tell; for others there is nothing to do.
+        Other providers are left out. A store with the capability ``QUERY``
+        implements this; other stores return nothing.
         """
         return {}
 
     def find_providers(
         self, query: ProviderQuery, limit: int | None = None
     ) -> list[str]:
-        """Return the roots of the trees that have what is asked for.
+        """Return the roots of the trees that match a query.
 
-        A store that promises ``QUERY`` must tell, and leave out no tree that
-        had it before the call and has it still. Room is the capacity less what
-        is taken, within the bounds on one claim; who claims it may be too late
-        all the same. A provider of which :meth:`set_traits` said nothing is a
-        tree of its own, and its traits are not asked about. Where the query
-        asks for no resources, all trees have them that the store has heard of.
+        A store with the capability ``QUERY`` implements this. The result has
+        every tree that matches during the whole call. A provider matches an
+        amount if the capacity less the used amount suffices and the units
+        admit it; a later claim may still be refused. A provider without a
+        call of :meth:`set_traits` is a tree of its own, and matches any
+        traits. A query without resources matches every known tree by its
+        traits alone.
 
-        :param limit: how many at most, at least 1; where there are more, any
-            of them as chance has it, and not the same each time. None for all
-        :raises cellsched.exception.InvalidField: :func:`.check_query` refuses
-            it
+        :param limit: maximum number, at least 1; of more matches, a random
+            selection that differs between calls is returned. None for all
+        :raises cellsched.exception.InvalidField: :func:`.check_query` rejects
+            the query
         :raises cellsched.exception.ConfigurationInvalid: the store does not
-            tell
+            implement it
         """
-        raise self._unsupported('find_providers', 'where there is room')
+        raise self._unsupported(
+            'find_providers', 'finds providers with free capacity')
 
     def inventories(
         self, providers: Iterable[str] | None = None
     ) -> dict[str, dict[str, Inventory]]:
-        """Return what providers have, by their uuids and resource classes.
+        """Return inventories by provider and resource class.
 
-        A class of which there is nothing may be left out, as may a provider
-        without any. A store that keeps of an inventory only what claims are
-        checked by returns one that comes to the same.
+        Resource classes and providers without capacity may be left out. A
+        store that keeps only the capacity and the units returns an equivalent
+        inventory.
 
-        :param providers: only these; those that the store never heard of are
-            left out
+        :param providers: uuids, of which unknown ones are left out; None for
+            all
         """
         return {
             usage.provider: {
@@ -517,17 +527,17 @@ class ClaimStore(abc.ABC):
             for usage in self.usages(providers=providers).usages}
 
     def recount(self, provider: str) -> bool:
-        """Set a provider's figures to what its claims and inventory say.
+        """Correct the counters of a provider from its claims and inventory.
 
-        For a store that keeps what is taken of a provider, how many take it
-        or what it can give beside what these follow from: should they differ,
-        by a defect or by who wrote into the store, it refuses what fits or
-        takes what does not. Must be safe beside all other calls, and change
-        nothing where the figures are right. May cost in proportion to all
-        claims. A store whose figures cannot differ has nothing to do.
+        For a store that keeps the used amount, the number of consumers or the
+        capacity beside the data that they follow from. Wrong counters, from a
+        defect or a manual change of the database, make a store refuse claims
+        that fit or accept claims that do not. Safe at any time beside other
+        calls, and without a change if the counters are right. The cost may
+        grow with the number of all claims. A store without such counters does
+        nothing.
 
-        :returns: whether something was wrong; of a provider that the store
-            never heard of nothing is
+        :returns: whether a counter was wrong; False for an unknown provider
         """
         return False
 
@@ -537,13 +547,12 @@ class ClaimStore(abc.ABC):
     ) -> UsageChanges:
         """Return the providers that changed since a token, or all of them.
 
-        Must return every change that was visible to anyone before the call.
-        Where a store promises ``FEED``, it costs in proportion to what it
-        returns; elsewhere it may look at something of each provider, such as
-        a generation, and is called as often all the same.
+        Returns every change that was visible to any reader before the call.
+        With the capability ``FEED`` the cost grows with the number of changes
+        only; other stores may read something of each provider, such as a
+        generation. Callers poll it either way.
 
-        :param since: the ``token`` of an earlier answer
-        :param providers: uuids; only these, whether they changed or not;
-            those that the store never heard of are left out. The answer says
-            nothing of others, so its token is ``since`` again
+        :param since: the ``token`` of an earlier result; None for all
+        :param providers: uuids; only these are returned, changed or not, and
+            unknown ones are left out. The token of such a result is ``since``
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listing who holds something in a store, whatever the store can tell."""
+"""Listing of the consumers in a store with any capabilities."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,19 @@ from cellsched.claims import validation
 
 
 def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
-    """Yield all consumers that hold something, in the order of their bytes.
+    """Yield all consumers with claims, in pages sorted by their bytes.
 
-    Each that holds the same all the time is among them, and any other that
-    holds something meanwhile may be. One of whom a transfer made another
-    consumer, or whom it took to another provider, may be missed: whoever has
-    to see all has nobody transfer anything meanwhile. Of a store that cannot
-    list its consumers each provider in use is asked for its own before the
-    first page, and all of their names are in memory until the last one.
+    The pages have every consumer that holds the same claims during the whole
+    listing, and possibly any that holds claims during a part of it. A
+    transfer during the listing may hide both of its consumers, so a complete
+    listing requires that no transfers run.
 
-    :param limit: consumers of a page at most; only the last has fewer
+    With a store that lists its consumers, memory is needed for one page. With
+    any other store each provider in use is read before the first page, and
+    all names are in memory.
+
+    :param limit: maximum number of consumers in a page; only the last page
+        is shorter
     :raises cellsched.exception.InvalidField: the limit is below 1
     """
     validation.check_limit(limit)

@@ -21,11 +21,11 @@ from cellsched.claims import validation
 class MemoryClaims(base.ClaimStore):
     """Keep claims in a dictionary under a lock.
 
-    The reference of what a store does. It forgets with its process, which
-    alone sees it, so it serves tests and simulations only.
+    The reference implementation of the contract. The claims exist in one
+    process only, so it serves tests and simulations.
 
-    :param random: chooses among providers where there are too many; without
-        it the first are
+    :param random: selects among matching providers if there are more than
+        the limit; without it the first ones are returned
     """
 
     capabilities = frozenset({
@@ -36,16 +36,16 @@ class MemoryClaims(base.ClaimStore):
         self._lock = threading.Lock()
         self._random = random
         self._held: dict[str, list[base.Claim]] = {}
-        #: Groups of consumers, and by group their members and hosts.
+        #: The group of each consumer; the members and hosts of each group.
         self._groups: dict[str, str] = {}
         self._members: dict[str, dict[str, tuple[str, str]]] = {}
         self._inventories: dict[str, dict[str, base.Inventory]] = {}
-        #: Roots of providers, and their traits.
+        #: The root and the traits of each provider.
         self._roots: dict[str, str] = {}
         self._traits: dict[str, frozenset[str]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._consumers: dict[str, int] = {}
-        #: When providers changed last, those of the latest change at the end.
+        #: Number of the latest change of each provider, in ascending order.
         self._changed: dict[str, int] = {}
         self._changes = 0
 
@@ -60,7 +60,8 @@ class MemoryClaims(base.ClaimStore):
         with self._lock:
             taken = validation.outstanding(
                 claims, self._holdings(claim.consumer for claim in claims))
-            violation = validation.find_violation(taken, self._told(taken))
+            violation = validation.find_violation(
+                taken, self._members_of(taken))
             if violation is not None:
                 raise violation
             refusal = validation.find_refusal(
@@ -77,7 +78,7 @@ class MemoryClaims(base.ClaimStore):
             return len(taken)
 
     def release(self, consumers: Iterable[str]) -> None:
-        # Who tells them may ask this store for them.
+        # The iterable may call this store, so it is read before the lock.
         consumers = list(consumers)
         with self._lock:
             released: list[base.Claim] = []
@@ -172,7 +173,7 @@ class MemoryClaims(base.ClaimStore):
     def _has(
         self, root: str, tree: Iterable[str], query: base.ProviderQuery
     ) -> bool:
-        """Return whether a tree has what a query asks for."""
+        """Return whether a tree matches a query."""
         if not all(any(self._gives(provider, resource, amount)
                        for provider in tree for amount in amounts)
                    for resource, amounts in query.resources.items()):
@@ -209,7 +210,7 @@ class MemoryClaims(base.ClaimStore):
             used: collections.Counter[str] = collections.Counter()
             for claim in claims:
                 used.update(claim.resources)
-            # A class of which nothing is used is as good as absent.
+            # A class with the amount zero equals a missing one.
             known = collections.Counter(self._used.get(provider, {}))
             if len(claims) == self._consumers.get(provider, 0) and (
                     used == known):
@@ -263,10 +264,10 @@ class MemoryClaims(base.ClaimStore):
             if not self._members[group]:
                 del self._members[group]
 
-    def _told(
+    def _members_of(
         self, claims: Iterable[base.Claim]
     ) -> Iterator[tuple[str, str, str, str]]:
-        """Yield the members of all groups that claims are about."""
+        """Yield the members of all groups in a batch."""
         for group in {claim.group.group for claim in claims if claim.group}:
             for consumer, joined in self._members.get(group, {}).items():
                 yield group, consumer, *joined

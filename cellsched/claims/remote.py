@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes and attempts, for claim stores on servers of their own.
+"""Outcomes and retries, for claim stores with a server of their own.
 
-A store of this kind asks its server through one method of one object, its
-client::
+These stores send requests through one method of a client object::
 
     def send(self, request: Request) -> Answer
 
-A request is a value that a simulation can keep, send twice or answer late, and
-whatever the server says, refusals too, is an answer. Only :class:`NotSent` and
-:class:`OutcomeUnknown` are raised. What the store makes of answers is its own.
+A request is a value, so that a simulation can keep it, send it twice or delay
+it. Each answer of the server is returned, a refusal too; only
+:class:`NotSent` and :class:`OutcomeUnknown` are raised.
 """
 
 from collections.abc import Callable
@@ -21,60 +20,60 @@ from cellsched.clock import Clock
 
 _Outcome = TypeVar('_Outcome')
 
-#: Seconds that are waited after the first attempt, and at most after a later
-#: one; each time a random part of them.
+#: Bounds, in seconds, on the wait before the second attempt and before later
+#: ones. The wait is a random part of the bound.
 FIRST_S = 0.005
 MOST_S = 0.5
 
 
 class NotSent(Exception):
-    """The server did not get the request, which is not done, nor will be."""
+    """The server did not receive the request, and will not execute it."""
 
 
 class OutcomeUnknown(Exception):
-    """The server may have done what it was asked, or may do it later."""
+    """The server may have executed the request, or may execute it later."""
 
 
 class GivenUp(Exception):
-    """No attempt had an outcome in time; says why the last had none."""
+    """No attempt had an outcome in time; the text is the last reason."""
 
 
 def attempts(
-    clock: Clock, random: Random, patience_s: float,
+    clock: Clock, random: Random, timeout_s: float,
     most_s: float = MOST_S,
 ) -> Iterator[int]:
     """Yield the numbers of attempts, from 0, and wait between them.
 
-    Who loses waits for a random time, longer after each attempt, so that those
-    who lost together do not meet again. The last attempt is made when the
-    patience is over.
+    The wait is random and grows with each attempt, so that clients with a
+    conflict do not repeat it. The last attempt is made at the end of
+    ``timeout_s``.
 
-    :param most_s: how long one waits at most between two of them
+    :param most_s: the longest wait between two attempts
     """
-    until = clock.monotonic() + patience_s
+    until = clock.monotonic() + timeout_s
     number, longest_s = 0, FIRST_S
     while True:
         yield number
-        left_s = until - clock.monotonic()
-        if left_s <= 0:
+        remaining_s = until - clock.monotonic()
+        if remaining_s <= 0:
             return
-        clock.sleep(min(random.uniform(0, longest_s), left_s))
+        clock.sleep(min(random.uniform(0, longest_s), remaining_s))
         number += 1
         longest_s = min(2 * longest_s, most_s)
 
 
 def first_outcome(
     attempt: Callable[[], _Outcome | None], clock: Clock,
-    random: Random, patience_s: float,
+    random: Random, timeout_s: float,
 ) -> _Outcome:
     """Return the first outcome of an attempt that is not None.
 
-    :param attempt: must find out what an earlier one has done; returns None
-        where others changed the same meanwhile
-    :raises GivenUp: there is none in time
+    :param attempt: finds out the outcome of the previous attempt first;
+        returns None after a conflict with another client
+    :raises GivenUp: there is no outcome in time
     """
-    reason = 'others change the same all the time'
-    for _ in attempts(clock, random, patience_s):
+    reason = 'other clients change the same data'
+    for _ in attempts(clock, random, timeout_s):
         try:
             outcome = attempt()
         except (NotSent, OutcomeUnknown) as exc:
@@ -86,6 +85,6 @@ def first_outcome(
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a server's version, as far as it has."""
+    """Return the major and the minor number of a server's version."""
     return tuple(map(int, re.findall(
         r'\d+', version.partition('-')[0], re.ASCII)[:2]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions that all claim stores share: valid claims, and refusals.
+"""Validation and refusal of claims, shared by all stores.
 
-A store may use these functions or decide the same in another way.
+A store may use these functions or make the same decisions in its own way.
 """
 
 import collections
@@ -15,34 +15,34 @@ from cellsched.claims import base
 from cellsched import exception
 from cellsched.objects import resources
 
-#: What uuids and the names of resource classes may be made of.
+#: Valid uuids and names of resource classes.
 _UUID = re.compile(r'[!-~]{1,36}')
 _RESOURCE_CLASS = re.compile(r'[A-Z0-9_]{1,255}')
 _TRAIT = re.compile(r'[A-Z0-9_]{1,255}')
 
-#: The largest amount of anything, in its unit.
+#: The largest amount, in the unit of the resource class.
 AMOUNT_MAX = resources.AMOUNT_MAX
 RATIO_MAX = 1e6
 
-#: Characters in the name of a host.
+#: Maximum number of characters in the name of a host.
 HOST_MAX = 255
 
-#: Ids of projects and users: whatever an identity service calls them. A
-#: database keeps neither NUL nor half of a character.
+#: Ids of projects and users are free text from an identity service, without
+#: characters that databases cannot store: NUL and surrogates.
 ID_MAX = 255
 _UNKEPT = re.compile('[\0\ud800-\udfff]')
 
-#: Fields of which a consumer has one value in a batch.
+#: Fields that are the same in all claims of a consumer.
 _OF_CONSUMER = ('group', 'project_id', 'user_id')
 
-#: Members of groups: group, consumer, member and host of each.
+#: Group, consumer, member and host of each member.
 Members = Iterable[tuple[str, str, str, str]]
 
 
 def check_claims(claims: Sequence[base.Claim]) -> None:
-    """Make sure that a batch makes sense.
+    """Check a batch.
 
-    :raises cellsched.exception.InvalidField: names the field and its bound
+    :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     seen = set()
     first: dict[str, base.Claim] = {}
@@ -51,65 +51,65 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
         _expect(_is(_UUID, claim.consumer), where, 'consumer', 'a uuid')
         _expect(_is(_UUID, claim.provider), where, 'provider', 'a uuid')
         _expect((claim.consumer, claim.provider) not in seen, where,
-                'provider', f'each one once, not {claim.provider} again')
+                'provider', f'each one once; {claim.provider} is repeated')
         _expect(claim.resources, where, 'resources', 'at least one')
         _check_classes(claim.resources, where)
         for resource, amount in claim.resources.items():
             _check_amount(amount, where, resource, 1)
-        other = first.setdefault(claim.consumer, claim)
-        if other is claim:
+        earlier = first.setdefault(claim.consumer, claim)
+        if earlier is claim:
             if claim.project_id is not None:
                 check_id(where, 'project_id', claim.project_id)
             if claim.user_id is not None:
                 check_id(where, 'user_id', claim.user_id)
         else:
             for field in _OF_CONSUMER:
-                _expect(getattr(claim, field) == getattr(other, field),
-                        where, field, 'one for all of its claims')
+                _expect(getattr(claim, field) == getattr(earlier, field),
+                        where, field, 'the same in all claims of a consumer')
         if claim.group is not None:
             _check_membership(claim.group, where)
         seen.add((claim.consumer, claim.provider))
 
 
 def check_id(where: str, field: str, value: Any) -> None:
-    """Make sure that a value can be the id of a project or of a user.
+    """Check the id of a project or a user.
 
-    :raises cellsched.exception.InvalidField: it cannot
+    :raises cellsched.exception.InvalidField: names the field
     """
     good = isinstance(value, str) and 0 < len(value) <= ID_MAX and (
-        # Nearly all are ASCII, which takes less time to see.
+        # The check of ASCII is faster than the regular expression.
         value.isascii() and '\0' not in value or not _UNKEPT.search(value))
     _expect(good, where, field, f'an id of 1 to {ID_MAX} characters')
 
 
 def check_transfer(source: str, target: str) -> None:
-    """Make sure that a transfer makes sense.
+    """Check the consumers of a transfer.
 
-    :raises cellsched.exception.InvalidField: names the field and its bound
+    :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = f'transfer from {source!r:.80}'
     _expect(_is(_UUID, source), where, 'source', 'a uuid')
     _expect(_is(_UUID, target), where, 'target', 'a uuid')
-    _expect(source != target, where, 'target', 'another one than the source')
+    _expect(source != target, where, 'target', 'another consumer')
 
 
 def check_limit(limit: int) -> None:
-    """Make sure that a limit is one.
+    """Check the limit of a page.
 
-    :raises cellsched.exception.InvalidField: names its bound
+    :raises cellsched.exception.InvalidField: it is below 1
     """
     _check_amount(limit, 'consumers', 'limit', 1)
 
 
 def is_trait(name: str) -> bool:
-    """Return whether a store can be told of a trait of this name."""
+    """Return whether a name is valid for a trait."""
     return _is(_TRAIT, name)
 
 
 def check_traits(provider: str, traits: Iterable[str], root: str) -> None:
-    """Make sure that what is said of a provider makes sense.
+    """Check the traits and the root of a provider.
 
-    :raises cellsched.exception.InvalidField: names the field and its bound
+    :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = f'traits of {provider!r:.80}'
     _expect(_is(_UUID, provider), where, 'provider', 'a uuid')
@@ -118,9 +118,9 @@ def check_traits(provider: str, traits: Iterable[str], root: str) -> None:
 
 
 def check_query(query: base.ProviderQuery, limit: int | None) -> None:
-    """Make sure that what providers are to have makes sense.
+    """Check a query for providers.
 
-    :raises cellsched.exception.InvalidField: names the field and its bound
+    :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = 'query for providers'
     _check_classes(query.resources, where)
@@ -142,19 +142,19 @@ def _check_names(where: str, field: str, traits: Iterable[str]) -> None:
 def check_inventory(
     provider: str, inventory: Mapping[str, base.Inventory]
 ) -> None:
-    """Make sure that what a provider says it has makes sense.
+    """Check an inventory.
 
-    :raises cellsched.exception.InvalidField: names the field and its bound
+    :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = f'inventory of {provider!r:.80}'
     _expect(_is(_UUID, provider), where, 'provider', 'a uuid')
     _check_classes(inventory, where)
-    for resource, said in inventory.items():
+    for resource, has in inventory.items():
         for field, least in (('total', 0), ('reserved', 0), ('min_unit', 1),
                              ('max_unit', 1), ('step_size', 1)):
             _check_amount(
-                getattr(said, field), where, f'{resource} {field}', least)
-        ratio = said.allocation_ratio
+                getattr(has, field), where, f'{resource} {field}', least)
+        ratio = has.allocation_ratio
         _expect(isinstance(ratio, (int, float)) and 0 < ratio <= RATIO_MAX,
                 where, f'{resource} allocation_ratio',
                 f'above 0 and at most {RATIO_MAX:.0f}, not {ratio!r:.80}')
@@ -163,19 +163,19 @@ def check_inventory(
 def outstanding(
     claims: Iterable[base.Claim], held: Mapping[str, Iterable[base.Claim]]
 ) -> list[base.Claim]:
-    """Return those of a batch whose consumers hold nothing yet.
+    """Return the claims of a batch whose consumers hold no claims.
 
-    :param held: as :meth:`.base.ClaimStore.claims_of` tells
-    :raises cellsched.exception.ClaimConflict: a consumer holds something
-        else than the batch takes for it
+    :param held: result of :meth:`.base.ClaimStore.claims_of`
+    :raises cellsched.exception.ClaimConflict: a consumer holds claims other
+        than those in the batch
     """
-    wanted: dict[str, list[base.Claim]] = {}
+    requested: dict[str, list[base.Claim]] = {}
     for claim in claims:
-        wanted.setdefault(claim.consumer, []).append(claim)
+        requested.setdefault(claim.consumer, []).append(claim)
     for consumer, holds in held.items():
-        if _contents(holds) != _contents(wanted.pop(consumer, ())):
+        if _contents(holds) != _contents(requested.pop(consumer, ())):
             raise exception.ClaimConflict(consumer=consumer)
-    return [claim for claim in claims if claim.consumer in wanted]
+    return [claim for claim in claims if claim.consumer in requested]
 
 
 def find_refusal(
@@ -183,13 +183,13 @@ def find_refusal(
     inventories: Mapping[str, Mapping[str, base.Inventory]],
     used: Mapping[str, Mapping[str, int]],
 ) -> exception.ClaimRefused | None:
-    """Return why a batch cannot be taken, or None if it can.
+    """Return why a batch does not fit, or None if it does.
 
-    Goes through the batch in order and finds the first claim that does not
-    fit beside those before it.
+    The error names the first claim that does not fit together with those
+    before it.
 
-    :param inventories: what providers have, by resource class
-    :param used: what is taken of it
+    :param inventories: by provider and resource class
+    :param used: used amounts by provider and resource class
     """
     more: collections.Counter[tuple[str, str]] = collections.Counter()
     for claim in claims:
@@ -209,21 +209,21 @@ def find_refusal(
 def find_violation(
     claims: Iterable[base.Claim], members: Members
 ) -> exception.GroupPolicyViolated | None:
-    """Return how a batch breaks a hard policy, or None if it does not.
+    """Return how a batch violates a hard policy, or None if it does not.
 
-    Goes through the batch in order and finds the first claim that breaks one
-    beside those before it.
+    The error names the first claim that violates its policy together with
+    those before it.
 
-    :param claims: those whose consumers hold nothing yet
-    :param members: those of the batch's groups that hold something, in
-        whatever names
+    :param claims: claims of consumers that hold none yet
+    :param members: the members of the batch's groups that hold claims, under
+        any consumer
     """
-    held: _Groups = collections.defaultdict(_hosts)
-    both: _Groups = collections.defaultdict(_hosts)
+    holding: _Groups = collections.defaultdict(_hosts)
+    counted: _Groups = collections.defaultdict(_hosts)
     members = list(members)
     for group, _, member, host in members:
-        held[group][host].add(member)
-        both[group][host].add(member)
+        holding[group][host].add(member)
+        counted[group][host].add(member)
     seen = set()
     for claim in claims:
         joins = claim.group
@@ -231,16 +231,16 @@ def find_violation(
             continue
         seen.add(claim.consumer)
         member = joins.member or claim.consumer
-        if not _admits(joins, _closed(joins, both[joins.group], member)):
-            # What the batch would take is not taken.
+        if not _admits(joins, _closed(joins, counted[joins.group], member)):
+            # The error lists members with claims, not those of the batch.
             return exception.GroupPolicyViolated(
                 provider=claim.provider, consumer=claim.consumer,
                 group=joins.group, policy=joins.policy,
-                hosts=_closed(joins, held[joins.group], member),
+                hosts=_closed(joins, holding[joins.group], member),
                 members=sorted(
-                    consumer for group, consumer, other, _ in members
-                    if group == joins.group and other != member))
-        both[joins.group][joins.host].add(member)
+                    consumer for group, consumer, each, _ in members
+                    if group == joins.group and each != member))
+        counted[joins.group][joins.host].add(member)
     return None
 
 
@@ -256,7 +256,7 @@ def _hosts() -> collections.defaultdict[str, set[str]]:
 def _closed(
     joins: base.Membership, hosts: Mapping[str, set[str]], member: str
 ) -> list[str]:
-    """Return the hosts where others are, as many as the policy cares for."""
+    """Return the hosts that other members make full, or occupy."""
     least = (1 if joins.policy == base.AFFINITY
              else joins.max_server_per_host)
     return sorted(host for host, members in hosts.items()
@@ -264,7 +264,7 @@ def _closed(
 
 
 def _admits(joins: base.Membership, hosts: Sequence[str]) -> bool:
-    """Return whether a policy admits the member, others being on hosts."""
+    """Return whether a policy admits a member beside those on hosts."""
     if joins.policy == base.AFFINITY:
         return set(hosts) <= {joins.host}
     return joins.host not in hosts
@@ -284,7 +284,8 @@ def _is(pattern: re.Pattern[str], value: Any) -> bool:
 def _check_classes(resources: Mapping[str, Any], where: str) -> None:
     for resource in resources:
         _expect(_is(_RESOURCE_CLASS, resource), where, 'resource class',
-                f'A-Z, 0-9 and _, at most 255, not {resource!r:.80}')
+                f'A-Z, 0-9 and _, at most 255 characters; '
+                f'not {resource!r:.80}')
 
 
 def _check_amount(amount: Any, where: str, field: str, least: int) -> None:

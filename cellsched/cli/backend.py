@@ -47,7 +47,7 @@ from cellsched.wiring.components import Components
 
 if TYPE_CHECKING:
     from cellsched.archive import Archiver
-    from cellsched.audit import checks
+    from cellsched.audit.auditor import Auditor
     from cellsched.claims.copying import ClaimCopier
     from cellsched.hosts import document
     from cellsched.scheduler import planning
@@ -135,7 +135,7 @@ class Backend:
 
         return maintenance.archiver(self.conf, self.parts)
 
-    def auditor(self) -> 'checks.Auditor':
+    def auditor(self) -> 'Auditor':
         """Return the auditor of all databases."""
         from cellsched.wiring import maintenance
 

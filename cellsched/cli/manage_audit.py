@@ -65,14 +65,14 @@ class Audit(base.Lister):
                           self.app.stderr) as show:
             report = auditor.run(parsed_args.settle, parsed_args.fix, show)
         self._warn(report)
-        if report.left:
+        if report.remaining:
             self.exit_code = FOUND
         elif report.repaired:
             self.exit_code = REPAIRED
         return self.columns, [
             (each.invariant, each.kind, each.of, each.cell, each.text,
              each.repair, state)
-            for state, found in (('left', report.left),
+            for state, found in (('left', report.remaining),
                                  ('repaired', report.repaired))
             for each in found]
 

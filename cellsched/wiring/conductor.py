@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from oslo_config import cfg
 
-from cellsched.audit import claims as audit_claims
-from cellsched.audit import facts
+from cellsched.audit.auditor import LeakedClaims
 from cellsched.audit import repairs
+from cellsched.audit.state import StateReader
 from cellsched.conductor import cell_recovery
 from cellsched.conductor import recovery
 from cellsched.conductor import service as conductor_service
@@ -122,9 +122,9 @@ def builds(parts: Components) -> Builds:
             fenced=not _share_a_file(parts.conf)),
         new_uuid=parts.new_uuid, reached=parts.reached,
         notifier=parts.task_notifier)
-    reader = facts.Reader(
+    reader = StateReader(
         parts.database, parts.cells, parts.gatherer, parts.claims)
-    leaked = audit_claims.LeakedClaims(reader, repairs.Repairs(
+    leaked = LeakedClaims(reader, repairs.Repairs(
         reader, parts.targets, parts.cell0, parts.clock, parts.conf.host))
     return Builds(scheduler, task, [
         (task.leases.renew, options.build_lease / _RENEWALS),

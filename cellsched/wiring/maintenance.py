@@ -4,9 +4,9 @@
 from oslo_config import cfg
 
 from cellsched.archive import Archiver
-from cellsched.audit import checks
-from cellsched.audit import facts
+from cellsched.audit.auditor import Auditor
 from cellsched.audit import repairs
+from cellsched.audit.state import StateReader
 from cellsched.claims import base as claims_base
 from cellsched.db import api as api_schema
 from cellsched import upgrade
@@ -24,13 +24,13 @@ def archiver(conf: cfg.ConfigOpts, parts: Components) -> Archiver:
 
 
 @base.factory(Components)
-def auditor(conf: cfg.ConfigOpts, parts: Components) -> checks.Auditor:
+def auditor(conf: cfg.ConfigOpts, parts: Components) -> Auditor:
     """Return the auditor of all databases, which ignores private claims."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    reader = facts.Reader(
+    reader = StateReader(
         parts.database, parts.cells, parts.gatherer, shared_claims(parts))
-    return checks.Auditor(
+    return Auditor(
         reader, repairs.Repairs(
             reader, parts.targets, parts.cell0, parts.clock, conf.host),
         parts.clock)

@@ -3,7 +3,7 @@
 
 import random
 
-from cellsched.audit import claims as audit_claims
+from cellsched.audit import auditor
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.rpc import conductor
@@ -136,7 +136,7 @@ class TestCase(moving.TestCase):
         [run] = [function for service in self.world._services
                  for function, _, _ in service.periodic
                  if isinstance(getattr(function, '__self__', None),
-                               audit_claims.LeakedClaims)]
+                               auditor.LeakedClaims)]
         for _ in range(2):
             run()
 

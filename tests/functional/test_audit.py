@@ -63,7 +63,7 @@ class TestAudit(base.TestCase):
 
         def settles():
             self.soon(lambda: self.assertEqual(
-                [], auditor.run(settle_s=0.1).left))
+                [], auditor.run(settle_s=0.1).remaining))
 
         for _ in range(5):
             settles()

@@ -48,7 +48,8 @@ class GroupsCase(moving.TestCase):
     def assertAuditIsClean(self):
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
-        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
+        self.soon(lambda: self.assertEqual(
+            [], auditor.run(settle_s=0).remaining))
 
 
 class TestMovesOfGroups(GroupsCase):

@@ -75,7 +75,8 @@ class TestResourceClasses(base.TestCase):
         [server] = self.built(flavor='asking')
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
-        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
+        self.soon(lambda: self.assertEqual(
+            [], auditor.run(settle_s=0).remaining))
 
         store = self.world.api.parts.claims
         [held] = store.claims_of([server.uuid])[server.uuid]
@@ -83,7 +84,7 @@ class TestResourceClasses(base.TestCase):
         store.claim([claims.Claim(
             server.uuid, held.provider, {'VCPU': 1, 'CUSTOM_X': 1})])
 
-        [found] = auditor.run(settle_s=0).left
+        [found] = auditor.run(settle_s=0).remaining
         self.assertEqual(('claim-amount', server.uuid),
                          (found.kind, found.of))
 
@@ -110,4 +111,5 @@ class TestChildProviders(base.TestCase):
         self.assertEqual({'numa0': 0, 'gpu0': 4}, self.rooms('a1'))
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
-        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
+        self.soon(lambda: self.assertEqual(
+            [], auditor.run(settle_s=0).remaining))

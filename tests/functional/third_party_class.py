@@ -86,7 +86,8 @@ class TestClass(TestCase):
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
 
-        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
+        self.soon(lambda: self.assertEqual(
+            [], auditor.run(settle_s=0).remaining))
 
 
 class TestColumn(TestCase):

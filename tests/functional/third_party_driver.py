@@ -84,4 +84,5 @@ class TestDriver(base.TestCase):
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
 
-        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
+        self.soon(lambda: self.assertEqual(
+            [], auditor.run(settle_s=0).remaining))

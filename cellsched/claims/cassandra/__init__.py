@@ -46,34 +46,34 @@ from cellsched import exception
 #: Where conditions on figures and rows of a partition are as they must be.
 _VERSION_MIN = (4, 0)
 
-#: Providers that changed which are read one by one, and not all together.
-_FEW = 100
+#: Number of changed providers up to which they are read one by one.
+_SINGLE_READS_MAX = 100
 
 
 class CassandraClaims(base.ClaimStore):
     """Keep claims in Cassandra.
 
-    A provider is a partition: its figures, and a row for each claim. One
-    conditional batch changes both, and what several threads of a process want
-    of a provider is one batch. A consumer's row says what it holds, or is
-    about to. So a claim of one provider takes two conditional writes, and one
-    of N providers N + 2, N of them at a time.
+    A provider is a partition with its counters and a row for each claim. One
+    conditional batch changes both, and combines the changes of several
+    threads of a process. The row of a consumer has its claims, or the intent
+    of the operation in progress. So a claim of one provider takes two
+    conditional writes, and a claim of N providers takes N + 2, of which N are
+    concurrent.
 
-    What changed is told after a look at the generation of each provider. The
-    cluster is that of ``[claims] connection``, and ``cellsched-manage
-    claims_db sync`` makes the keyspace and its tables. The extra
-    ``cassandra`` installs what it needs.
+    The generations of all providers are read to find those that changed.
+    ``[claims] connection`` is the URL of the cluster, and ``cellsched-manage
+    claims_db sync`` creates the keyspace and its tables. The extra
+    ``cassandra`` installs what this store needs.
 
-    :param client: sends requests and returns answers, as
-        :class:`.asking.CassandraSender` says
-    :param patience_s: seconds for which a call tries to find out
-    :param abandoned_s: seconds for which a claim or a transfer on its way is
-        left alone by those who meet it
-    :param adds: whether the server adds to a column under a condition; None
-        to ask it
-    :param copies: of the data, where the keyspace is made
-    :param place: says where the server is, without passwords
-    :param close: ends the connections of the client
+    :param client: sends requests
+    :param retry_timeout_s: seconds for which a call is retried
+    :param abandoned_s: seconds after which other clients end an unfinished
+        claim or transfer
+    :param adds: whether the server supports addition to a column under a
+        condition; None to detect it
+    :param copies: replication factor of a new keyspace
+    :param place: URL of the server without passwords, for error messages
+    :param close: closes the connections of the client
     """
 
     capabilities = frozenset({
@@ -83,20 +83,20 @@ class CassandraClaims(base.ClaimStore):
 
     def __init__(
         self, client: CassandraSender, clock: Clock,
-        random: Random, patience_s: float = 30.0,
+        random: Random, retry_timeout_s: float = 30.0,
         abandoned_s: float = 3.0, adds: bool | None = None, copies: int = 1,
         place: str = 'cassandra://',
         close: Callable[[], None] = lambda: None,
     ) -> None:
-        self._session = Session(client, clock, random, patience_s, place)
+        self._session = Session(client, clock, random, retry_timeout_s, place)
         self._ledger = ledger.Ledger(self._session, adds)
         self._recovery = ConsumerRecovery(
             self._session, self._ledger, abandoned_s)
-        self._claiming = BatchClaim(
+        self._claim = BatchClaim(
             self._session, self._ledger, self._recovery)
-        self._releasing = Release(
+        self._release = Release(
             self._session, self._ledger, self._recovery)
-        self._transferring = Transfer(
+        self._transfer = Transfer(
             self._session, self._recovery)
         self._trees = trees.ProviderTrees(self._session)
         self._copies = copies
@@ -111,7 +111,7 @@ class CassandraClaims(base.ClaimStore):
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
     ) -> Self:
-        # The library is not there where nobody uses it.
+        # The library is an optional extra.
         from cellsched.claims.cassandra import client
 
         own = conf[cls.group]
@@ -119,7 +119,7 @@ class CassandraClaims(base.ClaimStore):
         address = options.address(conf.claims.connection)
         sender = client.CassandraClient(address, own, parts.clock)
         return cls(
-            sender, parts.clock, parts.random, own.patience,
+            sender, parts.clock, parts.random, own.retry_timeout,
             own.abandoned_after, options.ADDS[own.arithmetic],
             own.replication_factor, address.shown, sender.close)
 
@@ -148,16 +148,16 @@ class CassandraClaims(base.ClaimStore):
     def claim(self, claims: Sequence[base.Claim]) -> int:
         validation.check_claims(claims)
         self._prepare()
-        return self._claiming.claim(claims) if claims else 0
+        return self._claim.claim(claims) if claims else 0
 
     def release(self, consumers: Iterable[str]) -> None:
         self._prepare()
-        self._releasing.release(_kept(consumers))
+        self._release.release(_kept(consumers))
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
         self._prepare()
-        return self._transferring.transfer(source, target)
+        return self._transfer.transfer(source, target)
 
     def claims_of(
         self, consumers: Iterable[str]
@@ -185,12 +185,12 @@ class CassandraClaims(base.ClaimStore):
         self._prepare()
         for _ in self._session.attempts():
             figures = self._session.ask(requests.ReadFigures(provider))
-            wanted = (slots.first(provider, inventory) if figures is None
+            change = (slots.first(provider, inventory) if figures is None
                       else slots.following(
                           figures, inventory, bool(self._ledger.adds)))
-            if wanted is None:
+            if change is None:
                 return
-            answer = self._session.try_all([wanted])[0]
+            answer = self._session.try_all([change])[0]
             if not isinstance(answer, Exception) and answer.applied:
                 return
         self._session.unreachable(CONTENDED)
@@ -198,9 +198,9 @@ class CassandraClaims(base.ClaimStore):
     def set_traits(
         self, provider: str, traits: Iterable[str], root: str
     ) -> None:
-        told = frozenset(traits)
-        validation.check_traits(provider, told, root)
-        self._trees.tell(provider, told, root)
+        names = frozenset(traits)
+        validation.check_traits(provider, names, root)
+        self._trees.set_traits(provider, names, root)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
         return self._trees.roots(_kept(providers))
@@ -228,13 +228,13 @@ class CassandraClaims(base.ClaimStore):
         token = dict(self._session.ask(requests.Scan()))
         changed = [provider for provider, generation in token.items()
                    if since.get(provider) != generation]
-        if len(changed) <= _FEW:
+        if len(changed) <= _SINGLE_READS_MAX:
             return base.UsageChanges(token, self._usages_of(changed))
-        wanted = {*changed}
+        names = {*changed}
         return base.UsageChanges(token, [
             _usage(each)
             for each in self._session.ask(requests.Scan(figures=True))
-            if each.provider in wanted])
+            if each.provider in names])
 
     def _usages_of(self, providers: Iterable[str]) -> list[base.Usage]:
         found = self._session.ask_all([
@@ -243,7 +243,7 @@ class CassandraClaims(base.ClaimStore):
         return [_usage(each) for each in found if each is not None]
 
     def _prepare(self) -> None:
-        """Learn what the server can do, where nobody has asked it before."""
+        """Detect the features of the server in the first call."""
         if self._ledger.adds is None:
             self._learn(self._session.ask(requests.Describe()))
 
@@ -261,5 +261,5 @@ def _usage(figures: requests.Figures) -> base.Usage:
 
 
 def _kept(names: Iterable[str]) -> list[str]:
-    """Return names without the empty one, which no partition can have."""
+    """Return names without the empty one, which is no partition key."""
     return [name for name in names if name]

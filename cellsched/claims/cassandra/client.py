@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to a real Cassandra, through cassandra-driver."""
+"""The client of Cassandra, over cassandra-driver."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -30,27 +30,27 @@ with warnings.catch_warnings():
     from cassandra.protocol import SyntaxException
     from cassandra import query
 
-#: Requests of one call that are under way at a time.
+#: Maximum number of concurrent requests of one call.
 _AT_ONCE = 32
 
 _Rows = list[dict[str, Any]]
 
-#: The server says that it has not begun, nor will.
+#: Errors after which the request is known not to be executed.
 _NOT_DONE = (cassandra.Unavailable, cluster.NoHostAvailable)
 
-#: It says that a request makes no sense to it.
+#: Errors of invalid or forbidden requests.
 _WRONG = (cassandra.InvalidRequest, cassandra.Unauthorized,
           cassandra.ConfigurationException, cassandra.UnsupportedOperation)
 
 
 class CassandraClient:
-    """Sends requests to a cluster, which it connects to when it must.
+    """Sends requests to a cluster; connects on demand.
 
-    Each process has connections of its own: one that was forked makes others.
-    Nothing is tried twice here, and no time of this machine's decides
-    anything: the server puts conditional writes in order.
+    A forked process opens its own connections. Requests are not repeated
+    here, and no timestamps of this machine are used: the server orders
+    conditional writes.
 
-    :param address: of the nodes to begin with
+    :param address: the first nodes to connect to
     :param conf: the options of ``[cassandra]``
     """
 
@@ -71,35 +71,36 @@ class CassandraClient:
             cassandra.ConsistencyLevel, conf.serial_consistency_level)
 
     def send(self, request: Any) -> Any:
-        """Return the answer.
+        """Return the answer to a request.
 
-        :raises cellsched.claims.remote.NotSent: it is not done
-        :raises cellsched.claims.remote.OutcomeUnknown: it may be done
-        :raises cellsched.exception.DatabaseError: the server does not
-            understand it, or does not let this user do it
+        :raises cellsched.claims.remote.NotSent: it was not executed
+        :raises cellsched.claims.remote.OutcomeUnknown: it may have been
+            executed
+        :raises cellsched.exception.DatabaseError: the server rejects it as
+            invalid, or the user has no permission
         """
         if isinstance(request, requests.Together):
             return self._send_all(request.requests)
         if isinstance(request, requests.Describe):
-            return _tell(self._describe)
+            return _translated(self._describe)
         if isinstance(request, requests.Create):
-            return _tell(lambda: _create(
+            return _translated(lambda: _create(
                 self._connected(), self._address.keyspace, request.copies))
-        return _tell(lambda: self._begin(request)())
+        return _translated(lambda: self._begin(request)())
 
     def close(self) -> None:
-        """End the connections; the next request makes others."""
+        """Close the connections; the next request opens new ones."""
         with self._lock:
             ended, self._cluster, self._session = self._cluster, None, None
             self._prepared = {}
         if ended is not None and self._pid == os.getpid():
             ended.shutdown()
 
-    def _send_all(self, wanted: Sequence[Any]) -> list[Any]:
+    def _send_all(self, asked: Sequence[Any]) -> list[Any]:
         answers: list[Any] = []
-        for start in range(0, len(wanted), _AT_ONCE):
+        for start in range(0, len(asked), _AT_ONCE):
             begun = [_caught(functools.partial(self._begin, each))
-                     for each in wanted[start:start + _AT_ONCE]]
+                     for each in asked[start:start + _AT_ONCE]]
             answers += [each if isinstance(each, Exception)
                         else _caught(each) for each in begun]
         return answers
@@ -107,7 +108,7 @@ class CassandraClient:
     # Connections.
 
     def _connected(self) -> Any:
-        """Return a session of this process."""
+        """Return the session of this process."""
         if self._session is not None and self._pid == os.getpid():
             return self._session
         with self._lock:
@@ -121,7 +122,7 @@ class CassandraClient:
                 except BaseException:
                     cluster.shutdown()
                     raise
-                # Clocks of clients need not agree, and are not told.
+                # Timestamps come from the server, as clocks may differ.
                 session.use_client_timestamp = False
                 self._session, self._nodes = session, nodes
                 self._cluster, self._pid = cluster, os.getpid()
@@ -130,7 +131,7 @@ class CassandraClient:
     # Statements.
 
     def _begin(self, request: Any) -> Callable[[], Any]:
-        """Send a request; return what waits for the answer."""
+        """Send a request; return a function that waits for the answer."""
         begin: Callable[[Any], Callable[[], Any]] = getattr(
             self, _METHODS[type(request)])
         return begin(request)
@@ -141,14 +142,14 @@ class CassandraClient:
         future = self._connected().execute_async(statement, values or None)
 
         def wait() -> _Rows:
-            with self._noticing():
+            with self._avoiding_timeouts():
                 return list(future.result())
 
         return wait
 
     @contextlib.contextmanager
-    def _noticing(self) -> Iterator[None]:
-        """Notice a node that does not answer; others would ask it again."""
+    def _avoiding_timeouts(self) -> Iterator[None]:
+        """Avoid a node after a timeout."""
         try:
             yield
         except cassandra.OperationTimedOut as exc:
@@ -162,12 +163,12 @@ class CassandraClient:
         session = self._connected()
         found = self._prepared.get(text)
         if found is None:
-            with self._noticing():
+            with self._avoiding_timeouts():
                 found = session.prepare(text.format(self._address.keyspace))
             if serial:
                 found.consistency_level = self._serial
             if not pages:
-                # So that all rows are of one moment.
+                # Without pages all rows are read at one moment.
                 found.fetch_size = None
             self._prepared[text] = found
         return found
@@ -175,7 +176,7 @@ class CassandraClient:
     def _read(
         self, text: str, values: Sequence[Any], pages: bool = True
     ) -> Callable[[], _Rows]:
-        """Read a partition, with all that was decided before."""
+        """Read a partition after all earlier conditional writes."""
         return self._execute(
             self._make_prepared(text, serial=True, pages=pages), values)
 
@@ -267,7 +268,7 @@ class CassandraClient:
             statements.SCAN_FIGURES if request.figures else statements.SCAN))
 
         def answer() -> list[Any]:
-            # A provider of which nobody ever said anything has fences alone.
+            # A partition with fences alone has no counters.
             known = [row for row in rows() if row['generation'] is not None]
             if request.figures:
                 return [statements.figures_of(row) for row in known]
@@ -300,7 +301,7 @@ class CassandraClient:
         rows = self._ask(statements.scan_trees(request))
         return lambda: [(row['provider'], row['root']) for row in rows()]
 
-    # The whole.
+    # Description.
 
     def _describe(self) -> requests.Described:
         keyspace = self._address.keyspace
@@ -353,27 +354,26 @@ def _changed(
     return answer
 
 
-def _tell(send: Callable[[], Any]) -> Any:
-    """Return what is returned, or raise what it means for the request."""
+def _translated(send: Callable[[], Any]) -> Any:
+    """Call the driver, and translate its errors."""
     try:
         return send()
     except exception.CellschedException:
         raise
     except _NOT_DONE as exc:
         _check_login(exc)
-        raise remote.NotSent(_said(exc)) from exc
+        raise remote.NotSent(_reason(exc)) from exc
     except _WRONG as exc:
         raise exception.DatabaseError(
-            schema='claims', reason=_said(exc)) from exc
+            schema='claims', reason=_reason(exc)) from exc
     except Exception as exc:
-        # Of whatever else the driver raises nobody says that the server has
-        # done nothing.
-        raise remote.OutcomeUnknown(_said(exc)) from exc
+        # Any other error of the driver may come after an execution.
+        raise remote.OutcomeUnknown(_reason(exc)) from exc
 
 
 def _caught(send: Callable[[], Any]) -> Any:
     try:
-        return _tell(send)
+        return _translated(send)
     except (remote.NotSent, remote.OutcomeUnknown) as exc:
         return exc
 
@@ -384,24 +384,24 @@ def _check_login(exc: Exception) -> None:
         if isinstance(error, cassandra.AuthenticationFailed):
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
-                expected='a user and a password that the server knows'
+                expected='the user and the password of an account'
             ) from exc
 
 
-def _said(exc: Exception) -> str:
+def _reason(exc: Exception) -> str:
     return f'{type(exc).__name__}: {exc!s:.300}'
 
 
-#: Seconds for which a node is asked last after it did not answer.
+#: Seconds for which a node is used last after a timeout.
 _HANGS_S = 30.0
 
 
 class AskedNodes(policies.TokenAwarePolicy):
-    """The nodes that are asked for a partition, in order.
+    """The order of the nodes for a partition.
 
-    Everybody asks the same one first, where they are in nobody's way, and
-    those last that hang. The driver itself asks one that hangs until its
-    heartbeat is missing, which takes up to a minute.
+    All clients use the same node of a partition first, which causes fewer
+    conflicts. Nodes that did not answer in time come last; the driver itself
+    would use them until a heartbeat is missing, which takes up to a minute.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Clock) -> None:
@@ -413,7 +413,7 @@ class AskedNodes(policies.TokenAwarePolicy):
         self._hangs_until: dict[Any, float] = {}
 
     def avoid(self, node: Any) -> None:
-        """Have a node asked last for some time, as it did not answer."""
+        """Use a node last for some time, as it did not answer."""
         self._hangs_until[node] = self._clock.monotonic() + _HANGS_S
 
     def make_query_plan(
@@ -431,7 +431,7 @@ class AskedNodes(policies.TokenAwarePolicy):
 def make_cluster(
     address: options.Address, conf: cfg.ConfigOpts, nodes: AskedNodes
 ) -> Any:
-    """Return a cluster, which is not connected yet.
+    """Return a cluster that is not connected yet.
 
     :param conf: the options of ``[cassandra]``
     """
@@ -443,8 +443,8 @@ def make_cluster(
             address.user, address.password),
         execution_profiles={
             cluster.EXEC_PROFILE_DEFAULT: _profile(conf, nodes)},
-        # One that hangs would hold up each statement. A node that does not
-        # know one says so when it is asked.
+        # A node without an answer would block each statement. A node that
+        # lacks a statement reports it, and the driver prepares it there.
         prepare_on_all_hosts=False,
         connect_timeout=conf.timeout,
         control_connection_timeout=conf.timeout,
@@ -456,7 +456,7 @@ def _profile(conf: cfg.ConfigOpts, nodes: AskedNodes) -> Any:
     level = cassandra.ConsistencyLevel
     return cluster.ExecutionProfile(
         load_balancing_policy=nodes,
-        # Others repeat conditional writes that may have been done.
+        # The other policies repeat conditional writes of unknown outcome.
         retry_policy=policies.FallthroughRetryPolicy(),
         consistency_level=getattr(level, conf.consistency),
         serial_consistency_level=getattr(
@@ -464,10 +464,10 @@ def _profile(conf: cfg.ConfigOpts, nodes: AskedNodes) -> Any:
         request_timeout=conf.timeout, row_factory=query.dict_factory)
 
 
-#: Where the server says what there is, and under which name.
-_TOLD = {'tables': 'table_name', 'indexes': 'index_name'}
+#: Columns with names in the tables of the system schema.
+_NAMES = {'tables': 'table_name', 'indexes': 'index_name'}
 
-#: From here on a server has storage-attached indexes.
+#: The first major release with storage-attached indexes.
 _SAI_MIN = 5
 
 
@@ -479,18 +479,18 @@ def _version(session: Any) -> str:
 
 
 def _missing(session: Any, keyspace: str) -> tuple[str, ...]:
-    """Return the tables and indexes that are not there."""
-    there = {row[name] for kind, name in _TOLD.items()
-             for row in session.execute(
-                 f'SELECT {name} FROM system_schema.{kind} '
-                 'WHERE keyspace_name = %s', [keyspace])}
+    """Return the missing tables and indexes."""
+    existing = {row[name] for kind, name in _NAMES.items()
+                for row in session.execute(
+                    f'SELECT {name} FROM system_schema.{kind} '
+                    'WHERE keyspace_name = %s', [keyspace])}
     return tuple(f'{keyspace}.{name}'
                  for name in (*statements.TABLES, *statements.INDEXES)
-                 if name not in there)
+                 if name not in existing)
 
 
 def _create(session: Any, keyspace: str, copies: int) -> None:
-    """Make what is not there."""
+    """Create the missing keyspace, tables and indexes."""
     first, _, _ = _version(session).partition('.')
     for text in statements.create(
             keyspace, copies, sai=int(first) >= _SAI_MIN):

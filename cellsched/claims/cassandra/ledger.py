@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers: their claims' rows and figures, changed in one step.
+"""The partitions of providers: claims' rows and counters, changed together.
 
-What several threads want of a provider at a time is one request.
+The changes of one provider by several threads are combined in one request.
 """
 
 from collections.abc import Iterable
@@ -19,31 +19,31 @@ from cellsched.claims.cassandra.slots import parse
 from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import remote
 
-#: Rows that one request changes at most, but for those of one entry.
+#: Maximum number of rows in a request of several entries.
 ROWS_MAX = 200
 
-#: Providers whose figures are remembered, and threads that change them.
+#: Number of providers whose counters are cached, and of concurrent requests.
 _REMEMBERED_MAX = 10000
 _LANES = 64
 
 
 class EntryOutcome(enum.Enum):
-    """The fate of an entry."""
+    """The outcome of an entry."""
 
-    OPEN = 'nothing yet'
+    OPEN = 'no outcome yet'
     DONE = 'done'
-    REFUSED = 'no room'
-    GONE = 'a row to be inserted is there, or one to be deleted is not'
-    UNKNOWN = 'it may be done'
-    FAILED = 'not done, for the server does not answer'
+    REFUSED = 'not enough capacity'
+    GONE = 'an inserted row exists already, or a deleted row does not exist'
+    UNKNOWN = 'it may have been applied'
+    FAILED = 'not applied, as the server does not answer'
 
 
 class Entry:
-    """A change of one provider's rows, to be done whole or not at all.
+    """A change of one provider's rows, as a whole or not at all.
 
-    :param inserted: rows; there must be room for them, unless as many others
-        are deleted
-    :param deleted: rows
+    :param inserted: rows to insert; checked for capacity unless ``deleted``
+        has rows, as in a rename
+    :param deleted: rows to delete
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Entry:
         self.inserted = tuple(inserted)
         self.deleted = tuple(deleted)
         self.outcome = EntryOutcome.OPEN
-        #: Whether the server was asked for it, and may have done it.
+        #: Whether a request with it was sent, and may have been applied.
         self.asked = False
-        #: Those by which it was refused; None if the provider has none.
+        #: The counters that led to REFUSED; None for an unknown provider.
         self.figures: requests.Figures | None = None
         self.error: Exception | None = None
         self._takes = [json.loads(row.resources) for row in self.inserted]
@@ -64,7 +64,7 @@ class Entry:
         self._needs_room = bool(self.inserted) and not self.deleted
 
     def added(self, slots: Slots) -> dict[int, int]:
-        """Return what it adds, by column."""
+        """Return the amounts to add, by column."""
         added = slots.amounts(self._takes)
         for number, amount in slots.amounts(self._gives, -1).items():
             added[number] = added.get(number, 0) + amount
@@ -73,7 +73,7 @@ class Entry:
     def fits(
         self, slots: Slots, used: Mapping[int, int]
     ) -> dict[int, int] | None:
-        """Return bounds on what is used after it, or None without room."""
+        """Return upper bounds on the used amounts; None if it does not fit."""
         if not self._needs_room:
             return {}
         for resources in self._takes:
@@ -92,7 +92,7 @@ class Entry:
 
 
 class _Batch:
-    """Entries of one provider that are made one request."""
+    """The entries of one provider that one request applies."""
 
     def __init__(self, figures: requests.Figures, adds: bool) -> None:
         self.entries: list[Entry] = []
@@ -106,9 +106,9 @@ class _Batch:
         self._keys: set[tuple[str, str]] = set()
 
     def include(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Take in those that fit; return those that have no room."""
+        """Add the entries that fit; return those that do not."""
         unfit = []
-        # What gives room comes first.
+        # Deletions first, as they free capacity.
         for entry in sorted(entries, key=lambda each: bool(each.inserted)):
             keys = {row.key for row in entry.inserted + entry.deleted}
             bounds = entry.fits(self._slots, self._used)
@@ -117,7 +117,7 @@ class _Batch:
             elif not keys & self._keys and (
                     not self.entries
                     or len(keys) + len(self._keys) <= ROWS_MAX):
-                # Two that delete the same row would count it twice.
+                # Two deletions of one row would be counted twice.
                 self._keys |= keys
                 self.entries.append(entry)
                 self._bounds.update(bounds)
@@ -128,7 +128,7 @@ class _Batch:
         return unfit
 
     def would_fit(self, entry: Entry) -> bool:
-        """Return whether one alone would have room."""
+        """Return whether an entry fits without the others."""
         used = {number: amount or 0
                 for number, amount in enumerate(self.figures.used)}
         return entry.fits(self._slots, used) is not None
@@ -152,7 +152,7 @@ class _Batch:
 def after(
     figures: requests.Figures, change: requests.ChangeProvider
 ) -> requests.Figures:
-    """Return the figures that a change makes of others."""
+    """Return the counters of a provider after a change."""
     used = list(figures.used)
     for number, amount in change.added:
         used[number] = (used[number] or 0) + amount
@@ -163,10 +163,10 @@ def after(
 
 
 class Ledger:
-    """Changes providers, for many threads at a time.
+    """Changes providers for many threads.
 
-    :param adds: whether the server adds to a column under a condition; where
-        it does not, figures are compared and set
+    :param adds: whether the server supports addition to a column under a
+        condition; otherwise counters are compared and set
     """
 
     def __init__(self, session: Session, adds: bool | None) -> None:
@@ -178,9 +178,9 @@ class Ledger:
             for _ in range(_LANES)]
 
     def do(self, entries: Sequence[Entry]) -> None:
-        """Have entries done; what became of each is in it.
+        """Apply entries; each has an outcome afterwards. Blocks.
 
-        :raises cellsched.exception.DatabaseUnreachable: nothing became of one
+        :raises cellsched.exception.DatabaseUnreachable: one has FAILED
         """
         if len(entries) == 1:
             lane = zlib.crc32(entries[0].provider.encode()) % _LANES
@@ -192,7 +192,7 @@ class Ledger:
                 self._session.unreachable(entry.error)
 
     def _work(self, entries: Sequence[Entry]) -> None:
-        """Do entries; each has an outcome then, and nothing is raised."""
+        """Apply entries until each has an outcome, or until the timeout."""
         work = _Work(self._session, self._known, bool(self.adds))
         for _ in self._session.attempts():
             while work.proceed([entry for entry in entries
@@ -209,7 +209,7 @@ class Ledger:
 
 
 class _Work:
-    """Entries on their way, and what was seen of their providers since."""
+    """Entries in progress, and the counters of their providers."""
 
     def __init__(
         self, session: Session, known: dict[str, requests.Figures],
@@ -218,11 +218,11 @@ class _Work:
         self._session = session
         self._known = known
         self._adds = adds
-        #: Read since the entries were made, so that they can be refused by it.
+        #: Counters read during this call; only these can refuse an entry.
         self._fresh: dict[str, requests.Figures | None] = {}
 
     def proceed(self, entries: Sequence[Entry]) -> bool:
-        """Make one round of requests; return whether to go on at once."""
+        """Send one round of requests; return whether to repeat at once."""
         by_provider: dict[str, list[Entry]] = {}
         for entry in entries:
             by_provider.setdefault(entry.provider, []).append(entry)
@@ -252,7 +252,7 @@ class _Work:
     def _compose(
         self, provider: str, entries: Sequence[Entry]
     ) -> _Batch | None:
-        """Return what is to be asked for, or None to read figures first."""
+        """Return a provider's batch; None if counters must be read first."""
         fresh = provider in self._fresh
         figures = (self._fresh[provider] if fresh
                    else self._known.get(provider))
@@ -268,10 +268,10 @@ class _Work:
         if unfit and not fresh:
             return None
         for entry in unfit:
-            # What has no room beside the others of this round is tried again.
+            # Retried in the next round if only this round lacks capacity.
             if batch.entries and batch.would_fit(entry):
                 continue
-            # It may be what was done that leaves no room.
+            # An earlier request with the entry may have been applied.
             if not entry.asked or self._look(provider, [entry]):
                 if entry.outcome is EntryOutcome.OPEN:
                     entry.outcome = EntryOutcome.REFUSED
@@ -281,7 +281,7 @@ class _Work:
     def _settle(
         self, batch: _Batch, request: requests.ChangeProvider, answer: Any
     ) -> bool:
-        """Note what became of a request; return whether others won."""
+        """Set outcomes from an answer; return whether there was a conflict."""
         provider, entries = request.provider, batch.entries
         for entry in entries:
             entry.asked = True
@@ -307,10 +307,12 @@ class _Work:
             entry.outcome is EntryOutcome.OPEN for entry in entries)
 
     def _look(self, provider: str, entries: Sequence[Entry]) -> bool:
-        """Find the rows that a request was refused for; return if it could.
+        """Set outcomes from the provider's rows after a refused request.
 
-        The server may say so of one that it did: where two were in each
-        other's way, it makes an attempt anew that was done already.
+        The server may refuse a request that it has applied: after a conflict
+        of two requests it repeats one that was already complete.
+
+        :returns: False if the rows cannot be read
         """
         keys = tuple(row.key for entry in entries
                      for row in (*entry.inserted, *entry.deleted))
@@ -320,14 +322,14 @@ class _Work:
         if isinstance(figures, Exception) or isinstance(rows, Exception):
             return False
         self._fresh[provider] = figures
-        there = {row.key: row for row in rows}
+        existing = {row.key: row for row in rows}
         for entry in entries:
             if entry.inserted and all(
-                    there.get(row.key) == row for row in entry.inserted):
-                # Nobody else has a row of this attempt to insert.
+                    existing.get(row.key) == row for row in entry.inserted):
+                # Only this process inserts rows of this attempt.
                 entry.outcome = EntryOutcome.DONE
-            elif any(row.key in there for row in entry.inserted) or any(
-                    there.get(row.key) != row for row in entry.deleted):
+            elif any(row.key in existing for row in entry.inserted) or any(
+                    existing.get(row.key) != row for row in entry.deleted):
                 entry.outcome = EntryOutcome.GONE
         return True
 
@@ -335,7 +337,7 @@ class _Work:
 def _meets(
     figures: requests.Figures, request: requests.ChangeProvider
 ) -> bool:
-    """Return whether figures are none to refuse a request for."""
+    """Return whether counters satisfy the conditions of a request."""
     return (figures.inventory == request.inventory
             and (request.seen is None
                  or request.seen.generation == figures.generation)

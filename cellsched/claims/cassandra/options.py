@@ -13,7 +13,7 @@ from cellsched import urls
 
 GROUP = 'cassandra'
 
-#: What the option ``arithmetic`` says of the server.
+#: Values of the option ``arithmetic``.
 ADDS = {'auto': None, 'yes': True, 'no': False}
 
 PORT = 9042
@@ -23,57 +23,57 @@ _KEYSPACE = re.compile('[a-z][a-z0-9_]{0,47}')
 
 _OPTS = [
     cfg.FloatOpt('timeout', default=10.0, min=0.1, help="""
-Seconds in which the server has to answer one request.
+Seconds to wait for the answer to one request.
 
-A request that is not answered by then may have been done; the store finds
-out. Less than what the server itself waits, which is ``write_request_timeout``
-in its configuration, makes more of them. Related: ``patience``.
+A request without an answer may have been executed; the store finds that out.
+A value below the server's ``write_request_timeout`` causes more unknown
+outcomes. Related: ``retry_timeout``.
 """),
-    cfg.FloatOpt('patience', default=30.0, min=0.1, help="""
-Seconds for which a call goes on where the server does not answer, or others
-are in the way.
+    cfg.FloatOpt('retry_timeout', default=30.0, min=0.1, help="""
+Seconds for which a call is retried if the server does not answer, or other
+clients change the same rows.
 
-After that it fails, and whoever made it repeats it. Related: ``timeout``.
+After that the call fails, and the caller repeats it. Related: ``timeout``.
 """),
     cfg.FloatOpt('abandoned_after', default=3.0, min=0.0, help="""
-Seconds for which a claim or a transfer that is under way is left alone by
-others who want the same server, or the room that it may give back.
+Seconds after which a claim or transfer that is in progress is rolled back by
+other clients that need the same server or capacity.
 
-Then it is undone. A client that is alive begins again when that happens to it,
-so little is lost where this is too short; where it is too long, others wait
-for a client that died.
+A client whose operation is rolled back begins it again, so a low value costs
+little. With a high value, other clients wait longer after a client stopped.
 """),
     cfg.StrOpt('consistency', default='QUORUM',
                choices=['QUORUM', 'LOCAL_QUORUM'], help="""
-Replicas that have a write when it is done.
+Replicas that must acknowledge a read or a write.
 
-``LOCAL_QUORUM`` needs those of one data centre only, and goes with
-``serial_consistency_level`` being ``LOCAL_SERIAL``.
+``LOCAL_QUORUM`` counts the replicas of one data centre, and requires
+``serial_consistency_level`` to be ``LOCAL_SERIAL``.
 """),
     cfg.StrOpt('serial_consistency_level', default='SERIAL',
                choices=['SERIAL', 'LOCAL_SERIAL'], help="""
-Replicas among which conditional writes are put in order.
+Replicas that agree on the order of conditional writes.
 
-``LOCAL_SERIAL`` is for claims that all come from one data centre: with two of
-them, each would have an order of its own, and room would be taken twice.
+Use ``LOCAL_SERIAL`` only if all claims come from one data centre. With claims
+from two data centres, each would have its own order, and capacity would be
+claimed twice.
 """),
     cfg.StrOpt('local_datacenter', help="""
-Data centre whose nodes are asked first.
+Name of the data centre whose nodes are preferred.
 
-Unset, the nodes of all are asked alike. The name is the server's.
+By default, the nodes of all data centres are used alike.
 """),
     cfg.IntOpt('replication_factor', default=3, min=1, help="""
-Copies of the data, where ``cellsched-manage claims_db sync`` makes the
-keyspace.
+Replication factor of a keyspace that ``cellsched-manage claims_db sync``
+creates.
 
-A keyspace that is there is left as it is, so whoever wants another strategy of
-replication makes it before.
+An existing keyspace is not changed. For another replication strategy, create
+the keyspace first.
 """),
     cfg.StrOpt('arithmetic', default='auto', choices=[*ADDS], help="""
-Whether the server can add to a column under a condition.
+Whether the server supports addition to a column under a condition.
 
-``auto`` asks it. Where it cannot, as before Cassandra 5.0, figures are read,
-compared and set, which loses more often to others.
+``auto`` detects it. Without it, as before Cassandra 5.0, counters are read,
+compared and set, which causes more conflicts.
 """),
 ]
 
@@ -87,25 +87,25 @@ def opts() -> list[cfg.Opt]:
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Make sure that options go together.
+    """Check that the options are consistent.
 
-    :raises cellsched.exception.ConfigurationInvalid: they do not
+    :raises cellsched.exception.ConfigurationInvalid: they are not
     """
     if conf.consistency == 'LOCAL_QUORUM' and (
             conf.serial_consistency_level != 'LOCAL_SERIAL'):
         raise exception.ConfigurationInvalid(
             field='[cassandra] consistency',
             expected='QUORUM, unless serial_consistency_level is '
-                     'LOCAL_SERIAL: what another data centre writes would '
-                     'not be read')
+                     'LOCAL_SERIAL; otherwise writes of another data centre '
+                     'would not be read')
 
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """The place of the claims.
+    """The parts of the store's URL.
 
-    :param hosts: with a port each
-    :param shown: all of it without the password
+    :param hosts: host and port of each node
+    :param shown: the URL without the password
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -116,9 +116,9 @@ class Address:
 
 
 def address(url: str | None) -> Address:
-    """Return what ``cassandra://USER:PASSWORD@HOST:PORT,HOST/KEYSPACE`` says.
+    """Parse ``cassandra://USER:PASSWORD@HOST:PORT,HOST/KEYSPACE``.
 
-    :raises cellsched.exception.ConfigurationInvalid: it is another URL
+    :raises cellsched.exception.ConfigurationInvalid: the URL is invalid
     """
     scheme, _, rest = (url or '').partition('://')
     credentials, at, place = rest.rpartition('@')
@@ -130,9 +130,9 @@ def address(url: str | None) -> Address:
             or bool(at) != bool(user and password)):
         raise exception.ConfigurationInvalid(
             field='[claims] connection',
-            expected='cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE, '
-                     'a keyspace being a-z, 0-9 and _, at most 48, not '
-                     f'{urls.mask(url):.200}')
+            expected='cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE '
+                     'with a keyspace of a-z, 0-9 and _, at most 48 '
+                     f'characters, not {urls.mask(url):.200}')
     return Address(
         hosts, keyspace, parse.unquote(user) or None,
         parse.unquote(password) if at else None, urls.mask(url))

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of consumers: what each holds, or is about to hold or to give back.
+"""Rows of consumers: claims, or the operation in progress.
 
-A consumer's row says what it is about before any provider's row does, so that
-whoever meets the remains of a client that died knows where to look.
+The row of a consumer is written before the rows of providers, so that every
+client that finds an interrupted operation can end it.
+
+A claim is TAKING, then HELD; rolled back it is DROPPING, then deleted. A
+release is GIVING, then deleted. The source of a transfer is MOVING, then
+MOVED, then deleted; its target is RECEIVING, then HELD.
 """
 
 from collections.abc import Mapping
@@ -14,31 +18,31 @@ from typing import Self
 from cellsched.claims import base
 from cellsched.claims.cassandra import requests
 
-#: It takes. Where the batch has one provider, it holds once the provider has
-#: its row; else, once the row of its lead is held.
+#: Intent of a claim. The claim is decided by the provider's row if the batch
+#: has one provider, and by the lead's row in the state HELD otherwise.
 TAKING = 'taking'
 HELD = 'held'
-#: It held, and gives back.
+#: Held claims that are released.
 GIVING = 'giving'
-#: It may have taken, and is to hold nothing: attempts that are under way are
-#: fenced off.
+#: Intent of a claim that is rolled back. Requests of the attempt that have
+#: not arrived yet are fenced off.
 DROPPING = 'dropping'
-#: It holds, and somebody transfers it; what it holds is the target's once it
-#: is moved.
+#: The source of a transfer, which is decided by the state MOVED.
 MOVING = 'moving'
 MOVED = 'moved'
-#: The target of a transfer: holds what it held before, until the source has
-#: moved.
+#: The target of a transfer. Until it is decided, the target holds the claims
+#: that it had before.
 RECEIVING = 'receiving'
 
 
 @dataclasses.dataclass(frozen=True)
 class HeldClaims:
-    """All that a consumer has, and the name under which providers know it.
+    """The claims of a consumer.
 
-    :param attempt: the call that took it, named in the providers' rows
+    :param attempt: unique name of the call that made them, repeated in the
+        providers' rows
     :param claims: resources by provider
-    :param several: whether the providers' rows depend on each other
+    :param several: whether the batch has several providers
     """
 
     attempt: str
@@ -48,7 +52,7 @@ class HeldClaims:
     several: bool = False
 
     def rows(self, consumer: str) -> dict[str, requests.ClaimRow]:
-        """Return the rows of the providers, by their names."""
+        """Return the rows of the claims, by provider."""
         return {provider: requests.ClaimRow(
             consumer, self.attempt, text(resources), self.several)
             for provider, resources in self.claims.items()}
@@ -63,13 +67,13 @@ class HeldClaims:
 class Record:
     """The row of a consumer.
 
-    :param version: of the row; empty in one that is not written yet
-    :param lead: whose row decides for all consumers of a batch; empty if the
-        batch has one provider
-    :param members: of the row that decides: the others, who may still wait
+    :param version: changes with each write; empty before the first write
+    :param lead: consumer whose row decides the batch; empty if the batch has
+        one provider
+    :param members: of the lead: the consumers that may still be TAKING
     :param other: the other consumer of a transfer
-    :param link: the attempt of that one's holding
-    :param before: of a target: what it held before
+    :param link: attempt of the other consumer's claims
+    :param before: of a target: its claims before the transfer
     """
 
     consumer: str
@@ -111,5 +115,5 @@ class Record:
 
 
 def text(value: Any) -> str:
-    """Return JSON that is the same for what is the same."""
+    """Return JSON, the same text for equal values."""
     return json.dumps(value, sort_keys=True, separators=(',', ':'))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that the store makes of Cassandra, and the answers to them.
+"""Requests to Cassandra and its answers.
 
-Each request but those that scan, and :class:`Together`, is about one
-partition, and what it changes there it changes whole or not at all.
+Each request concerns one partition and changes it as a whole or not at all.
+Scans and :class:`Together` concern several partitions.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ import dataclasses
 from typing import Any
 from typing import NamedTuple
 
-#: Resource classes that a provider may have an amount of at a time: each is
-#: counted in a column of its own.
+#: Resource classes of which a provider may have an amount; each is counted in
+#: a column.
 SLOTS = 32
 
-#: The first of these, of which :class:`ScanRoom` tells.
+#: The number of these columns that :class:`ScanRoom` reads.
 SLOTS_SCANNED = 8
 
 
@@ -22,8 +22,8 @@ SLOTS_SCANNED = 8
 class Versioned:
     """A consumer's row.
 
-    :param version: other than that of any row before it
-    :param body: what :class:`.records.Record` makes of it
+    :param version: unique to each write
+    :param body: a :class:`.records.Record` as JSON
     """
 
     version: str
@@ -32,13 +32,13 @@ class Versioned:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Counts of a provider.
+    """The counters of a provider.
 
-    :param inventory: what :class:`.slots.Slots` makes of it
-    :param generation: one more after each change
-    :param consumers: how many rows its claims have
-    :param open: how many of these depend on other providers' rows
-    :param used: amounts that are taken, by slot; None where none ever was
+    :param inventory: a :class:`.slots.Slots` as JSON
+    :param generation: incremented by each change
+    :param consumers: number of claims' rows
+    :param open: number of rows that belong to batches of several providers
+    :param used: used amounts by slot; None if the slot was never used
     """
 
     provider: str
@@ -51,12 +51,12 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True)
 class ClaimRow:
-    """A claim among those of its provider.
+    """The row of a claim in the partition of its provider.
 
-    :param attempt: the call that took it
-    :param resources: amounts by resource class, as JSON; empty in the row of
-        an attempt that is to take nothing any more
-    :param several: whether it depends on other providers' rows
+    :param attempt: unique name of the call that made the claim
+    :param resources: amounts by resource class, as JSON; empty if the attempt
+        is fenced off
+    :param several: whether the batch has several providers
     """
 
     consumer: str
@@ -71,7 +71,7 @@ class ClaimRow:
 
 @dataclasses.dataclass(frozen=True)
 class ReadConsumer:
-    """Answered by :class:`Versioned`, or None if there is no row."""
+    """Answered by :class:`Versioned`; None without a row."""
 
     consumer: str
 
@@ -80,9 +80,8 @@ class ReadConsumer:
 class WriteConsumer:
     """Answered by :class:`Written`.
 
-    :param seen: the version that the row must have; None, it must not be
-        there
-    :param row: what it is then; None, it is gone
+    :param seen: the version that the row must have; None if it must not exist
+    :param row: the new row; None to delete it
     """
 
     consumer: str
@@ -92,7 +91,7 @@ class WriteConsumer:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """Says whether a row was written; else which one is there, if known."""
+    """The outcome of a write; after a conflict the row, if it is known."""
 
     applied: bool
     row: Versioned | None = None
@@ -100,16 +99,16 @@ class Written:
 
 @dataclasses.dataclass(frozen=True)
 class ReadFigures:
-    """Answered by :class:`Figures`, or None if nobody knows the provider."""
+    """Answered by :class:`Figures`; None for an unknown provider."""
 
     provider: str
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadClaims:
-    """Answered by the rows, a list of :class:`ClaimRow`.
+    """Answered by a list of :class:`ClaimRow`.
 
-    :param keys: consumers and attempts of those wanted; None, all
+    :param keys: consumers and attempts; None for all rows
     """
 
     provider: str
@@ -118,9 +117,9 @@ class ReadClaims:
 
 @dataclasses.dataclass(frozen=True)
 class ReadProvider:
-    """Answered by figures and rows of one moment.
+    """Answered by counters and rows that were read together.
 
-    That is :class:`Figures`, or None, and a list of :class:`ClaimRow`.
+    The answer is :class:`Figures` or None, and a list of :class:`ClaimRow`.
     """
 
     provider: str
@@ -128,16 +127,16 @@ class ReadProvider:
 
 @dataclasses.dataclass(frozen=True)
 class ChangeProvider:
-    """Answered by :class:`ProviderChanged`; done if all of this holds.
+    """Answered by :class:`ProviderChanged`; applied under conditions.
 
-    The inventory is the one that is named; nothing that has a bound is above
-    it; rows to be inserted are not there, rows to be deleted are, as they are
-    named. Where figures were seen, the generation is theirs, too, and the
-    server need not be able to add.
+    The inventory is unchanged. No used amount exceeds its bound. The inserted
+    rows do not exist, and the deleted rows exist as given. If ``seen`` is
+    given, the generation equals that of ``seen``, and the new counters are
+    computed by the client.
 
-    :param added: what is added, by slot
-    :param bounds: the most that may be used before, by slot
-    :param seen: the figures that all is added to
+    :param added: amounts to add, by slot
+    :param bounds: maximum used amounts before the change, by slot
+    :param seen: the current counters; None if the server adds
     """
 
     provider: str
@@ -153,7 +152,7 @@ class ChangeProvider:
 
 @dataclasses.dataclass(frozen=True)
 class ProviderChanged:
-    """Says whether it was done; if not, maybe the figures that are there."""
+    """The outcome of a change; after a conflict the counters, if known."""
 
     applied: bool
     figures: Figures | None = None
@@ -163,11 +162,10 @@ class ProviderChanged:
 class SetInventory:
     """Answered by :class:`ProviderChanged`.
 
-    :param seen: the inventory that must be there; None, none
-    :param unused: slots of which nothing may be used
-    :param cleared: slots that have 0 from now on
-    :param generation: the one that must be there, where the server need not
-        be able to add
+    :param seen: the current inventory; None for a new provider
+    :param unused: slots whose used amount must be 0
+    :param cleared: slots to set to 0
+    :param generation: the current generation; None if the server adds
     """
 
     provider: str
@@ -180,9 +178,9 @@ class SetInventory:
 
 @dataclasses.dataclass(frozen=True)
 class SetFigures:
-    """Done if the generation is as seen.
+    """Answered by :class:`ProviderChanged`.
 
-    Answered by :class:`ProviderChanged`.
+    Applied if the generation equals that of ``seen``.
     """
 
     seen: Figures
@@ -191,9 +189,9 @@ class SetFigures:
 
 @dataclasses.dataclass(frozen=True)
 class Fence:
-    """Have an attempt take nothing of a provider, unless it has already.
+    """Prevent an attempt from claiming at a provider later.
 
-    Answered by the :class:`ClaimRow` that was there, or None.
+    Answered by the :class:`ClaimRow` of the attempt if it exists, or None.
     """
 
     provider: str
@@ -203,10 +201,10 @@ class Fence:
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """Answered by the providers, a list.
+    """Answered by a list of all providers.
 
-    Of pairs with their generations, or of :class:`Figures` where these are
-    wanted. Each is one of a moment after the request.
+    The list has pairs of provider and generation, or :class:`Figures`. Each
+    provider is read at some moment after the request.
     """
 
     figures: bool = False
@@ -214,9 +212,9 @@ class Scan:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """The root of a provider, and its traits, as somebody said.
+    """The root and the traits of a provider.
 
-    :param version: other than that of any row before it
+    :param version: unique to each write
     """
 
     version: str
@@ -226,17 +224,16 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True)
 class ReadTree:
-    """Answered by :class:`Tree`, or None if nobody said anything."""
+    """Answered by :class:`Tree`; None if none was written."""
 
     provider: str
 
 
 @dataclasses.dataclass(frozen=True)
 class WriteTree:
-    """Answered by whether it was written.
+    """Answered by whether the tree was written.
 
-    :param seen: the version that the row must have; None, it must not be
-        there
+    :param seen: the version that the row must have; None if it must not exist
     """
 
     provider: str
@@ -246,12 +243,12 @@ class WriteTree:
 
 @dataclasses.dataclass(frozen=True)
 class ScanTrees:
-    """Answered by the providers of which anything was said, a list of pairs.
+    """Answered by a list of providers and their roots.
 
-    Each is a provider and its root, of a moment after the request.
+    Each provider is read at some moment after the request.
 
-    :param trait: only those that have it; None, all
-    :param nested: only those that are no roots
+    :param trait: only providers with this trait; None for all
+    :param nested: only providers that are not roots
     """
 
     trait: str | None = None
@@ -260,14 +257,14 @@ class ScanTrees:
 
 @dataclasses.dataclass(frozen=True)
 class ScanRoom:
-    """Answered by the providers, a list of :class:`ProviderRoom`.
+    """Answered by a list of :class:`ProviderRoom` of all providers.
 
-    Each is one of a moment after the request.
+    Each provider is read at some moment after the request.
     """
 
 
 class ProviderRoom(NamedTuple):
-    """A provider's inventory, and what is taken of its first slots."""
+    """A provider's inventory, and the used amounts of its first slots."""
 
     provider: str
     inventory: str
@@ -281,11 +278,11 @@ class Describe:
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """The version of the server, and what is missing of tables and indexes.
+    """The version of the server, and missing tables and indexes.
 
-    :param identity: of the data, wherever it is asked
-    :param adds: whether the server can add to a column under a condition;
-        None where that could not be tried
+    :param identity: unique to the data of the keyspace
+    :param adds: whether the server supports addition to a column under a
+        condition; None if it was not tried
     """
 
     version: str
@@ -296,9 +293,9 @@ class Described:
 
 @dataclasses.dataclass(frozen=True)
 class Create:
-    """Make what is missing of keyspace, tables and indexes; answered by None.
+    """Create the keyspace, tables and indexes; answered by None.
 
-    :param copies: of the data, where the keyspace is made
+    :param copies: replication factor of a new keyspace
     """
 
     copies: int
@@ -306,9 +303,9 @@ class Create:
 
 @dataclasses.dataclass(frozen=True)
 class Together:
-    """Requests that may be made at the same time, in any order.
+    """Requests that are sent concurrently, in any order.
 
-    Answered by a list: of each its answer, or what was raised instead.
+    Answered by a list with the answer to each, or the error that it raised.
     """
 
     requests: Sequence[Any]

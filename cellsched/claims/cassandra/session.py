@@ -35,23 +35,23 @@ class CassandraSender(Protocol):
 class Session:
     """Repeats requests that may be repeated.
 
-    :param patience_s: seconds for which a call is repeated
+    :param retry_timeout_s: seconds for which a call is repeated
     :param place: URL of the server without passwords, for error messages
     """
 
     def __init__(
         self, client: CassandraSender, clock: Clock,
-        random: Random, patience_s: float, place: str,
+        random: Random, retry_timeout_s: float, place: str,
     ) -> None:
         self.client = client
         self.clock = clock
         self.random = random
-        self._patience_s = patience_s
+        self._retry_timeout_s = retry_timeout_s
         self._place = place
 
     def attempts(self) -> Iterator[int]:
         """Yield numbers of attempts, as :func:`.remote.attempts` does."""
-        return remote.attempts(self.clock, self.random, self._patience_s)
+        return remote.attempts(self.clock, self.random, self._retry_timeout_s)
 
     def name(self) -> str:
         """Return a new unique name, of an attempt or a version."""

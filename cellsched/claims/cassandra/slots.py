@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource classes of a provider, and the columns that count them."""
+"""The columns that count the used amounts of a provider's classes."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cellsched import exception
 
 
 class Slot(NamedTuple):
-    """A resource class: its column, and what may be claimed of it."""
+    """The column, the capacity and the units of a resource class."""
 
     number: int
     capacity: int
@@ -28,12 +28,12 @@ class Slot(NamedTuple):
 
 
 class Slots:
-    """The inventory of a provider as its row keeps it, which is JSON.
+    """The inventory of a provider, stored as JSON.
 
-    A class that was left out keeps its column for as long as some of it is
-    used.
+    A class without inventory keeps its column while some of it is used.
 
-    :param revision: how many there were before it, so that none is repeated
+    :param revision: number of earlier inventories, so that no text is
+        repeated
     """
 
     def __init__(self, classes: Mapping[str, Slot], revision: int) -> None:
@@ -52,7 +52,7 @@ class Slots:
                     in classes.items()}, revision)
 
     def used(self, figures: requests.Figures) -> dict[str, int]:
-        """Return what is taken, by resource class."""
+        """Return the used amounts, by resource class."""
         return {name: figures.used[slot.number] or 0
                 for name, slot in self.classes.items()}
 
@@ -68,13 +68,12 @@ class Slots:
     def amounts(
         self, resources: Iterable[Mapping[str, int]], sign: int = 1
     ) -> dict[int, int]:
-        """Return what claims add up to, by column."""
+        """Return the sum of the amounts, by column."""
         added: dict[int, int] = {}
         for each in resources:
             for name, amount in each.items():
                 slot = self.classes.get(name)
-                # A class that nobody counts is one of claims that somebody
-                # else wrote.
+                # A class without a column is not counted.
                 if slot is not None:
                     added[slot.number] = (
                         added.get(slot.number, 0) + sign * amount)
@@ -84,7 +83,7 @@ class Slots:
 def first(
     provider: str, inventory: Mapping[str, base.Inventory]
 ) -> requests.SetInventory:
-    """Return what makes a provider that nobody knows."""
+    """Return the request that creates a provider."""
     slots = Slots(_assigned(provider, {}, inventory), 0)
     return requests.SetInventory(
         provider, None, slots.text,
@@ -95,9 +94,9 @@ def following(
     figures: requests.Figures, inventory: Mapping[str, base.Inventory],
     adds: bool,
 ) -> requests.SetInventory | None:
-    """Return what says it of a known provider; None, if that is no change.
+    """Return the request that changes an inventory; None for no change.
 
-    :param adds: whether the server adds to a column under a condition
+    :param adds: whether the server supports addition under a condition
     """
     known = parse(figures.inventory)
     used = known.used(figures)
@@ -120,7 +119,7 @@ def following(
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Slots:
-    """Return what a provider's row says, which is often the same."""
+    """Return the inventory of a provider, cached by its text."""
     return Slots.parse(text)
 
 
@@ -138,8 +137,8 @@ def _assigned(
             raise exception.InvalidField(
                 where=f'inventory of {provider!r:.80}',
                 field='resource classes',
-                expected=f'at most {requests.SLOTS} of which anything is '
-                         'there or taken')
+                expected=f'at most {requests.SLOTS} with an amount in the '
+                         'inventory or in use')
         classes[name] = Slot(number, has.capacity, has.units)
     return classes
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as CQL: a text that is prepared once, and its values."""
+"""Requests as CQL: the text of a prepared statement, and its values."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -9,33 +9,33 @@ from typing import NamedTuple
 
 from cellsched.claims.cassandra import requests
 
-#: Seconds for which an attempt that was fenced off may still be on its way.
+#: Seconds for which a fence against a late request is kept.
 FENCED_S = 24 * 3600
 
-#: Seconds after which what was deleted is forgotten, unless it is repaired
-#: less often than that.
+#: Seconds for which tombstones are kept; the keyspace is repaired more often.
 _GRACE_S = 24 * 3600
 
 _USED = tuple(f'u{number}' for number in range(requests.SLOTS))
 _FIGURES = ('inventory', 'generation', 'consumers', 'open', *_USED)
 
 TABLES = ('claims', 'consumers', 'store', 'trees')
-#: Columns of the table of trees by their indexes.
+#: The indexed columns of the table of trees, by index.
 INDEXES = {'trees_traits': 'traits', 'trees_nested': 'nested'}
 
 
 class Statement(NamedTuple):
-    """A text, in which ``{0}`` stands for the keyspace, and its values."""
+    """A text with ``{0}`` in the place of the keyspace, and its values."""
 
     text: str
     values: Sequence[Any] = ()
 
 
 def create(keyspace: str, copies: int, sai: bool) -> list[str]:
-    """Return what makes a keyspace and its tables, unless they are there.
+    """Return the statements that create a keyspace and its tables.
 
-    :param sai: whether the server has storage-attached indexes, as those of
-        5.0 on do
+    They change nothing that exists.
+
+    :param sai: whether the server has storage-attached indexes (5.0 or later)
     """
     using = " USING 'sai'" if sai else ''
     statics = ', '.join(f'{name} bigint static' for name in _FIGURES[1:])
@@ -66,7 +66,7 @@ def create(keyspace: str, copies: int, sai: bool) -> list[str]:
 
 IDENTITY = Statement("SELECT value FROM {0}.store WHERE name = 'identity'")
 
-#: Refused by a server that cannot add; else it changes nothing.
+#: Changes nothing; rejected by a server without conditional addition.
 PROBE = Statement('UPDATE {0}.store SET number = number + 1 '
                   "WHERE name = 'probe' IF number > 0")
 
@@ -134,7 +134,7 @@ def scan_trees(request: requests.ScanTrees) -> Statement:
 
 
 def change(request: requests.ChangeProvider) -> list[Statement]:
-    """Return the statements of a batch."""
+    """Return the statements of the conditional batch of a change."""
     added = {'generation': 1, 'consumers': request.consumers,
              'open': request.open,
              **{_USED[number]: amount for number, amount in request.added}}
@@ -147,7 +147,7 @@ def change(request: requests.ChangeProvider) -> list[Statement]:
             f'{name} = {name} + ?' for name in added], added.values(),
             conditions)
     else:
-        # Nothing else is different where the generation is the same.
+        # The generation changes with every other counter.
         before = {'generation': seen.generation, 'consumers': seen.consumers,
                   'open': seen.open, **dict(zip(_USED, seen.used))}
         conditions['generation ='] = seen.generation
@@ -208,10 +208,10 @@ def _update(
         (*values, provider, *conditions.values()))
 
 
-# Rows of answers.
+# Rows of results.
 
 def figures_of(row: Mapping[str, Any]) -> requests.Figures | None:
-    """Return figures if all columns of theirs are there."""
+    """Return the counters in a row; None if it does not have all of them."""
     if row.get('inventory') is None or 'consumers' not in row:
         return None
     return requests.Figures(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees of providers, and those of them that have room and traits.
+"""Trees of providers: their traits, and queries by capacity and traits.
 
-Traits, and what is below a root, are found by indexes. What is free is no
-column: how much of a provider may be taken is in its inventory. So what is
-taken is read of all, and compared here.
+Indexes find the providers with a trait, and those that are not roots. There
+is no index of the free capacity, as the capacity is a part of the inventory's
+JSON; so the used amounts of all providers are read and compared here.
 """
 
 from collections.abc import Iterable
@@ -18,15 +18,15 @@ from cellsched.claims.cassandra import slots
 
 
 class ProviderTrees:
-    """Remembers of providers what was said of them, and finds them by it."""
+    """Stores the traits and roots of providers, and answers queries."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def tell(
+    def set_traits(
         self, provider: str, traits: frozenset[str], root: str
     ) -> None:
-        """Say what a provider can do, and of which tree it is."""
+        """Set the traits of a provider and the root of its tree."""
         for _ in self._session.attempts():
             seen = self._session.ask(requests.ReadTree(provider))
             if seen is not None and (
@@ -40,7 +40,7 @@ class ProviderTrees:
         self._session.unreachable(CONTENDED)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
-        """Return the roots of those of which anything was said."""
+        """Return the roots of the providers that have one."""
         names = list(dict.fromkeys(providers))
         found = self._session.ask_all(
             [requests.ReadTree(name) for name in names])
@@ -50,9 +50,9 @@ class ProviderTrees:
     def find(
         self, query: base.ProviderQuery, limit: int | None
     ) -> list[str]:
-        """Return the roots of trees that have what a query session for.
+        """Return the roots of the trees that match a query.
 
-        :param limit: how many at most, chosen by chance; None for all
+        :param limit: maximum number, chosen at random; None for all
         """
         required, forbidden = sorted(query.required), sorted(query.forbidden)
         rooms, nested, *having = self._session.ask_all([
@@ -66,9 +66,9 @@ class ProviderTrees:
         has = found.intersection(*(
             {root for _, root in pairs} for pairs in having[:len(required)]))
         if has != found:
-            # A root of which nobody said anything may have any traits.
-            told = self._session.ask(requests.ScanTrees())
-            has |= found.difference(provider for provider, _ in told)
+            # A root without a row matches any traits.
+            known = self._session.ask(requests.ScanTrees())
+            has |= found.difference(provider for provider, _ in known)
         if limit is None or len(has) <= limit:
             return list(has)
         return self._session.random.sample(list(has), limit)
@@ -77,7 +77,7 @@ class ProviderTrees:
         self, rooms: Sequence[requests.ProviderRoom],
         resources: Iterable[str],
     ) -> list[requests.ProviderRoom]:
-        """Return what is taken, of all slots that matter."""
+        """Return the used amounts of all slots that the query needs."""
         partial = [
             each.provider for each in rooms if any(
                 slot.number >= len(each.used)
@@ -97,9 +97,9 @@ def _with_room(
     rooms: Iterable[requests.ProviderRoom], nested: Mapping[str, str],
     resources: Mapping[str, Iterable[int]],
 ) -> set[str]:
-    """Return the roots of trees that have room for all that is asked for.
+    """Return the roots of the trees that have the requested capacity.
 
-    :param nested: roots of the providers that are none
+    :param nested: roots of the providers that are not roots
     """
     lacking: dict[str, set[str]] = {}
     for each in rooms:
@@ -116,9 +116,9 @@ def _with_room(
 def _gives(
     slot: slots.Slot, room: requests.ProviderRoom, amounts: Iterable[int]
 ) -> bool:
-    """Return whether a provider gives one of these amounts."""
-    left = slot.capacity - (room.used[slot.number] or 0)
-    return any(amount <= left and slot.admits(amount) for amount in amounts)
+    """Return whether a provider can grant one of the amounts."""
+    free = slot.capacity - (room.used[slot.number] or 0)
+    return any(amount <= free and slot.admits(amount) for amount in amounts)
 
 
 def _classes(room: requests.ProviderRoom) -> Mapping[str, slots.Slot]:

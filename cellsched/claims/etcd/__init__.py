@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in etcd.
 
-``records`` has the keys and what is in them, ``transactions`` makes requests
-of what is to change, ``batches`` takes what is too large for one of these,
-``providers`` reads and counts, and ``feed`` follows what changes. ``calls``
-sends requests, of ``protocol``, by ``client``, which alone knows etcd's
-library; ``options`` says where.
+Modules, from the server upwards:
+
+* ``protocol``: requests and answers, as values; ``client`` sends them through
+  etcd's library; ``options`` are those of the client.
+* ``records``: the keys of the store and their values.
+* ``transactions``: makes one etcd transaction of records and changes.
+* ``calls``: retries, and a cache of the providers that were read last.
+* ``batches``: batches that are too large for one transaction.
+* ``providers``: inventories, counters and changes of providers.
 """
 
 from collections.abc import Callable
@@ -36,13 +40,13 @@ from cellsched.claims import validation
 from cellsched.clock import Clock
 from cellsched import exception
 
-#: Claims of others that a claim of a contended provider is prepared for.
-_GUESSES = 3
+#: Concurrent claims that the transaction on a contended provider allows for.
+_SPECULATIVE_MAX = 3
 
-#: What the keys of this release are like.
+#: Version of the layout of the keys.
 _FORMAT = 1
 
-#: Releases of etcd whose gateway has the paths that are used.
+#: The oldest release of etcd whose gateway has the paths in use.
 _RELEASE_MIN = (3, 4)
 
 
@@ -54,24 +58,24 @@ class EtcdClaims(base.ClaimStore):
     cluster, or ``etcds://`` for TLS. ``cellsched-manage claims_db sync``
     prepares the prefix. The extra ``etcd`` installs what this store needs.
 
-    A claim is one transaction, on the condition that its providers are as
-    they were seen last. Where others were faster, the answer says what they
-    are now; where they mostly are, the member is asked before, which costs
-    less than to lose. Batches that are too large for a transaction are taken
-    in parts, and held from one moment on; what is used is counted from the
-    first part.
+    A claim is one transaction, on the condition that the providers are
+    unchanged since this process read them. After a conflict the answer has
+    their current values. If most claims conflict, the providers are read from
+    the member first, which is cheaper than a failed transaction. A batch that
+    is too large for a transaction is claimed in parts and committed by one
+    key; its amounts count as used from the first part on.
 
     :param client: sends requests; see :mod:`.claims.etcd.protocol`
-    :param prefix: what all keys begin with
-    :param url: of the members, for people
-    :param patience_s: seconds for which a call is tried
-    :param batch_timeout_s: seconds for which a batch of several transactions
-        may keep others waiting
-    :param ops_max: operations that a server takes in a transaction
-    :param close: ends the connections of the client
+    :param prefix: prefix of all keys
+    :param url: URL of the members, for error messages
+    :param retry_timeout_s: seconds for which a call is retried
+    :param batch_timeout_s: seconds after which other clients roll back a
+        pending batch of several transactions
+    :param ops_max: number of operations that a transaction may have
+    :param close: closes the connections of the client
     """
 
-    # No operation of etcd's finds keys by what is in them.
+    # etcd cannot find keys by their values.
     capabilities = frozenset(base.Capability) - {base.Capability.QUERY}
 
     group: ClassVar[str] = options.GROUP
@@ -79,7 +83,7 @@ class EtcdClaims(base.ClaimStore):
     def __init__(
         self, client: protocol.Sender, clock: Clock,
         random: Random, prefix: str = options.PREFIX, url: str = '',
-        patience_s: float = 30.0, batch_timeout_s: float = 5.0,
+        retry_timeout_s: float = 30.0, batch_timeout_s: float = 5.0,
         ops_max: int = protocol.OPS_MAX,
         close: Callable[[], None] = lambda: None,
     ) -> None:
@@ -87,7 +91,7 @@ class EtcdClaims(base.ClaimStore):
         self._close = close
         self._names = records.Names(prefix)
         self._calls = calls.Calls(
-            client, self._names, clock, random, url, patience_s, ops_max)
+            client, self._names, clock, random, url, retry_timeout_s, ops_max)
         self._batches = batches.Batches(self._calls, batch_timeout_s)
         self._providers = ProviderFigures(
             self._calls, self._batches)
@@ -101,14 +105,15 @@ class EtcdClaims(base.ClaimStore):
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
     ) -> Self:
-        # The library is an extra, and a simulation has no need of it.
+        # The library is an optional extra.
         from cellsched.claims.etcd import client
 
         place = options.place(conf.claims.connection)
         sender = client.EtcdClient.from_conf(conf, place)
         return cls(
             sender, parts.clock, parts.random, place.prefix, str(place),
-            conf.etcd.patience, conf.etcd.batch_timeout, conf.etcd.max_txn_ops,
+            conf.etcd.retry_timeout, conf.etcd.batch_timeout,
+            conf.etcd.max_txn_ops,
             sender.close)
 
     def close(self) -> None:
@@ -160,53 +165,63 @@ class EtcdClaims(base.ClaimStore):
             return 0
         if len(scope) > transactions.keys_max(self._calls.ops_max):
             return self._batches.claim(claims)
-        view = self._as_seen(scope)
+        view = self._cached_view(scope)
         if view is not None and self._calls.is_busy:
-            view.providers = self._calls.look_again(view.providers)
+            view.providers = self._calls.reread(view.providers)
 
         def attempt() -> int:
             nonlocal view
-            told, view = view or self._calls.read(scope), None
-            taken = self._taken(claims, told)
-            if taken is None:
-                told = self._calls.read(scope)
-                taken = self._taken(claims, told)
-            if not taken:
+            # 1. Use the cached providers in the first attempt, and after a
+            #    conflict the values that the failed transaction returned.
+            current, view = view or self._calls.read(scope), None
+            new = self._new_claims(claims, current)
+            # 2. A refusal by cached values is not final: read, and check
+            #    again.
+            if new is None:
+                current = self._calls.read(scope)
+                new = self._new_claims(claims, current)
+            if not new:
                 return 0
+            # 3. Write consumers and providers if nothing has changed since.
+            #    The transaction has alternatives for a contended provider,
+            #    and reads the whole scope if all of them fail.
             outcome, view = self._calls.change(
-                _taking(taken, told), scope, self._guesses(taken, told))
-            if not (told.is_fresh or self._calls.is_busy):
+                _taking(new, current), scope,
+                self._speculative_drafts(new, current))
+            # 4. Learn how often the cache is outdated.
+            if not (current.is_fresh or self._calls.is_busy):
                 self._calls.learn(view is not None or outcome.alternative > 0)
             if view is not None:
                 raise calls.Conflict
-            if not (told.is_fresh or outcome.alternative):
-                # Nobody has changed them since they were seen.
+            if not (current.is_fresh or outcome.alternative):
                 self._calls.contended.difference_update(scope.providers)
-            return len(taken)
+            return len(new)
 
         return self._calls.repeat(attempt)
 
-    def _guesses(
+    def _speculative_drafts(
         self, claims: Sequence[base.Claim], view: transactions.View
     ) -> Iterator[transactions.Draft]:
-        """Yield drafts of claims for what others may have done meanwhile.
+        """Yield drafts for the case of concurrent claims of the same amounts.
 
-        That is only tried where others are known to be at work.
+        Only for claims of one consumer on contended providers.
         """
         if len(view.consumers) > 1 or view.groups or (
                 self._calls.contended.isdisjoint(view.providers)):
             return
-        for guess in transactions.speculative_drafts(view, claims, _GUESSES):
-            if batches.refusal(claims, guess) is not None:
+        for changed in transactions.speculative_views(
+                view, claims, _SPECULATIVE_MAX):
+            if batches.refusal(claims, changed) is not None:
                 return
-            yield _taking(claims, guess)
+            yield _taking(claims, changed)
 
-    def _as_seen(
+    def _cached_view(
         self, scope: transactions.Scope
     ) -> transactions.View | None:
-        """Return what a scope has as far as this process knows.
+        """Return the scope by cached providers; None if one is not cached.
 
-        That is enough to claim on, as the claim depends on its being so.
+        The consumers are assumed to hold nothing. The transaction checks all
+        of it.
         """
         seen = None if scope.groups else self._calls.seen(scope.providers)
         if seen is None:
@@ -217,14 +232,14 @@ class EtcdClaims(base.ClaimStore):
             scope.consumers, records.StoredConsumer())
         return view
 
-    def _taken(
+    def _new_claims(
         self, claims: Sequence[base.Claim], view: transactions.View
     ) -> list[base.Claim] | None:
-        """Return the claims that are new and can be taken.
+        """Return the claims of a batch that are new.
 
-        None where that has to be looked up.
-
-        :raises cellsched.claims.etcd.calls.Conflict: a batch is in the way
+        :returns: None if they do not fit by cached values
+        :raises cellsched.claims.etcd.calls.Conflict: a pending batch holds
+            consumers, or capacity that is missing
         """
         if marks := view.marks():
             self._batches.settle(marks)
@@ -270,7 +285,7 @@ class EtcdClaims(base.ClaimStore):
                 transactions.Scope(consumers=[source, target]))
             moved = view.consumers[source]
             if not moved.revision:
-                # It may have been this call, if an answer was missing.
+                # An earlier attempt of this call may have moved the claims.
                 return tried is not None and tried == dataclasses.replace(
                     view.consumers[target], revision=tried.revision)
             scope = dataclasses.replace(
@@ -294,7 +309,7 @@ class EtcdClaims(base.ClaimStore):
         return self._calls.repeat(attempt)
 
     def _settled(self, scope: transactions.Scope) -> transactions.View:
-        """Return what consumers hold, whom no batch holds anything for."""
+        """Return the consumers, after the rollback of pending batches."""
         view = self._calls.read(scope)
         if marks := view.marks():
             self._batches.settle(marks, abort=True)
@@ -328,11 +343,11 @@ class EtcdClaims(base.ClaimStore):
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)
-        told: list[str] = []
-        while len(told) < limit:
-            wanted = min(limit - len(told), PAGE)
+        found: list[str] = []
+        while len(found) < limit:
+            size = min(limit - len(found), PAGE)
             page, states = self._calls.get(
-                self._names.all_of(self._names.consumer, after, wanted),
+                self._names.all_of(self._names.consumer, after, size),
                 self._names.all_of(self._names.batch)).found
             view = transactions.View()
             view.consumers = {
@@ -340,11 +355,11 @@ class EtcdClaims(base.ClaimStore):
                 for kv in page}
             view.batches = transactions.batches(self._names, states)
             self._batches.notice(view.batches)
-            told += view.held()
-            if len(page) < wanted:
+            found += view.held()
+            if len(page) < size:
                 break
             after = self._names.name(page[-1].key)
-        return told
+        return found
 
     # Providers.
 
@@ -384,11 +399,11 @@ def _taking(
 
 
 def _check_providers(claims: Sequence[base.Claim], most: int) -> None:
-    """Make sure that a transaction can change all that a consumer holds."""
+    """Check that one transaction can change all claims of each consumer."""
     counts: dict[str, int] = {}
     for claim in claims:
         count = counts[claim.consumer] = counts.get(claim.consumer, 0) + 1
         if count > most:
             raise exception.InvalidField(
                 where=f'claim of {claim.consumer!r:.80}', field='provider',
-                expected=f'at most {most} of one consumer')
+                expected=f'at most {most} for one consumer')

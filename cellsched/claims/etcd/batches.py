@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches that are too large for one transaction.
 
-Such a batch is written down as pending, with its consumers. Then it takes
-what it wants in parts, which are marked with its id: room is taken at once,
-and who holds it is told by nobody yet. That the batch is committed is one
-change of one key, and from then on all of it is held. Marks go last.
+1. One transaction writes the batch as pending, with its list of consumers.
+2. Several transactions write parts of it. Their records are marked with the
+   id of the batch. The amounts count as used, but the consumers do not hold
+   the claims yet.
+3. One change of one key commits the batch: all consumers hold their claims.
+4. The marks are removed, and then the batch.
 
-Each part depends on the batch being pending. So whoever meets one that is not
-going on can say that it is aborted, after which nothing more is taken for it,
-and give back what was. Anybody can finish one that is committed.
+Each part is written on the condition that the batch is still pending. A
+client that finds a pending batch without progress sets it to aborted, after
+which no more parts are written, and removes the marked records. Any client
+can complete a committed batch.
 """
 
 from collections.abc import Callable
@@ -26,31 +29,31 @@ from cellsched.claims.etcd import transactions
 from cellsched.claims import validation
 from cellsched import exception
 
-#: What is done to a consumer that is marked.
+#: A change of a marked consumer.
 _Step = Callable[[transactions.Draft, str], None]
 
 
 class Aborted(Exception):
-    """The batch cannot go on, and has to begin again under another id."""
+    """The batch was aborted; the claim begins again with another id."""
 
 
 class Batches:
-    """Takes large batches, and sets right what others left of theirs.
+    """Claims large batches, and resolves interrupted ones.
 
-    :param timeout_s: seconds for which a pending batch is waited for
+    :param timeout_s: seconds after which a pending batch is aborted
     """
 
     def __init__(self, calls: Calls, timeout_s: float) -> None:
         self._calls = calls
         self._names = calls.names
         self._timeout_s = timeout_s
-        #: When pending batches were met first.
-        self._met: dict[str, float] = {}
+        #: By id, when this process found a pending batch first.
+        self._pending_since: dict[str, float] = {}
 
-    # Of one's own.
+    # Batches of this process.
 
     def claim(self, claims: Collection[base.Claim]) -> int:
-        """Take a batch; see :meth:`.base.ClaimStore.claim`."""
+        """Claim a batch; see :meth:`.base.ClaimStore.claim`."""
         age = 0
 
         def attempt() -> int:
@@ -58,12 +61,12 @@ class Batches:
             new = self._outstanding(claims)
             if not new:
                 return 0
-            wanted = transactions.by_consumer(new)
-            name, batch = self._begin(wanted, age)
+            requested = transactions.by_consumer(new)
+            name, batch = self._begin(requested, age)
             age = batch.age
             try:
                 for part in transactions.parts(
-                        wanted, self._calls.ops_max):
+                        requested, self._calls.ops_max):
                     self._take(part, new, name, batch)
                 self._commit(name, batch)
             except Aborted:
@@ -80,7 +83,7 @@ class Batches:
     def _outstanding(
         self, claims: Collection[base.Claim]
     ) -> list[base.Claim]:
-        """Return those whose consumers hold nothing yet."""
+        """Return the claims of consumers that hold none yet."""
         held: dict[str, list[base.Claim]] = {}
         consumers = [*dict.fromkeys(claim.consumer for claim in claims)]
         for chunk in transactions.chunks(consumers, self._calls.ops_max):
@@ -92,17 +95,17 @@ class Batches:
         return validation.outstanding(claims, held)
 
     def _begin(
-        self, wanted: Collection[str], age: int
+        self, requested: Collection[str], age: int
     ) -> tuple[str, records.BatchState]:
         """Return the id and the state of a new pending batch."""
-        work = json.dumps([*wanted], separators=(',', ':')).encode()
+        work = json.dumps([*requested], separators=(',', ':')).encode()
         if len(work) > protocol.BYTES_MAX:
             raise exception.InvalidField(
                 where='batch', field='claims',
-                expected=f'consumers whose names have at most '
+                expected=f'consumers with names of at most '
                          f'{protocol.BYTES_MAX} bytes in all')
-        # Should no answer come, another attempt takes another id, and this
-        # one is a batch that does not go on.
+        # Without an answer, the next attempt uses another id, and this batch
+        # is aborted by its timeout.
         name = f'{self._calls.random.getrandbits(64):016x}'
         key = self._names.batch(name)
         batch = records.BatchState(0, records.PENDING, age)
@@ -119,9 +122,9 @@ class Batches:
         self, part: Mapping[str, records.StoredConsumer],
         claims: Collection[base.Claim], name: str, batch: records.BatchState,
     ) -> None:
-        """Take a part for a batch that is pending."""
+        """Write a part of a pending batch."""
         scope = transactions.Scope.held_by(part)
-        mine = [claim for claim in claims if claim.consumer in part]
+        own = [claim for claim in claims if claim.consumer in part]
         seen = None if scope.groups else self._calls.seen(scope.providers)
         view: transactions.View | None = None
         if seen is not None:
@@ -132,23 +135,23 @@ class Batches:
 
         def attempt() -> None:
             nonlocal view
-            told, view = view or self._calls.read(scope), None
-            if told.is_fresh and self._is_taken(told, name, batch):
+            current, view = view or self._calls.read(scope), None
+            if current.is_fresh and self._is_taken(current, name, batch):
                 return
-            error = refusal(mine, told)
-            if error is not None and not told.is_fresh:
-                told = self._calls.read(scope)
-                if self._is_taken(told, name, batch):
+            error = refusal(own, current)
+            if error is not None and not current.is_fresh:
+                current = self._calls.read(scope)
+                if self._is_taken(current, name, batch):
                     return
-                error = refusal(mine, told)
+                error = refusal(own, current)
             if error is not None:
-                others = told.all_marks() - {name}
-                if not others:
+                blocking = current.all_marks() - {name}
+                if not blocking:
                     raise error
-                self.settle(others, age=batch.age)
+                self.settle(blocking, age=batch.age)
                 raise Conflict
-            draft = transactions.Draft(told, guard)
-            for consumer, it in transactions.by_consumer(mine, name).items():
+            draft = transactions.Draft(current, guard)
+            for consumer, it in transactions.by_consumer(own, name).items():
                 draft.take(consumer, it)
             _, view = self._calls.change(draft, scope)
             if view is not None:
@@ -160,9 +163,9 @@ class Batches:
     def _is_taken(
         view: transactions.View, name: str, batch: records.BatchState
     ) -> bool:
-        """Return whether a part is taken already.
+        """Return whether a part was written by an earlier attempt.
 
-        :raises Aborted: it cannot be
+        :raises Aborted: the batch was aborted
         """
         if view.batches.get(name) != batch:
             raise Aborted
@@ -188,23 +191,23 @@ class Batches:
 
         self._calls.repeat(attempt)
 
-    # Of anybody.
+    # Batches of any process.
 
     def settle(
         self, names: Iterable[str], age: int | None = None,
         abort: bool = False,
     ) -> None:
-        """Set right what is left of batches, as far as they are over.
+        """Complete committed batches, and remove aborted ones.
 
-        :param age: of the batch that they are in the way of; those that are
-            younger are aborted
-        :param abort: whether all that are pending are
+        :param age: age of the batch that is waiting; younger pending batches
+            are aborted
+        :param abort: whether to abort all pending batches
         """
         for name in names:
             key = self._names.batch(name)
             [found] = self._calls.get(protocol.Get(key)).found
             if not found:
-                self._met.pop(name, None)
+                self._pending_since.pop(name, None)
                 continue
             batch = records.BatchState.of(found[0])
             if batch.state == records.PENDING:
@@ -216,21 +219,22 @@ class Batches:
                 self._clear(name, batch)
 
     def notice(self, batches: Mapping[str, records.BatchState]) -> None:
-        """Settle those that have been met before and do not go on."""
-        for name in self._met.keys() - batches.keys():
-            self._met.pop(name, None)
+        """Resolve the batches that exceed the timeout."""
+        for name in self._pending_since.keys() - batches.keys():
+            self._pending_since.pop(name, None)
         overdue = [name for name in batches if self._is_overdue(name)]
         if overdue:
             self.settle(overdue)
 
     def _is_overdue(self, name: str) -> bool:
         now = self._calls.clock.monotonic()
-        return now - self._met.setdefault(name, now) >= self._timeout_s
+        since = self._pending_since.setdefault(name, now)
+        return now - since >= self._timeout_s
 
     def _abort(
         self, name: str, batch: records.BatchState
     ) -> records.BatchState:
-        """Return what became of a pending batch; it is not pending now."""
+        """Abort a pending batch; return its state, which is not pending."""
         key = self._names.batch(name)
         revision = batch.revision
 
@@ -249,7 +253,7 @@ class Batches:
         return self._calls.repeat(attempt)
 
     def _clear(self, name: str, batch: records.BatchState) -> None:
-        """Remove marks, and what they mark if the batch was aborted."""
+        """Remove the marks of a batch; of an aborted one, the claims too."""
         step: _Step = (
             transactions.Draft.unmark if batch.state == records.COMMITTED
             else transactions.Draft.give_back)
@@ -261,7 +265,7 @@ class Batches:
             protocol.Transaction(
                 (protocol.Compare(key, batch.revision),),
                 (protocol.Delete(key), protocol.Delete(work)))))
-        self._met.pop(name, None)
+        self._pending_since.pop(name, None)
 
     def _clear_each(
         self, name: str, consumers: list[str], step: _Step
@@ -299,9 +303,9 @@ class Batches:
 def known(
     calls: Calls, scope: transactions.Scope
 ) -> transactions.View:
-    """Return providers as they were seen last, and groups as they are.
+    """Return cached providers and current groups.
 
-    They are read where one of them was never seen.
+    Everything is read if a provider is not cached.
     """
     scope = transactions.Scope(scope.providers, (), scope.groups)
     seen = None if scope.groups else calls.seen(scope.providers)
@@ -315,9 +319,9 @@ def known(
 def refusal(
     claims: Collection[base.Claim], view: transactions.View
 ) -> exception.CellschedException | None:
-    """Return why claims cannot be taken, or None if they can.
+    """Return why claims cannot be made, or None if they can.
 
-    They are all of consumers that hold nothing.
+    :param claims: claims of consumers that hold none
     """
     return (validation.find_violation(claims, view.members())
             or validation.find_refusal(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a server: attempts, reads, and what was seen last."""
+"""Retries, reads and changes, and a cache of providers."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -15,38 +15,38 @@ from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
 
-#: Seconds that are waited at most before another attempt. Most losers lose to
-#: others that are done in a few milliseconds.
+#: Longest wait, in seconds, before another attempt. Most conflicts are with
+#: transactions that take a few milliseconds.
 _WAIT_MOST_S = 0.05
 
-#: Who loses lets at most so many others have their turn, each of whom takes as
-#: long as the attempt took.
+#: After conflicts a call waits for up to so many times the duration of its
+#: attempt, so that other calls can proceed.
 _TURNS_MAX = 8
 
-#: The weight of what was seen last in the share of what was out of date. From
-#: a share of so much on, what was seen is not worth a try: a transaction that
-#: fails waits for the disk, too, and a read does not.
+#: Weight of the latest claim in the average share of outdated cache entries,
+#: and the share from which the cache is not used: a failed transaction waits
+#: for the disk, a read does not.
 _NEWEST, _TOO_OLD = 0.1, 0.3
 
 _Outcome = TypeVar('_Outcome')
 
 
 class Conflict(Exception):
-    """Somebody else was faster; it is to be tried again."""
+    """Another client has changed the same keys; the attempt is repeated."""
 
 
 class Calls:
-    """Sends what a store asks for.
+    """Sends requests and retries them.
 
-    :param url: of the servers, for people
-    :param patience_s: seconds for which a call is tried
-    :param ops_max: operations that a server takes in a transaction
+    :param url: URL of the servers, for error messages
+    :param retry_timeout_s: seconds for which a call is retried
+    :param ops_max: number of operations that a transaction may have
     """
 
     def __init__(
         self, client: protocol.Sender, names: records.Names,
         clock: Clock, random: Random, url: str,
-        patience_s: float, ops_max: int = protocol.OPS_MAX,
+        retry_timeout_s: float, ops_max: int = protocol.OPS_MAX,
     ) -> None:
         self.names = names
         self.clock = clock
@@ -54,24 +54,25 @@ class Calls:
         self.ops_max = ops_max
         self._client = client
         self._url = url
-        self._patience_s = patience_s
-        #: Providers that others changed when this store tried to.
+        self._retry_timeout_s = retry_timeout_s
+        #: Providers of which a transaction of this store had a conflict.
         self.contended: set[str] = set()
-        #: Providers as they were when this store saw them last.
+        #: Cached providers, as this store read or wrote them last.
         self._seen: dict[str, records.StoredProvider] = {}
         self._old_share = 0.0
 
     def repeat(self, attempt: Callable[[], _Outcome]) -> _Outcome:
-        """Make attempts until one neither loses nor gets no answer.
+        """Repeat an attempt until it has an outcome, and return that.
 
-        What is attempted must find out what an earlier one has done.
+        The attempt finds out the outcome of the previous one first.
 
-        :raises cellsched.exception.DatabaseUnreachable: none did in time
+        :raises cellsched.exception.DatabaseUnreachable: there is no outcome
+            in time
         """
         reason: Exception | None = None
         losses = 0
         for _ in remote.attempts(
-                self.clock, self.random, self._patience_s, _WAIT_MOST_S):
+                self.clock, self.random, self._retry_timeout_s, _WAIT_MOST_S):
             began = self.clock.monotonic()
             try:
                 return attempt()
@@ -85,11 +86,11 @@ class Calls:
                 reason = exc
         raise exception.DatabaseUnreachable(
             schema='claims', url=self._url,
-            reason=f'{str(reason) or "others were faster"}, for '
-                   f'{self._patience_s:g} s')
+            reason=f'{str(reason) or "other clients change the keys"}, for '
+                   f'{self._retry_timeout_s:g} s')
 
     def send(self, request: protocol.Request) -> protocol.Answer:
-        """Return an answer that is no refusal.
+        """Return the answer to a request, which is sent once.
 
         :raises cellsched.exception.DatabaseError: the server refuses it
         """
@@ -109,23 +110,24 @@ class Calls:
         return answer
 
     def get(self, *gets: protocol.Get) -> protocol.TransactionOutcome:
-        """Return what is read, all of it at one moment after the call."""
+        """Return the keys that are read, all at one revision."""
         return self.repeat(
             lambda: self.transact(protocol.Transaction(success=gets)))
 
     def read(self, scope: transactions.Scope) -> transactions.View:
-        """Return what a scope has, of at most so many names."""
+        """Return the records of a scope, which fits in one transaction."""
         return self._view(scope, self.get(*scope.reads(self.names)))
 
     def change(
         self, draft: transactions.Draft, scope: transactions.Scope,
-        others: Iterable[transactions.Draft] = (),
+        alternatives: Iterable[transactions.Draft] = (),
     ) -> tuple[protocol.TransactionOutcome, transactions.View | None]:
-        """Do what is drafted, or return what the scope has instead.
+        """Apply a draft if the scope is unchanged.
 
-        :param others: drafts of the same for what the scope may be otherwise
+        :param alternatives: drafts to apply for other states of the scope
+        :returns: the outcome; after a conflict also the current scope
         """
-        drafts = [draft, *others]
+        drafts = [draft, *alternatives]
         first, *rest = [
             each.transaction(self.names, scope) for each in drafts]
         outcome = self.transact(dataclasses.replace(first, alternatives=tuple(
@@ -141,52 +143,49 @@ class Calls:
         self, name: str, provider: records.StoredProvider,
         revision: int | None = None,
     ) -> None:
-        """Remember what a provider was at a revision, or at its own."""
+        """Cache a provider, with the revision that a transaction had."""
         if revision is not None:
             provider = dataclasses.replace(provider, revision=revision)
         known = self._seen.get(name)
-        # Should a later one go lost, a claim needs one request more.
+        # An older entry costs at most one more request.
         if known is None or known.revision < provider.revision:
             self._seen[name] = provider
 
     def forget(self) -> None:
-        """Forget what was seen: revisions have begun again."""
+        """Empty the cache: the revisions have started again."""
         self._seen = {}
 
     @property
     def is_busy(self) -> bool:
-        """True where others have mostly changed what this store saw last."""
+        """True if the cache is outdated for most claims."""
         return self._old_share >= _TOO_OLD
 
-    def look_again(
+    def reread(
         self, seen: Mapping[str, records.StoredProvider]
     ) -> dict[str, records.StoredProvider]:
-        """Return providers as the member has them, which may be behind.
+        """Return cached providers, updated from the member's local data.
 
-        :param seen: the same as they were seen before
+        A read of local data is fast, and may be behind the cluster.
         """
         outcome = self.get(*(
             protocol.Get(self.names.provider(name), is_local=True)
             for name in seen))
         found = dict(seen)
-        for name, told in zip(seen, outcome.found):
-            if told and told[0].revision > seen[name].revision:
-                found[name] = records.StoredProvider.of(told[0])
+        for name, kvs in zip(seen, outcome.found):
+            if kvs and kvs[0].revision > seen[name].revision:
+                found[name] = records.StoredProvider.of(kvs[0])
                 self.see(name, found[name])
         self.learn(found != seen)
         return found
 
     def learn(self, is_old: bool) -> None:
-        """Learn whether others had changed what this store saw last."""
+        """Add to the statistics whether a cache entry was outdated."""
         self._old_share += _NEWEST * (is_old - self._old_share)
 
     def seen(
         self, names: Iterable[str]
     ) -> dict[str, records.StoredProvider] | None:
-        """Return what providers were when they were seen last.
-
-        None where one of them never was.
-        """
+        """Return cached providers; None if one is not cached."""
         found = {}
         for name in names:
             provider = self._seen.get(name)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of etcd, over the library etcd3gw.
 
-The library knows one member; which one is asked is decided here. Nothing is
-sent twice: a member that cannot be reached is left out at once, and where an
-answer is missing the next request goes to another one.
+The library connects to one member, so the choice of a member is made here.
+Requests are not repeated. A member that refuses connections is skipped at
+once; after a missing answer the next request goes to another member.
 """
 
 import base64
@@ -29,30 +29,29 @@ from cellsched.claims import remote
 
 _Answer = TypeVar('_Answer')
 
-#: The path of the gateway from etcd 3.4 on.
+#: Path of the gateway since etcd 3.4.
 _PATH = '/v3/'
 
-#: gRPC's code of a login that does not hold any more, and what a member says
-#: where there was none.
+#: Code of gRPC for an expired login, and a member's message for a missing
+#: login.
 _UNAUTHENTICATED = 16
 _NO_USER = 'user name is empty'
 
-#: What a member says to what it does not even begin with.
+#: A member's message when it did not start the request.
 _NOT_BEGUN = 'too many requests'
 
 
 class EtcdClient:
     """Sends requests to the members of one cluster.
 
-    May be used by several threads, but for :class:`.protocol.Changes`, which
-    one at a time may ask for. A process that was forked from one that used it
-    has connections of its own.
+    Thread-safe, except that only one thread at a time may send
+    :class:`.protocol.Changes`. A forked process opens its own connections.
 
-    :param timeout_s: seconds in which a member has to answer
-    :param verify: whether to check certificates, or the file of authorities
-    :param cert: files of one's own certificate and its key
-    :param user: name and password, where these are asked for
-    :param pool_size: connections that are kept to each member
+    :param timeout_s: seconds to wait for an answer of a member
+    :param verify: whether to check certificates, or a file of authorities
+    :param cert: files of the client's certificate and key
+    :param user: name and password, if authentication is enabled
+    :param pool_size: number of connections kept to each member
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class EtcdClient:
             own.max_pool_size)
 
     def close(self) -> None:
-        """Close all connections; another request opens new ones."""
+        """Close all connections; the next request opens new ones."""
         members, self._members, self._process = self._members, [], 0
         self._stop_watching()
         for member in members:
@@ -92,8 +91,8 @@ class EtcdClient:
         """Return the answer of a member.
 
         :raises cellsched.claims.remote.NotSent: no member can be reached
-        :raises cellsched.claims.remote.OutcomeUnknown: one was asked, and did
-            not answer
+        :raises cellsched.claims.remote.OutcomeUnknown: a member received the
+            request and did not answer
         """
         if self._process != os.getpid():
             self._open()
@@ -113,13 +112,13 @@ class EtcdClient:
 
     def _open(self) -> None:
         self._members = [self._member(*each) for each in self._place.members]
-        # What was open is of another process.
+        # Connections of the parent process are not used.
         self._watch = None
         self._process = os.getpid()
 
     def _member(self, host: str, port: int) -> etcd3gw.Etcd3Client:
         session = MemberSession()
-        # Neither a proxy nor a password of the environment is meant here.
+        # Ignore proxies and passwords of the environment.
         session.trust_env = False
         session.verify = self._verify
         session.cert = self._cert
@@ -132,7 +131,7 @@ class EtcdClient:
             timeout=self._timeout_s, api_path=_PATH, session=session)
 
     def _leave(self, number: int) -> None:
-        """Ask another member from now on, unless somebody does already."""
+        """Use the next member from now on, unless another thread did so."""
         if self._first == number:
             self._first = (number + 1) % len(self._members)
 
@@ -166,17 +165,17 @@ class EtcdClient:
     def _log_in(
         self, member: etcd3gw.Etcd3Client
     ) -> protocol.Refused | None:
-        """Get a token for a member, or return why there is none."""
+        """Get a token from a member; return the answer if it is refused."""
         assert self._user is not None
         name, password = self._user
         member.session.headers.pop('Authorization', None)
         try:
-            told = _answered(lambda: member.post(
+            answer = _answered(lambda: member.post(
                 member.get_url('/auth/authenticate'),
                 json={'name': name, 'password': password}))
         except _RefusedByServer as exc:
             return exc.answer
-        member.session.headers['Authorization'] = told['token']
+        member.session.headers['Authorization'] = answer['token']
         return None
 
     def _changes(
@@ -186,7 +185,7 @@ class EtcdClient:
         if watch is None or watch.position != request.after:
             self._stop_watching()
             if self._user is not None:
-                # A watch does not say that its login does not hold.
+                # A watch does not report an expired login.
                 refused = self._log_in(member)
                 if refused is not None:
                     return refused
@@ -204,12 +203,12 @@ class EtcdClient:
 
 
 class _Watch:
-    """A stream of what is written to a range of keys.
+    """A stream of the writes to a range of keys.
 
-    It is read when somebody wants to know; what comes meanwhile waits in the
-    connection, or in the server.
+    It is read on demand; until then messages wait in the connection or in the
+    server.
 
-    :ivar position: up to this revision everything was read
+    :ivar position: revision up to which everything was read
     """
 
     def __init__(
@@ -230,7 +229,7 @@ class _Watch:
         self._response.close()
 
     def read(self, until: int) -> protocol.Answer:
-        """Return what was written up to a revision, or later."""
+        """Return the writes up to a revision, or later ones too."""
         written: list[protocol.Found] = []
         while self.position < until:
             line = _answered(self._line)
@@ -266,7 +265,7 @@ class _RefusedByServer(Exception):
 
 
 def _answered(call: Callable[[], _Answer]) -> _Answer:
-    """Return what a call of the library returns; its errors mean something."""
+    """Call the library, and translate its errors."""
     try:
         return call()
     except (exceptions.ConnectionFailedError,
@@ -289,7 +288,7 @@ def _answered(call: Callable[[], _Answer]) -> _Answer:
 def _unanswered(
     cause: BaseException | None, reason: str
 ) -> remote.NotSent | remote.OutcomeUnknown:
-    """Return the error that says whether a request can have been sent."""
+    """Return the error that tells whether a request may have been sent."""
     if isinstance(cause, (requests.ConnectTimeout,
                           requests.exceptions.SSLError)):
         return remote.NotSent(reason)
@@ -303,9 +302,9 @@ def _unanswered(
 def _said(error: exceptions.Etcd3Exception) -> protocol.Refused:
     text = error.detail_text or ''
     try:
-        told = json.loads(text)
+        body = json.loads(text)
         return protocol.Refused(
-            int(told.get('code', 0)), str(told.get('message') or text))
+            int(body.get('code', 0)), str(body.get('message') or text))
     except (AttributeError, ValueError):
         return protocol.Refused(
             0, f'{" ".join(map(str, error.args))} {text:.200}'.strip())
@@ -328,10 +327,10 @@ def _branches(
 
 
 def _compare(compare: protocol.Compare) -> dict[str, Any]:
-    told = {'key': _encoded(compare.key), 'result': 'EQUAL'}
+    body = {'key': _encoded(compare.key), 'result': 'EQUAL'}
     if compare.value is not None:
-        return {**told, 'target': 'VALUE', 'value': _encoded(compare.value)}
-    return {**told, 'target': 'MOD', 'mod_revision': compare.revision}
+        return {**body, 'target': 'VALUE', 'value': _encoded(compare.value)}
+    return {**body, 'target': 'MOD', 'mod_revision': compare.revision}
 
 
 def _op(op: protocol.Op) -> dict[str, Any]:
@@ -340,35 +339,35 @@ def _op(op: protocol.Op) -> dict[str, Any]:
         return {'request_put': {'key': key, 'value': _encoded(op.value)}}
     if isinstance(op, protocol.Delete):
         return {'request_delete_range': {'key': key}}
-    told: dict[str, Any] = {'key': key}
+    body: dict[str, Any] = {'key': key}
     if op.end:
-        told |= {'range_end': _encoded(op.end), 'limit': op.limit}
+        body |= {'range_end': _encoded(op.end), 'limit': op.limit}
     if op.is_local:
-        told['serializable'] = True
-    return {'request_range': told}
+        body['serializable'] = True
+    return {'request_range': body}
 
 
-def _outcome(told: Any) -> protocol.TransactionOutcome:
-    header, alternative = told['header'], 0
-    while not told.get('succeeded') and (
-            nested := told.get('responses')) and 'response_txn' in nested[0]:
-        told = nested[0]['response_txn']
+def _outcome(body: Any) -> protocol.TransactionOutcome:
+    header, alternative = body['header'], 0
+    while not body.get('succeeded') and (
+            nested := body.get('responses')) and 'response_txn' in nested[0]:
+        body = nested[0]['response_txn']
         alternative += 1
-    succeeded = told.get('succeeded', False)
+    succeeded = body.get('succeeded', False)
     return protocol.TransactionOutcome(
         succeeded, str(header['cluster_id']),
         int(header['revision']), tuple(
             tuple(map(_found, each['response_range'].get('kvs', ())))
-            for each in told.get('responses', ())
+            for each in body.get('responses', ())
             if 'response_range' in each),
         alternative if succeeded else 0)
 
 
-def _found(told: Any) -> protocol.Found:
+def _found(body: Any) -> protocol.Found:
     return protocol.Found(
-        base64.b64decode(told['key']),
-        base64.b64decode(told.get('value', '')),
-        int(told['mod_revision']), int(told['create_revision']))
+        base64.b64decode(body['key']),
+        base64.b64decode(body.get('value', '')),
+        int(body['mod_revision']), int(body['create_revision']))
 
 
 def _encoded(data: bytes) -> str:
@@ -376,25 +375,24 @@ def _encoded(data: bytes) -> str:
 
 
 class MemberSession(requests.Session):
-    """Prepares once what all requests to an address have in common.
+    """A session that prepares the requests to one address only once.
 
-    That takes a quarter of the time of a request else. Of each there is its
-    JSON besides; neither redirects nor cookies are heeded, of which etcd has
-    none.
+    The preparation takes a quarter of the time of a request. Only the JSON
+    body differs. Redirects and cookies are ignored, as etcd has none.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # With the token that each was prepared for.
+        # By address: the token and the request prepared with it.
         self._prepared: dict[str, tuple[Any, requests.PreparedRequest]] = {}
 
     def post(
         self, url: str | bytes, data: Any = None, json: Any = None,
         **kwargs: Any,
     ) -> requests.Response:
-        """Return the answer; of a stream, without its content."""
+        """Return the response; of a stream, without its content."""
         address = str(url)
-        # Who logs in again has another; the one before is of no use.
+        # A new login has another token.
         token = self.headers.get('Authorization')
         of, prepared = self._prepared.get(address, (None, None))
         if prepared is None or of != token:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the store: ``[etcd]``, and ``[claims] connection``."""
+"""Options of the group ``[etcd]``, and ``[claims] connection``."""
 
 import dataclasses
 import importlib.util
@@ -12,64 +12,62 @@ from cellsched import exception
 
 GROUP = 'etcd'
 
-#: What keys begin with where a connection does not say it.
+#: Prefix of the keys if the connection has none.
 PREFIX = '/cellsched/'
 
 _PORT = 2379
 
 _OPTS = [
     cfg.FloatOpt('request_timeout', default=5.0, min=0.1, help="""
-Seconds in which etcd has to answer one request.
+Seconds to wait for the answer of a member to one request.
 
-Then another member is asked. What the first one was to do may have been done,
-which is found out before anything is repeated. Should be longer than an
-election takes, which is a second with etcd's own defaults.
+After that another member is used. The first one may have executed the
+request; the store finds that out before it repeats anything. Should be longer
+than an election of etcd, which takes a second by default.
 """),
-    cfg.FloatOpt('patience', default=30.0, min=0.0, help="""
-Seconds for which a call is tried when members do not answer, or when others
-change the same providers all the time.
+    cfg.FloatOpt('retry_timeout', default=30.0, min=0.0, help="""
+Seconds for which a call is retried if members do not answer, or other clients
+change the same providers.
 
-Then the call fails, and whoever made it does what it does when a database is
-down.
+After that the call fails as it does when a database is down.
 """),
     cfg.FloatOpt('batch_timeout', default=5.0, min=0.1, help="""
-Seconds for which a batch that takes several transactions may keep others
-waiting.
+Seconds after which a pending batch is rolled back by another client.
 
-Batches of more than some 120 consumers and hosts take several. One whose
-process ended in between is given back after this time by whoever meets it; one
-that is only slow begins again.
+Batches of more than about 120 consumers and hosts take several transactions.
+The timeout applies to batches whose process stopped; one that is only slow
+begins again.
 """),
     cfg.IntOpt('max_txn_ops', default=protocol.OPS_MAX, min=16, help="""
-Operations that members take in one transaction.
+Number of operations that a transaction may have.
 
-As their own ``--max-txn-ops`` says. Batches that need more take several
-transactions.
+Must not exceed the option ``--max-txn-ops`` of the members. Larger batches
+take several transactions.
 """),
     cfg.IntOpt('max_pool_size', default=32, min=1, help="""
-Connections that are kept open to each member.
+Number of connections kept open to each member.
 
-More are made when there are more threads than that, and closed after use.
+Additional threads open more connections and close them after use.
 """),
     cfg.StrOpt('cafile', help="""
-File of the certificates of authorities that members' are checked by.
+File with certificates of authorities, to check the members' certificates.
 
-Used for a connection that begins with ``etcds://``. Unset, those that come
-with the library requests are used.
+Used for connections that begin with ``etcds://``. By default, the authorities
+of the library requests are used.
 """),
     cfg.StrOpt('certfile', help="""
-File of the certificate that this process shows to members.
+File with the certificate of this client.
 
 Needs ``[etcd] keyfile``.
 """),
     cfg.StrOpt('keyfile', help="""
-File of the private key of ``[etcd] certfile``.
+File with the private key of ``[etcd] certfile``.
 """),
     cfg.StrOpt('username', help="""
-User of etcd, where it asks for one.
+User name, if authentication is enabled in etcd.
 
-Needs to read and write below the prefix of ``[claims] connection``. See also
-``[etcd] password``.
+The user needs permission to read and write keys below the prefix of
+``[claims] connection``. See also ``[etcd] password``.
 """),
     cfg.StrOpt('password', secret=True, help="""
 Password of ``[etcd] username``.
@@ -80,7 +78,7 @@ Password of ``[etcd] username``.
 def opts() -> list[cfg.Opt]:
     """Return the options of the store.
 
-    :raises ImportError: what it needs is not installed
+    :raises ImportError: etcd3gw is not installed
     """
     if importlib.util.find_spec('etcd3gw') is None:
         raise ImportError(
@@ -90,7 +88,7 @@ def opts() -> list[cfg.Opt]:
 
 @dataclasses.dataclass(frozen=True)
 class Endpoints:
-    """Members of a cluster, and the prefix of a deployment's keys there.
+    """Members of a cluster, and the prefix of a deployment's keys.
 
     :param members: host and port of each
     """
@@ -107,9 +105,9 @@ class Endpoints:
 
 
 def place(connection: str | None) -> Endpoints:
-    """Return what ``[claims] connection`` says.
+    """Return the endpoints in ``[claims] connection``.
 
-    :raises cellsched.exception.ConfigurationInvalid: it says something else
+    :raises cellsched.exception.ConfigurationInvalid: the URL is invalid
     """
     scheme, _, rest = (connection or '').partition('://')
     hosts, _, path = rest.partition('/')
@@ -134,8 +132,8 @@ def _member(text: str) -> tuple[str, int]:
 
 
 def _invalid() -> exception.ConfigurationInvalid:
-    # A wrong one may hold a password.
+    # The text does not repeat the URL, which may have a password.
     return exception.ConfigurationInvalid(
         field='[claims] connection',
         expected='etcd://HOST:PORT,HOST:PORT/PREFIX, or etcds:// for TLS; '
-                 'who logs in is said by [etcd] username and password')
+                 'the login is set by [etcd] username and password')

@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that the store sends to etcd, and answers.
+"""Requests to etcd and its answers.
 
 They are values without behaviour: a client sends them to a server, and a
-simulation to a model of one. Keys and values are bytes.
+simulation sends them to a model of one. Keys and values are bytes.
 """
 
 import dataclasses
 from typing import Protocol
 
-#: Operations that a branch of a transaction may have, and comparisons, unless
-#: a server is told another number.
+#: Maximum number of operations in a branch of a transaction, and of
+#: comparisons; the default of the server.
 OPS_MAX = 128
 
-#: Bytes that a request may have, of the 1.5 MiB that a server takes.
+#: Maximum size of a request in bytes; the server accepts 1.5 MiB.
 BYTES_MAX = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compare:
-    """The condition that a key was changed last by a revision.
+    """The condition that a key has a revision, or a value.
 
-    :param revision: 0 where there is to be no such key
-    :param value: what the key is to hold, whatever the revision is; None
-        where the revision says it
+    :param revision: the revision of its last change; 0 if it does not exist
+    :param value: compared instead of the revision, unless it is None
     """
 
     key: bytes
@@ -32,11 +31,11 @@ class Compare:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Get:
-    """Reads one key, or those before an end in the order of their bytes.
+    """Read one key, or a range of keys in the order of their bytes.
 
-    :param limit: how many at most; 0 is all of them
-    :param is_local: whether it may be as the member has it, which others may
-        have left behind; a transaction of such alone waits for nobody
+    :param limit: maximum number of keys; 0 for all
+    :param is_local: read the local data of the member, which may be behind
+        the cluster; a transaction of local reads does not wait for a quorum
     """
 
     key: bytes
@@ -47,7 +46,7 @@ class Get:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Put:
-    """Writes a key."""
+    """Write a key."""
 
     key: bytes
     value: bytes
@@ -55,7 +54,7 @@ class Put:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delete:
-    """Removes a key, if it is there."""
+    """Delete a key if it exists."""
 
     key: bytes
 
@@ -65,13 +64,13 @@ Op = Get | Put | Delete
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transaction:
-    """Operations that depend on conditions, all of them in one step.
+    """Conditional operations, which are one atomic step.
 
-    :param compares: conditions that must all be true
-    :param success: what is done if they are
-    :param failure: what is done if they are not
-    :param alternatives: conditions and operations to be tried in their order
-        before the failure
+    :param compares: conditions, all of which must be true
+    :param success: operations if they are true
+    :param failure: operations otherwise
+    :param alternatives: further conditions and operations, tried in their
+        order before ``failure``
     """
 
     compares: tuple[Compare, ...] = ()
@@ -82,10 +81,10 @@ class Transaction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A key with what is in it.
+    """A key and its value.
 
-    :param revision: of its last change
-    :param created: revision at which it came to be
+    :param revision: revision of its last change
+    :param created: revision of its creation
     """
 
     key: bytes
@@ -99,10 +98,10 @@ class TransactionOutcome:
     """The answer to a transaction.
 
     :param cluster: id of the cluster
-    :param revision: of the whole store
-    :param found: what was read, by the place of the :class:`Get` among others
-    :param alternative: number of the one that was done, from 1; 0 where none
-        was
+    :param revision: revision of the whole store
+    :param found: result of each :class:`Get`, in their order
+    :param alternative: number of the alternative that was applied, from 1;
+        0 for none
     """
 
     succeeded: bool
@@ -114,10 +113,10 @@ class TransactionOutcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """Asks for all that was written to a range of keys after a revision.
+    """Read all writes to a range of keys after a revision.
 
-    The answer may wait until all of it up to another revision is known, at
-    which a key of the range was written.
+    The answer may wait until the writes are known up to the revision
+    ``until``, at which a key of the range was written.
     """
 
     key: bytes
@@ -130,8 +129,8 @@ class Changes:
 class Changed:
     """The answer to :class:`Changes`.
 
-    :param revision: up to this one nothing is left out
-    :param written: in the order of their revisions; a key may occur often
+    :param revision: revision up to which the writes are complete
+    :param written: in the order of their revisions; keys may repeat
     """
 
     revision: int
@@ -140,28 +139,28 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compacted:
-    """The answer to :class:`Changes` that the server has forgotten."""
+    """The answer to :class:`Changes` from before the last compaction."""
 
     revision: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """Asks a member what it is."""
+    """Read the status of a member."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """The answer to :class:`MemberStatus`: the version that a member runs."""
+    """The answer to :class:`MemberStatus`: the release of the member."""
 
     version: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refused:
-    """The answer to a request that the server does not do, nor will.
+    """The answer to a request that the server rejects for good.
 
-    :param code: gRPC's
+    :param code: code of gRPC
     """
 
     code: int
@@ -173,7 +172,7 @@ Answer = TransactionOutcome | Changed | Compacted | Member | Refused
 
 
 class Sender(Protocol):
-    """Whoever answers requests; see :mod:`cellsched.claims.remote`."""
+    """A sender of requests; see :mod:`cellsched.claims.remote`."""
 
     def send(self, request: Request) -> Answer:
         ...

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers: their inventories, and figures that are set right."""
+"""Inventories, counters and changes of providers.
+
+A change of a provider also writes the key ``p/``. Its revision, read at the
+begin of a call, is the revision of the last change that any reader can have
+seen; the call then waits for the watch to reach it. So a caller learns of
+every earlier change, and an unchanged store costs one small read. The
+providers are kept with their revisions, so a token of any age is valid.
+"""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -16,12 +23,12 @@ from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 
-#: Keys that are read at a time where there may be any number.
+#: Keys of one read.
 PAGE = 1000
 
 
 class ProviderFigures:
-    """Reads providers, and changes what claims do not change."""
+    """Reads providers, sets their inventories and corrects their counters."""
 
     def __init__(
         self, calls: Calls, batches_: batches.Batches
@@ -33,7 +40,7 @@ class ProviderFigures:
     def read(
         self, names: Iterable[str] | None
     ) -> Iterator[tuple[str, records.StoredProvider]]:
-        """Yield providers as they are now, all of them or those named."""
+        """Yield current providers: those named, or all of them."""
         if names is None:
             for kv in self._all(self._names.provider):
                 yield self._names.name(kv.key), records.StoredProvider.of(kv)
@@ -48,7 +55,7 @@ class ProviderFigures:
     def _all(
         self, kind: Callable[[str], bytes]
     ) -> Iterator[protocol.Found]:
-        """Yield all keys of a kind, each as it is when it is read."""
+        """Yield all keys of a kind, read page by page."""
         after = ''
         while True:
             [page] = self._calls.get(
@@ -63,17 +70,17 @@ class ProviderFigures:
     def set_inventory(
         self, name: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
-        """Say what a provider has."""
+        """Set the inventory of a provider."""
         scope = transactions.Scope([name])
         view: transactions.View | None = None
 
         def attempt() -> None:
             nonlocal view
-            told, view = view or self._calls.read(scope), None
-            known = told.providers[name]
+            current, view = view or self._calls.read(scope), None
+            known = current.providers[name]
             if known.inventory == inventory:
                 return
-            draft = transactions.Draft(told)
+            draft = transactions.Draft(current)
             draft.providers[name] = dataclasses.replace(
                 known, inventory=dict(inventory))
             _, view = self._calls.change(draft, scope)
@@ -83,7 +90,7 @@ class ProviderFigures:
         self._calls.repeat(attempt)
 
     def recount(self, name: str) -> bool:
-        """Set figures right; return whether they were wrong."""
+        """Correct the counters of a provider; return whether any was wrong."""
         scope = transactions.Scope([name])
 
         def attempt() -> bool:
@@ -102,7 +109,7 @@ class ProviderFigures:
                         consumer.amounts[name], 1, consumer.batch)
             if counted == known:
                 return False
-            # Who came and went meanwhile has changed the provider.
+            # A concurrent claim or release changes the provider: a conflict.
             draft = transactions.Draft(view)
             draft.providers[name] = counted
             _, other = self._calls.change(draft, scope)
@@ -113,25 +120,25 @@ class ProviderFigures:
         return self._calls.repeat(attempt)
 
 
-#: Providers that are read at a time.
+#: Providers of one read.
 _PAGE = 1000
 
 
 class ProviderFeed:
-    """Knows all providers, and when each of them changed."""
+    """Follows the changes of all providers."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._names = calls.names
         self._lock = calls.clock.lock()
         self._cluster = ''
-        #: Up to this revision all changes are known; -1 before any is.
+        #: Revision up to which all changes are known; -1 at first.
         self._position = -1
-        #: Providers, those that changed last at the end.
+        #: Providers by their last change, the latest at the end.
         self._known: dict[str, records.StoredProvider] = {}
 
     def changes(self, since: Any) -> base.UsageChanges:
-        """Return what changed since a token, or everything."""
+        """Return the providers changed since a token, or all of them."""
         with self._lock:
             outcome = self._calls.get(protocol.Get(self._names.tick))
             [found] = outcome.found
@@ -154,9 +161,9 @@ class ProviderFeed:
             yield name, provider
 
     def _follow(self, cluster: str, revision: int) -> None:
-        """Learn of all changes up to a revision."""
+        """Read all changes up to a revision."""
         if cluster != self._cluster or revision < self._last():
-            # Another cluster, or one that was restored from a backup.
+            # Another cluster, or a backup was restored.
             self._calls.forget()
             self._load()
         everything = self._names.all_of(self._names.provider)
@@ -176,7 +183,7 @@ class ProviderFeed:
                      in reversed(self._known.values())), 0)
 
     def _load(self) -> None:
-        """Read all providers; what changes meanwhile is to be followed."""
+        """Read all providers; later changes come from the watch."""
         self._known = {}
         everything: list[protocol.Found] = []
         position, after = -1, ''
@@ -191,7 +198,7 @@ class ProviderFeed:
                 break
             after = self._names.name(page[-1].key)
         self._cluster = outcome.cluster
-        # What was written later comes once more, and in its order.
+        # Later writes come again from the watch, in order.
         self._note(sorted((kv for kv in everything if kv.revision <= position),
                           key=lambda kv: kv.revision))
         self._position = position

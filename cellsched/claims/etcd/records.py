@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of the store, and what their values mean.
+"""Keys of the store and their values.
 
-Below the prefix of a deployment there are::
+Below the prefix of a deployment::
 
-    format          what made it, and an id
-    p/              written by every change of a provider: its revision is that
-                    of the last change of any of them
-    p/PROVIDER      inventory, what is used of it, how many consumers use it
-    c/CONSUMER      all that a consumer holds, for whom, and its server group
+    format          version of this layout, and an id of the store
+    p/              written by every change of a provider; its revision is that
+                    of the last change of any provider
+    p/PROVIDER      inventory, used amounts, number of consumers
+    c/CONSUMER      claims, project, user and server group of a consumer
     g/GROUP         members of a server group, by consumer
     s/BATCH         state of a batch that is too large for one transaction
-    w/BATCH         its consumers
+    w/BATCH         consumers of that batch
 
-Values are JSON. What a provider, a group or a consumer has of batches that are
-not over yet is marked with their ids.
+Values are JSON. Providers, groups and consumers of an unfinished batch are
+marked with its id.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ from cellsched.claims import base
 from cellsched.claims.etcd import protocol
 from cellsched import exception
 
-#: States of a batch. It is taken at the moment at which it is committed.
+#: States of a batch. Its consumers hold their claims once it is committed.
 PENDING, COMMITTED, ABORTED = 'pending', 'committed', 'aborted'
 
-#: Fields of an inventory, in their order in a value.
+#: Fields of an inventory, in the order of its value.
 _FIELDS = tuple(field.name for field in dataclasses.fields(base.Inventory))
 
 
@@ -38,10 +38,10 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(base.Inventory))
 class StoredProvider:
     """A provider.
 
-    :param revision: of its last change; 0 where there is none
-    :param inventory: None where there is none
-    :param batches: consumers here of batches that are not over, by their ids
-    :param changes: how often it was written, so that no value comes twice
+    :param revision: revision of its last change; 0 if there is none
+    :param inventory: None if none was set
+    :param batches: number of consumers here of each unfinished batch, by id
+    :param changes: number of changes, so that no value occurs twice
     """
 
     revision: int = 0
@@ -54,10 +54,10 @@ class StoredProvider:
     def taken(
         self, amounts: Mapping[str, int], sign: int, batch: str
     ) -> 'StoredProvider':
-        """Return it with one consumer more, or less.
+        """Return it with one consumer added or removed.
 
-        :param sign: 1, or -1
-        :param batch: id of the one that it is marked with, or ''
+        :param sign: 1 or -1
+        :param batch: id of the consumer's unfinished batch, or ''
         """
         used = dict(self.used)
         for name, amount in amounts.items():
@@ -69,7 +69,7 @@ class StoredProvider:
             batches=counted(self.batches, batch, sign))
 
     def usage(self, name: str) -> base.Usage:
-        """Return what the contract tells of it."""
+        """Return it as the contract describes a provider."""
         inventory = self.inventory or {}
         return base.Usage(
             name, {each: has.capacity for each, has in inventory.items()},
@@ -78,7 +78,7 @@ class StoredProvider:
              if has.units != base.Units()})
 
     def value(self) -> bytes:
-        """Return it as a value of a key."""
+        """Return it as the value of a key."""
         return encoded({
             'i': {name: _short(has) for name, has in (
                 self.inventory or {}).items()},
@@ -87,7 +87,7 @@ class StoredProvider:
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredProvider':
-        """Return the one that a key has."""
+        """Return the provider of a key."""
         read = decoded(found.value)
         return cls(
             found.revision, {name: base.Inventory(*fields)
@@ -99,10 +99,10 @@ class StoredProvider:
 class StoredConsumer:
     """A consumer.
 
-    :param revision: of its last change; 0 where it holds nothing
+    :param revision: revision of its last change; 0 if it holds no claims
     :param amounts: by provider and resource class
-    :param joins: its group, host and member there
-    :param batch: id of the one that it belongs to, until that is over
+    :param joins: its group, host and member
+    :param batch: id of its unfinished batch, or ''
     """
 
     revision: int = 0
@@ -117,7 +117,7 @@ class StoredConsumer:
     def claiming(
         cls, claims: Iterable[base.Claim], batch: str = ''
     ) -> 'StoredConsumer':
-        """Return the one that holds claims, which are all its own."""
+        """Return the consumer of claims, which are all its own."""
         claims = list(claims)
         first = claims[0]
         joins = first.group
@@ -128,20 +128,20 @@ class StoredConsumer:
             first.project_id, first.user_id, member, batch)
 
     def claims(self, name: str) -> list[base.Claim]:
-        """Return what it holds as claims."""
+        """Return its claims."""
         return [base.Claim(name, provider, dict(amounts), None,
                            self.project_id, self.user_id)
                 for provider, amounts in self.amounts.items()]
 
     def value(self) -> bytes:
-        """Return it as a value of a key."""
+        """Return it as the value of a key."""
         return encoded({
             'a': self.amounts, 'p': self.project_id, 'u': self.user_id,
             'g': self.joins, 'b': self.batch})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredConsumer':
-        """Return the one that a key has."""
+        """Return the consumer of a key."""
         read = decoded(found.value)
         return cls(found.revision, read['a'], read['p'], read['u'],
                    read['g'] and tuple(read['g']), read['b'])
@@ -151,7 +151,7 @@ class StoredConsumer:
 class StoredGroup:
     """A server group that has members.
 
-    :param revision: of its last change; 0 where it has none
+    :param revision: revision of its last change; 0 if it has no members
     :param members: host and member, by consumer
     :param batches: as those of a provider
     """
@@ -164,10 +164,10 @@ class StoredGroup:
     def joined(
         self, consumer: str, member: tuple[str, str] | None, batch: str
     ) -> 'StoredGroup':
-        """Return it with a consumer, or without it.
+        """Return it with a consumer added or removed.
 
-        :param member: its host and member; None where it leaves
-        :param batch: id of the one that it is marked with, or ''
+        :param member: its host and member; None to remove it
+        :param batch: id of its unfinished batch, or ''
         """
         members = {name: each for name, each in self.members.items()
                    if name != consumer}
@@ -177,14 +177,14 @@ class StoredGroup:
             self.batches, batch, 1 if member else -1))
 
     def value(self) -> bytes:
-        """Return it as a value of a key; empty where nobody is in it."""
+        """Return it as the value of a key; empty without members."""
         if not self.members:
             return b''
         return encoded({'m': self.members, 'b': self.batches})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredGroup':
-        """Return the one that a key has."""
+        """Return the group of a key."""
         read = decoded(found.value)
         return cls(found.revision, {name: tuple(each) for name, each
                                     in read['m'].items()}, read['b'])
@@ -194,9 +194,9 @@ class StoredGroup:
 class BatchState:
     """A batch that is too large for one transaction.
 
-    :param revision: of its last change; 0 where it is over
+    :param revision: revision of its last change; 0 if it is finished
     :param state: one of :data:`PENDING`, :data:`COMMITTED`, :data:`ABORTED`
-    :param age: the lower, the older; who began again keeps it
+    :param age: the revision of its first attempt: lower is older
     """
 
     revision: int = 0
@@ -204,12 +204,12 @@ class BatchState:
     age: int = 0
 
     def value(self) -> bytes:
-        """Return it as a value of a key."""
+        """Return it as the value of a key."""
         return encoded({'s': self.state, 'a': self.age})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'BatchState':
-        """Return the one that a key has."""
+        """Return the batch of a key."""
         read = decoded(found.value)
         return cls(found.revision, read['s'], read['a'] or found.created)
 
@@ -217,17 +217,17 @@ class BatchState:
 def counted(
     batches: Mapping[str, int], batch: str, number: int
 ) -> Mapping[str, int]:
-    """Return how many of each batch there are, with some more or less."""
+    """Return the counts by batch after a change of one of them."""
     if not batch:
         return batches
-    left = {**batches, batch: batches.get(batch, 0) + number}
-    return {name: count for name, count in left.items() if count > 0}
+    counts = {**batches, batch: batches.get(batch, 0) + number}
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 class Names:
     """The keys of a deployment.
 
-    :param prefix: what all of them begin with
+    :param prefix: prefix of all keys
     """
 
     def __init__(self, prefix: str) -> None:
@@ -253,28 +253,28 @@ class Names:
     def all_of(
         self, kind: Callable[[str], bytes], after: str = '', limit: int = 0
     ) -> protocol.Get:
-        """Return what reads all keys of a kind.
+        """Return the read of all keys of a kind.
 
-        :param kind: a method of this
-        :param after: only those after this name
+        :param kind: a method of this class
+        :param after: only keys after this name
         """
         start = kind(after) + b'\0' * bool(after)
         return protocol.Get(start, kind('')[:-1] + b'0', limit)
 
     def name(self, key: bytes) -> str:
-        """Return the last part of a key of any kind."""
+        """Return the name in a key of any kind."""
         return key[len(self._prefix) + 2:].decode()
 
 
 def _encoded(name: str) -> bytes:
-    # A name that nothing can have is not found, whatever it consists of.
+    # An invalid name is encoded, too, and not found.
     return name.encode(errors='surrogatepass')
 
 
 def _short(inventory: base.Inventory) -> list[Any]:
-    """Return fields of an inventory, less those at the end that say nothing.
+    """Return the fields of an inventory without trailing defaults.
 
-    Values are read and written with every claim.
+    Values are read and written with every claim, so they are short.
     """
     fields = [getattr(inventory, name) for name in _FIELDS]
     usual = [field.default for field in dataclasses.fields(base.Inventory)]
@@ -284,14 +284,14 @@ def _short(inventory: base.Inventory) -> list[Any]:
 
 
 def encoded(value: Any) -> bytes:
-    """Return JSON as a value of a key."""
+    """Return JSON as the value of a key."""
     return json.dumps(value, separators=(',', ':'), sort_keys=True).encode()
 
 
 def decoded(value: bytes) -> dict[str, Any]:
-    """Return the JSON object that a value of a key is.
+    """Return the JSON object in the value of a key.
 
-    :raises cellsched.exception.DatabaseError: it is none
+    :raises cellsched.exception.DatabaseError: the value is none
     """
     try:
         read = json.loads(value)
@@ -299,6 +299,6 @@ def decoded(value: bytes) -> dict[str, Any]:
         read = None
     if not isinstance(read, dict):
         raise exception.DatabaseError(
-            schema='claims', reason=f'a key holds {value!r:.80}, which is '
-                                    f'nothing that was written there')
+            schema='claims', reason=f'a key has the value {value!r:.80}; '
+                                    f'expected a JSON object')
     return read

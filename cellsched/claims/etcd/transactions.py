@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transactions, made of what was read and what is to change."""
+"""Transactions made of the records that were read and a change of them."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -15,27 +15,27 @@ from cellsched.claims.etcd import records
 
 
 def keys_max(ops_max: int) -> int:
-    """Return how many keys one transaction may change.
+    """Return the number of keys that one transaction may change.
 
-    It also reads or compares the states of batches, and writes that something
-    changed.
+    Two operations are reserved: the state of a batch, and the key that every
+    change writes.
 
-    :param ops_max: operations that a server takes
+    :param ops_max: number of operations that a transaction may have
     """
     return ops_max - 2
 
 
 def providers_max(ops_max: int) -> int:
-    """Return of how many providers one consumer may hold something.
+    """Return the number of providers on which a consumer may have claims.
 
-    A transfer changes those of two, and groups.
+    A transfer changes those of two consumers, and their groups.
     """
     return keys_max(ops_max) // 2 - 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Scope:
-    """The names that a transaction is about."""
+    """The names of the records that a transaction reads or changes."""
 
     providers: Sequence[str] = ()
     consumers: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Scope:
 
     @classmethod
     def of(cls, claims: Iterable[base.Claim]) -> 'Scope':
-        """Return what a batch is about."""
+        """Return the scope of a batch."""
         claims = list(claims)
         return cls(
             [*dict.fromkeys(claim.provider for claim in claims)],
@@ -58,7 +58,7 @@ class Scope:
     def held_by(
         cls, consumers: Mapping[str, records.StoredConsumer]
     ) -> 'Scope':
-        """Return what a change of all that consumers hold is about."""
+        """Return the scope of a change of all claims of consumers."""
         return cls(
             [*dict.fromkeys(provider for consumer in consumers.values()
                             for provider in consumer.amounts)],
@@ -67,22 +67,22 @@ class Scope:
                             in consumers.values() if consumer.joins)])
 
     def keys(self, names: records.Names) -> list[bytes]:
-        """Return the keys, each once."""
+        """Return the keys of the scope, each once."""
         return [*map(names.provider, self.providers),
                 *map(names.consumer, self.consumers),
                 *map(names.group, self.groups)]
 
     def reads(self, names: records.Names) -> tuple[protocol.Get, ...]:
-        """Return what reads all of it, and the states of all batches."""
+        """Return the reads of the scope and of the states of all batches."""
         return (*map(protocol.Get, self.keys(names)),
                 names.all_of(names.batch))
 
 
 class View:
-    """Records as they were at one moment, each of a scope.
+    """The records of a scope at one revision.
 
-    :param is_fresh: whether that moment is after the call began; if not, they
-        are what was seen last
+    :param is_fresh: whether they were read during the call; False for cached
+        ones
     """
 
     def __init__(self, is_fresh: bool = True) -> None:
@@ -97,7 +97,7 @@ class View:
         cls, names: records.Names, scope: Scope,
         found: Sequence[Sequence[protocol.Found]],
     ) -> 'View':
-        """Return what :meth:`Scope.reads` has read."""
+        """Return the result of :meth:`Scope.reads`."""
         self = cls()
         self.providers = {
             name: (records.StoredProvider.of(kv[0]) if kv
@@ -117,13 +117,13 @@ class View:
         return self
 
     def held(self) -> dict[str, list[base.Claim]]:
-        """Return what consumers hold; of a batch, once it is committed."""
+        """Return the claims of consumers without those of pending batches."""
         return {name: consumer.claims(name)
                 for name, consumer in self.present().items()
                 if self._is_held(consumer)}
 
     def memberships(self) -> dict[str, base.Membership]:
-        """Return what those are in groups that hold something."""
+        """Return the memberships of consumers that hold claims."""
         return {name: base.joined(*consumer.joins)
                 for name, consumer in self.present().items()
                 if consumer.joins and self._is_held(consumer)}
@@ -140,7 +140,7 @@ class View:
                 if consumer.revision}
 
     def inventories(self) -> dict[str, Mapping[str, base.Inventory]]:
-        """Return what there is, of providers that have an inventory."""
+        """Return the inventories of the providers that have one."""
         return {name: provider.inventory
                 for name, provider in self.providers.items()
                 if provider.inventory is not None}
@@ -152,29 +152,29 @@ class View:
                 yield name, consumer, member, host
 
     def marks(self) -> set[str]:
-        """Return ids of batches that consumers belong to."""
+        """Return the ids of the batches of consumers."""
         return {consumer.batch for consumer in self.consumers.values()
                 if consumer.batch}
 
     def all_marks(self) -> set[str]:
-        """Return ids of batches that anything here belongs to."""
+        """Return the ids of the batches of any record."""
         return self.marks().union(
             *(provider.batches for provider in self.providers.values()),
             *(group.batches for group in self.groups.values()))
 
 
 def chunks(names: Sequence[str], ops_max: int) -> Iterator[Sequence[str]]:
-    """Yield names that one transaction can read, until all are told."""
+    """Yield names in chunks that one transaction can read."""
     size = keys_max(ops_max)
     for start in range(0, len(names), size):
         yield names[start:start + size]
 
 
 class Draft:
-    """A change that is only done where nobody changed the same meanwhile.
+    """A change that is applied if the records of a view are unchanged.
 
-    :param view: has all that is changed
-    :param guard: one more condition
+    :param view: the current records of all that is changed
+    :param guard: an additional condition
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Draft:
         self._groups: dict[str, records.StoredGroup] = {}
 
     def take(self, name: str, consumer: records.StoredConsumer) -> None:
-        """Let a consumer that holds nothing hold this."""
+        """Add the claims of a consumer that holds none."""
         self.consumers[name] = consumer
         self._count(consumer, 1)
         if consumer.joins is not None:
@@ -195,7 +195,7 @@ class Draft:
             self._join(group, name, (host, member), consumer.batch)
 
     def give_back(self, name: str) -> None:
-        """Let a consumer hold nothing."""
+        """Remove the claims of a consumer."""
         consumer = self._view.consumers[name]
         self.consumers[name] = None
         self._count(consumer, -1)
@@ -203,12 +203,12 @@ class Draft:
             self._join(consumer.joins[0], name, None, consumer.batch)
 
     def rename(self, source: str, target: str) -> None:
-        """Let a consumer that holds nothing hold what another one does."""
+        """Move the claims of one consumer to another that holds none."""
         consumer = self._view.consumers[source]
         self.consumers[source] = None
         self.consumers[target] = consumer
         for name in consumer.amounts:
-            # It changes, so that whoever counts its consumers notices.
+            # The provider is written too, for the sake of a recount.
             self._change(name, lambda provider: provider)
         if consumer.joins is not None:
             group, host, member = consumer.joins
@@ -216,7 +216,7 @@ class Draft:
             self._join(group, target, (host, member), '')
 
     def unmark(self, name: str) -> None:
-        """Let a consumer hold what it holds without a batch."""
+        """Remove the mark of a batch from a consumer."""
         consumer = self._view.consumers[name]
         batch = consumer.batch
         self.consumers[name] = dataclasses.replace(consumer, batch='')
@@ -230,7 +230,7 @@ class Draft:
                 it, batches=records.counted(it.batches, batch, -1))
 
     def written(self) -> dict[str, records.StoredProvider]:
-        """Return providers as they are to be written."""
+        """Return the providers as they are written."""
         return {name: dataclasses.replace(
             provider, changes=self._view.providers[name].changes + 1)
             for name, provider in self.providers.items()}
@@ -238,7 +238,7 @@ class Draft:
     def transaction(
         self, names: records.Names, scope: Scope
     ) -> protocol.Transaction:
-        """Return what does it, or else reads all of the scope."""
+        """Return the transaction; after a conflict it reads the scope."""
         view = self._view
         compares = [
             *(_as_it_was(names.provider(name), view.providers[name])
@@ -288,27 +288,27 @@ class Draft:
 def batches(
     names: records.Names, found: Iterable[protocol.Found]
 ) -> dict[str, records.BatchState]:
-    """Return states of batches that were read."""
+    """Return the states of batches, by id."""
     return {names.name(kv.key): records.BatchState.of(kv) for kv in found}
 
 
 def by_consumer(
     claims: Iterable[base.Claim], batch: str = ''
 ) -> dict[str, records.StoredConsumer]:
-    """Return the consumers that claims make, by their names."""
-    wanted: dict[str, list[base.Claim]] = {}
+    """Return the consumer records of claims, by name."""
+    requested: dict[str, list[base.Claim]] = {}
     for claim in claims:
-        wanted.setdefault(claim.consumer, []).append(claim)
+        requested.setdefault(claim.consumer, []).append(claim)
     return {name: records.StoredConsumer.claiming(each, batch)
-            for name, each in wanted.items()}
+            for name, each in requested.items()}
 
 
 def parts(
     consumers: Mapping[str, records.StoredConsumer], ops_max: int
 ) -> Iterator[dict[str, records.StoredConsumer]]:
-    """Yield consumers that one transaction can change, until all are told.
+    """Yield consumers in groups that one transaction can change.
 
-    A condition more is left for the state of a batch.
+    One more condition is reserved for the state of a batch.
     """
     part: dict[str, records.StoredConsumer] = {}
     keys: set[Any] = set()
@@ -325,12 +325,12 @@ def parts(
         yield part
 
 
-def speculative_drafts(
+def speculative_views(
     view: View, claims: Sequence[base.Claim], count: int
 ) -> Iterator[View]:
-    """Yield what a view may be by now, if others take the same meanwhile.
+    """Yield views after one or more concurrent claims of the same amounts.
 
-    :param claims: of one consumer, for all providers that the view has
+    :param claims: of one consumer, for all providers of the view
     """
     for _ in range(count):
         guess = View(is_fresh=False)
@@ -348,9 +348,10 @@ def speculative_drafts(
 def _as_it_was(
     key: bytes, provider: records.StoredProvider
 ) -> protocol.Compare:
-    """Return the condition that a provider is what a view has.
+    """Return the condition that a provider is unchanged.
 
-    What is guessed has no revision. No two values are the same.
+    A speculative provider has no revision, so its value is compared; no value
+    occurs twice.
     """
     if provider.revision < 0:
         return protocol.Compare(key, 0, provider.value())

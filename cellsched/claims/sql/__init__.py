@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in a SQL database.
 
-``schema`` has the tables and ``migrations`` their history; ``queries`` reads
-and ``transactions`` writes, ``single_statement`` has the one that most claims
-on PostgreSQL need; ``statements`` adds up what a batch moves and makes it into
-parts of statements; ``group_members`` has what server groups need,
-``provider_queries`` finds providers, and ``recount`` sets figures right.
+* ``schema``: the tables; ``migrations`` has their history.
+* ``queries``: reads, and the traits of providers.
+* ``transactions``: writes, each call in one transaction.
+* ``single_statement``: the one statement of most claims on PostgreSQL.
+* ``fragments``: parts of the statements that claim, and their parameters.
+* ``group_members``: memberships in server groups with a hard policy.
 """
 
 from collections.abc import Callable
@@ -33,8 +34,8 @@ from cellsched.db import session
 from cellsched.db.statements import chunks
 from cellsched import exception
 
-#: Transactions that a call may lose to others before it gives up. Each loss
-#: is a success of somebody else.
+#: Transactions of one call before it fails. Each conflict means that another
+#: transaction succeeded.
 _ATTEMPTS_MAX = 100
 
 _Outcome = TypeVar('_Outcome')
@@ -45,11 +46,11 @@ def database(
 ) -> session.Database:
     """Return the database of claims that a deployment configures.
 
-    That is ``[claims] connection``, or else the API's. Its other options are
-    those of the other database of the process: the API's where the process
-    has one, a cell's where not.
+    The URL is ``[claims] connection``, or else that of the API database. The
+    other options are those of the API database if the process has one, and of
+    the cell's database otherwise.
 
-    :raises cellsched.exception.ConfigurationInvalid: there is neither
+    :raises cellsched.exception.ConfigurationInvalid: there is no URL
     """
     url = conf.claims.connection or conf.api_database.connection
     if not url:
@@ -63,16 +64,15 @@ def database(
 class SQLClaims(base.ClaimStore):
     """Keep claims in SQLite, PostgreSQL, MariaDB or MySQL.
 
-    The UPDATE that takes room is also the check that there is room. A batch
-    is one transaction of a handful of statements, whatever its size, and on
-    PostgreSQL a single one if all of it is new and fits, and nothing of it is
-    for a member of a server group with a hard policy.
+    The UPDATE that claims capacity also checks it. A batch of any size is one
+    transaction of a few statements. On PostgreSQL it is a single statement if
+    the whole batch is new and fits, and no claim has a membership in a server
+    group with a hard policy.
 
-    What changed is told by a feed of :mod:`cellsched.db.feed`, whose rows are
-    the providers.
+    A feed of :mod:`cellsched.db.feed` reports changed providers.
 
     The database is that of ``[claims] connection``, or else of
-    ``[api_database] connection``; ``cellsched-manage claims_db sync`` makes
+    ``[api_database] connection``; ``cellsched-manage claims_db sync`` creates
     its tables.
     """
 
@@ -95,31 +95,32 @@ class SQLClaims(base.ClaimStore):
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         validation.check_claims(claims)
-        left = list(claims)
+        remaining = list(claims)
 
         def attempt() -> None:
-            if left:
+            if remaining:
                 with self._database.writer() as connection:
-                    transactions.take(connection, left)
+                    transactions.claim(connection, remaining)
 
         def attempt_at_once() -> None:
-            if not left or not single_statement.take(self._database, left):
+            if not remaining or not single_statement.claim(
+                    self._database, remaining):
                 attempt()
 
-        def look_again() -> None:
+        def after_conflict() -> None:
             held = self.claims_of(claim.consumer for claim in claims)
-            left[:] = validation.outstanding(claims, held)
-            self._refuse(left)
+            remaining[:] = validation.outstanding(claims, held)
+            self._refuse(remaining)
 
-        _repeat(attempt, look_again, first=attempt_at_once)
-        return len(left)
+        _repeat(attempt, after_conflict, first=attempt_at_once)
+        return len(remaining)
 
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
 
         def attempt() -> None:
             with self._database.writer() as connection:
-                transactions.give_back(connection, consumers)
+                transactions.release(connection, consumers)
 
         if consumers:
             _repeat(attempt)
@@ -149,7 +150,7 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> dict[str, list[base.Claim]]:
             with self._database.reader() as connection:
-                return queries.held(connection, consumers)
+                return queries.claims_of(connection, consumers)
 
         return _repeat(attempt)
 
@@ -160,7 +161,7 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> dict[str, base.Membership]:
             with self._database.reader() as connection:
-                return group_members.told(connection, consumers)
+                return group_members.memberships(connection, consumers)
 
         return _repeat(attempt)
 
@@ -193,11 +194,11 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> None:
             with self._database.reader() as connection:
-                told = queries.told(connection, provider)
-            if told == (root, has):
+                current = queries.traits_of(connection, provider)
+            if current == (root, has):
                 return
             with self._database.writer() as connection:
-                queries.tell(connection, provider, has, root)
+                queries.set_traits(connection, provider, has, root)
 
         _repeat(attempt)
 
@@ -254,7 +255,7 @@ class SQLClaims(base.ClaimStore):
         return _repeat(attempt)
 
     def _refuse(self, claims: Sequence[base.Claim]) -> None:
-        """Raise the refusal of a batch unless there is room for it now."""
+        """Raise the refusal of a batch that does not fit by now."""
         def attempt() -> Any:
             with self._database.reader() as connection:
                 return queries.inventories(
@@ -273,7 +274,7 @@ def _usages_of(
 
 
 def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
-    # The token comes first: what is committed later is told twice.
+    # The token is read first. Changes committed later are reported twice.
     until = schema.FEED.token(connection)
     if since is None or not feed.follows(since, until):
         return base.UsageChanges(until, queries.usages(connection))
@@ -285,25 +286,26 @@ def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
 
 def _repeat(
     attempt: Callable[[], _Outcome],
-    look_again: Callable[[], None] = lambda: None,
+    after_conflict: Callable[[], None] = lambda: None,
     first: Callable[[], _Outcome] | None = None,
 ) -> _Outcome:
-    """Make an attempt until it loses to nobody, and return its outcome.
+    """Repeat an attempt until it has no conflict; return its outcome.
 
-    Where every transaction is serializable, one that reads may lose too.
+    If every transaction is serializable, reads may conflict, too.
 
-    :param look_again: what is to be done after each loss
-    :param first: another way, to be tried once before
+    :param after_conflict: called after each conflict
+    :param first: used instead of ``attempt`` for the first attempt
     """
     for number in range(_ATTEMPTS_MAX):
         try:
             return (attempt if number or first is None else first)()
         except (db_exc.DBDuplicateEntry, exception.TransactionLost,
-                guarded_statements.StatementRefused, transactions.NoRoom):
-            look_again()
+                guarded_statements.StatementRefused,
+                transactions.InsufficientCapacity):
+            after_conflict()
     raise exception.DatabaseError(
         schema='claims',
-        reason=f'{_ATTEMPTS_MAX} transactions in a row lost to others')
+        reason=f'{_ATTEMPTS_MAX} transactions in a row had conflicts')
 
 
 def _same(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the statements that take room, and their parameters.
+"""Parts of the statements that claim capacity, and their parameters.
 
-Those of a demand have its number in their names, as one statement may be
-about several.
+A statement may have several demands, so the parameters of a demand have its
+number in their names.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ from cellsched.claims.sql import schema
 
 @dataclasses.dataclass(frozen=True)
 class ClassDemand:
-    """The demand of all claims of a batch for one resource class.
+    """The demand of a batch for one resource class of a provider.
 
-    :param amount: the sum
-    :param smallest: the smallest claim's, which the min unit bounds
-    :param largest: the largest claim's, which the max unit bounds
-    :param divisor: the greatest common one, which the step divides if and
-        only if it divides each claim's
+    :param amount: the sum of the claims
+    :param smallest: the smallest claim, to compare with min_unit
+    :param largest: the largest claim, to compare with max_unit
+    :param divisor: the greatest common divisor of the claims; step_size
+        divides each claim if it divides this
     """
 
     resource: str
@@ -40,21 +40,21 @@ class ClassDemand:
 
 @dataclasses.dataclass(frozen=True)
 class BatchDemand:
-    """The demand of a batch on a provider, of each resource class.
+    """The demand of a batch on a provider.
 
-    :param consumers: of how many consumers
+    :param consumers: number of consumers
     """
 
     consumers: int
     shares: tuple[ClassDemand, ...]
 
 
-#: Uuids of providers, each with its demand for a resource class.
+#: A provider's uuid and its demand for one resource class.
 Rows = Sequence[tuple[str, ClassDemand]]
 
 
 def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
-    """Return the providers that have the same demand, by demand, in order."""
+    """Return the providers of a batch by their demand, sorted by uuid."""
     amounts: dict[str, dict[str, list[int]]] = {}
     consumers: dict[str, int] = {}
     for claim in claims:
@@ -79,12 +79,12 @@ def _share(resource: str, amounts: list[int]) -> ClassDemand:
 _inventories = schema.inventories
 _allocations = schema.allocations
 
-#: What the first row of a consumer says for all, and the others do not.
+#: Columns that only the first row of a consumer has.
 _OWNER = ('project_id', 'user_id')
 
 
 def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
-    """Yield the batch's allocations in the order in which all lock them."""
+    """Yield the allocations of a batch, in the order of locking."""
     consumer, ordinal = None, 0
     for claim in sorted(claims, key=lambda c: (c.consumer, c.provider)):
         ordinal = ordinal if claim.consumer == consumer else 0
@@ -99,14 +99,14 @@ def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
 
 
 def owner(claim: base.Claim) -> dict[str, str | None]:
-    """Return whom a claim is for, as the first row of its consumer has it."""
+    """Return the project and the user of a claim as parameters."""
     return {'project_id': claim.project_id, 'user_id': claim.user_id}
 
 
 def inserting(
     claims: Sequence[base.Claim]
 ) -> tuple[sa.Insert, Mapping[str, Any]]:
-    """Return how PostgreSQL inserts a batch: it reads arrays faster."""
+    """Return the INSERT of a batch on PostgreSQL, with arrays."""
     if _are_alike(claims):
         amounts = sorted(claims[0].resources.items())
         of_one = len({(claim.project_id, claim.user_id)
@@ -126,21 +126,21 @@ def inserting(
 
 
 def inserting_one(claim: base.Claim) -> tuple[sa.Insert, Mapping[str, Any]]:
-    """Return how a claim is inserted by what also has its parameters."""
+    """Return the INSERT of one claim; the UPDATE has its amounts."""
     return _insert_one(len(claim.resources)), {
         'consumer': claim.consumer, 'provider': claim.provider,
         **owner(claim)}
 
 
 def parameters(
-    wanted: BatchDemand, sign: int, group: int = 0
+    demand: BatchDemand, sign: int, group: int = 0
 ) -> dict[str, Any]:
-    """Return what a demand moves.
+    """Return the parameters of a demand.
 
-    :param sign: 1 to take it, -1 to give it back
+    :param sign: 1 to claim, -1 to release
     """
     parameters: dict[str, Any] = {}
-    for number, share in enumerate(wanted.shares):
+    for number, share in enumerate(demand.shares):
         parameters |= _share_parameters(share, sign, f'{group}_{number}')
     return parameters
 
@@ -156,7 +156,7 @@ def _share_parameters(
 
 
 def change(classes: int, group: int = 0) -> sa.Update:
-    """Return the statement that moves what is taken of some classes."""
+    """Return the UPDATE of the used amounts of some classes."""
     used = _inventories.c.used + sa.case(
         {sa.bindparam(f'resource{group}_{number}'): sa.bindparam(
             f'amount{group}_{number}', type_=sa.BigInteger)
@@ -166,7 +166,7 @@ def change(classes: int, group: int = 0) -> sa.Update:
 
 
 def with_room(update: sa.Update, classes: int, group: int = 0) -> sa.Update:
-    """Let a statement change only what has room for it."""
+    """Restrict an UPDATE to the rows with enough capacity."""
     bind = sa.bindparam
     columns = _inventories.c
     places = [f'{group}_{number}' for number in range(classes)]
@@ -176,7 +176,7 @@ def with_room(update: sa.Update, classes: int, group: int = 0) -> sa.Update:
 
 
 def _fits(place: str) -> sa.ColumnElement[bool]:
-    """Return the condition that an inventory has room for an amount."""
+    """Return the condition that an amount fits in an inventory."""
     bind, columns = sa.bindparam, _inventories.c
     return sa.and_(
         columns.used + bind(f'amount{place}') <= columns.capacity,
@@ -186,9 +186,9 @@ def _fits(place: str) -> sa.ColumnElement[bool]:
 
 
 def row_parameters(rows: Rows, sign: int) -> dict[str, Any]:
-    """Return what is moved of some classes of some providers.
+    """Return the parameters of :func:`change_rows`.
 
-    :param sign: 1 to take it, -1 to give it back
+    :param sign: 1 to claim, -1 to release
     """
     parameters: dict[str, Any] = {}
     for place, (provider, share) in enumerate(rows):
@@ -199,10 +199,10 @@ def row_parameters(rows: Rows, sign: int) -> dict[str, Any]:
 
 @functools.cache
 def change_rows(rows: int, room: bool) -> sa.Update:
-    """Return the statement that moves what is taken of some inventories.
+    """Return the UPDATE of the used amounts of some inventories.
 
-    :param rows: how many these are
-    :param room: change only what has room for it
+    :param rows: number of inventories
+    :param room: whether to update only rows with enough capacity
     """
     bind = sa.bindparam
     each = {f'{place}': sa.and_(
@@ -218,27 +218,26 @@ def change_rows(rows: int, room: bool) -> sa.Update:
 
 
 def any_of(name: str) -> sa.CollectionAggregate[Any]:
-    """Return one of a parameter that is an array."""
+    """Return the condition of being in an array parameter."""
     return sa.any_(sa.bindparam(name, type_=sa.ARRAY(sa.Text())))
 
 
 def count(cte: sa.CTE) -> sa.ScalarSelect[int]:
-    """Return how many rows a part of a statement has, and so have it done.
+    """Return the number of rows of a CTE, which forces it to be executed.
 
-    To join it would do so too, and have PostgreSQL read whole tables where it
-    knows no better.
+    A join would force it too, but PostgreSQL might read whole tables for it.
     """
     return sa.select(sa.func.count()).select_from(cte).scalar_subquery()
 
 
 def _are_alike(claims: Sequence[base.Claim]) -> bool:
-    """Return whether each is another consumer's, and all take the same."""
+    """Return whether all claims are equal but for consumer and provider."""
     return (all(claim.resources == claims[0].resources for claim in claims)
             and len({claim.consumer for claim in claims}) == len(claims))
 
 
 def _unnested(names: Sequence[str]) -> sa.TableValuedAlias:
-    """Return rows of parameters that are arrays, one for each column."""
+    """Return the rows of array parameters, one for each column."""
     return sa.func.unnest(*(
         _array(_allocations.c[name]) for name in names
     )).table_valued(*names).render_derived()
@@ -248,35 +247,36 @@ def _array(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     array = sa.ARRAY(
         sa.Text() if isinstance(column.type, sa.String) else column.type)
     parameter = sa.bindparam(f'{column.name}', type_=array)
-    # Of nothing but NULL a driver does not say what it is an array.
+    # A driver cannot infer the type of an array of NULLs.
     return sa.cast(parameter, array) if column.nullable else parameter
 
 
 def _insert_from(*sources: sa.TableValuedAlias) -> sa.Insert:
-    """Return the statement that inserts each row of one with each of another.
+    """Return an INSERT of the cross product of sources.
 
-    They go in the order in which all lock them. Whom all are for is a
-    parameter, if no source says it.
+    Rows are inserted in the order of locking. Project and user are parameters
+    unless a source has them.
     """
-    given: dict[str, sa.ColumnElement[Any]] = {
+    values: dict[str, sa.ColumnElement[Any]] = {
         name: sa.bindparam(name, type_=sa.Text()) for name in _OWNER}
-    given |= {column.name: column for source in sources for column in source.c}
+    values |= {column.name: column
+               for source in sources for column in source.c}
     for name in _OWNER:
-        given[name] = sa.case((given['ordinal'] == 0, given[name]))
+        values[name] = sa.case((values['ordinal'] == 0, values[name]))
     names = list(_allocations.c.keys())
-    first, *others = sources
+    first, *rest = sources
     each: sa.FromClause = first
-    for other in others:
-        each = each.join(other, sa.true())
+    for source in rest:
+        each = each.join(source, sa.true())
     return sa.insert(_allocations).from_select(
-        names, sa.select(*(given[name] for name in names)).select_from(
+        names, sa.select(*(values[name] for name in names)).select_from(
             each).order_by(
-            sa.collate(given['consumer'], 'C'), given['ordinal']))
+            sa.collate(values['consumer'], 'C'), values['ordinal']))
 
 
 @functools.cache
 def _insert_one(classes: int) -> sa.Insert:
-    """Return the statement that inserts what a claim takes of some classes."""
+    """Return the INSERT of one claim with some classes."""
     bind = sa.bindparam
     return sa.insert(_allocations).values([
         {'consumer': bind('consumer'), 'provider': bind('provider'),
@@ -287,7 +287,7 @@ def _insert_one(classes: int) -> sa.Insert:
 
 
 def owner_of(ordinal: int) -> dict[str, sa.ColumnElement[Any]]:
-    """Return what a row is given of the parameters of :func:`owner`."""
+    """Return the project and user columns of a row, by its ordinal."""
     return {name: sa.null() if ordinal else sa.bindparam(name)
             for name in _OWNER}
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that keep the hard policies of server groups.
+"""Statements that enforce the hard policies of server groups.
 
-Whoever claims for a member of a group locks the group first, and so sees all
-members that there are when it counts them, and nobody else joins before it has
-ended. To lock is to change a row, and not only to lock it: where transactions
-see what there was when they began, one that waited for another is lost to it,
-and begins again.
+A claim with a membership locks its group first. So it counts all members, and
+no other claim adds one before it has committed. The lock is an update of a
+row, not only a row lock: with snapshot isolation a transaction that waited
+fails then, and begins again with the new members.
 
-Who releases or transfers locks no group: that makes room in it, if anything.
+Releases and transfers do not lock groups, as they never add a member.
 """
 
 from collections.abc import Iterable
@@ -29,7 +28,7 @@ _LOCK = sa.update(_locks).where(
     _locks.c.number == sa.bindparam('which')).values(
     times=_locks.c.times + 1)
 
-#: Those that hold something.
+#: The members with claims.
 _HOLDING = sa.select(
     _members.c.group_uuid, _members.c.consumer, _members.c.member,
     _members.c.host,
@@ -39,7 +38,7 @@ _HOLDING = sa.select(
 
 _MEMBERS = _HOLDING.where(statements.in_list(_members.c.group_uuid))
 
-_TOLD = _HOLDING.where(statements.in_list(_members.c.consumer))
+_MEMBERSHIPS = _HOLDING.where(statements.in_list(_members.c.consumer))
 
 _LEAVE = statements.deletion(
     _members.c.consumer, statements.in_list(_members.c.consumer))
@@ -47,12 +46,12 @@ _LEAVE = statements.deletion(
 _FREE = statements.deletion(
     _allocations.c.consumer, statements.in_list(_allocations.c.consumer))
 
-#: Both in one, which PostgreSQL can do.
+#: Both deletions in one statement, on PostgreSQL.
 _FREE_AND_LEAVE = _FREE.add_cte(_LEAVE.cte('left_groups'))
 
 
 def lock(connection: sa.Connection, claims: Iterable[base.Claim]) -> None:
-    """Lock the groups that a batch is about; first of all that it locks."""
+    """Lock the groups of a batch, before any other row."""
     for number in sorted({zlib.crc32(claim.group.group.encode())
                           % schema.GROUP_LOCKS
                           for claim in claims if claim.group is not None}):
@@ -60,26 +59,27 @@ def lock(connection: sa.Connection, claims: Iterable[base.Claim]) -> None:
 
 
 def join(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
-    """Make consumers members of their groups, which are locked.
+    """Add members to their groups, which are locked.
 
-    To be done when they hold nothing but what their allocations say, which
-    are not counted before the memberships are there.
+    Their allocations are inserted before; they count as members once their
+    memberships exist.
 
-    :raises cellsched.exception.GroupPolicyViolated: a claim breaks a policy
+    :raises cellsched.exception.GroupPolicyViolated: a claim violates a policy
     """
     joining = {claim.consumer: claim.group for claim in claims
                if claim.group is not None}
     if not joining:
         return
     for chunk in statements.chunks(joining):
-        # What was left by who did not know of groups.
+        # Remains of a release by a program that does not use this table.
         connection.execute(_LEAVE, {'these': chunk})
-    there = [(group, consumer, member, host)
-             for chunk in statements.chunks(
-                 each.group for each in joining.values())
-             for group, consumer, member, host in connection.execute(
-                 _MEMBERS, {'these': chunk})]
-    violation = validation.find_violation(claims, there)
+    existing = [
+        (group, consumer, member, host)
+        for chunk in statements.chunks(
+            each.group for each in joining.values())
+        for group, consumer, member, host in connection.execute(
+            _MEMBERS, {'these': chunk})]
+    violation = validation.find_violation(claims, existing)
     if violation is not None:
         raise violation
     connection.execute(sa.insert(_members), [
@@ -88,18 +88,18 @@ def join(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
         for consumer, joins in sorted(joining.items())])
 
 
-def told(
+def memberships(
     connection: sa.Connection, consumers: Iterable[str]
 ) -> dict[str, base.Membership]:
-    """Return what consumers that hold something are in groups."""
+    """Return the memberships of consumers with claims."""
     return {consumer: base.joined(group, host, member)
             for chunk in statements.chunks(consumers)
             for group, consumer, member, host in connection.execute(
-                _TOLD, {'these': chunk})}
+                _MEMBERSHIPS, {'these': chunk})}
 
 
 def free(connection: sa.Connection, consumers: Iterable[str]) -> None:
-    """Delete allocations that are locked, and memberships with them."""
+    """Delete locked allocations, and the memberships of their consumers."""
     for chunk in statements.chunks(consumers):
         if connection.dialect.name == 'postgresql':
             connection.execute(_FREE_AND_LEAVE, {'these': chunk})
@@ -109,7 +109,7 @@ def free(connection: sa.Connection, consumers: Iterable[str]) -> None:
 
 
 def follow(connection: sa.Connection, source: str, target: str) -> None:
-    """Let a consumer be the member that another one was, if it was any."""
+    """Move the membership of a consumer, if any, to another consumer."""
     connection.execute(_LEAVE, {'these': [target]})
     connection.execute(sa.update(_members).where(
         _members.c.consumer == source).values(consumer=target))

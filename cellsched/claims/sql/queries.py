@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that say what is there and who holds it."""
+"""Queries of claims and providers, and the traits of providers."""
 
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -31,26 +31,26 @@ _HELD = sa.select(
 
 _HELD_LOCKED = _HELD.with_for_update()
 
-#: By the key alone; each consumer has a first row.
+#: Uses the primary key; each consumer has a row with the ordinal 0.
 _CONSUMERS = sa.select(_allocations.c.consumer).where(
     _allocations.c.ordinal == 0,
     _allocations.c.consumer > sa.bindparam('after'),
 ).order_by(_allocations.c.consumer).limit(sa.bindparam('most'))
 
 
-def held(
+def claims_of(
     connection: sa.Connection, consumers: Iterable[str], lock: bool = False
 ) -> dict[str, list[base.Claim]]:
-    """Return what these consumers hold.
+    """Return the claims of consumers.
 
-    :param lock: lock the rows, in the order of consumers
+    :param lock: lock the rows, ordered by consumer
     """
     found: dict[str, dict[str, dict[str, int]]] = {}
     owners: dict[str, list[str | None]] = {}
     for chunk in statements.chunks(consumers):
         for consumer, provider, resource, amount, *owner in connection.execute(
                 _HELD_LOCKED if lock else _HELD, {'these': chunk}):
-            # The row that has it comes first.
+            # The first row of a consumer has its project and user.
             owners.setdefault(consumer, owner)
             found.setdefault(consumer, {}).setdefault(
                 provider, {})[resource] = amount
@@ -63,7 +63,7 @@ def held(
 def consumers(
     connection: sa.Connection, after: str, limit: int
 ) -> list[str]:
-    """Return consumers that hold something and come after another one."""
+    """Return a page of the consumers with claims."""
     return list(connection.execute(
         _CONSUMERS, {'after': after, 'most': limit}).scalars())
 
@@ -71,7 +71,7 @@ def consumers(
 def inventories(
     connection: sa.Connection, providers: Iterable[str] | None
 ) -> tuple[dict[str, dict[str, base.Inventory]], dict[str, dict[str, int]]]:
-    """Return what providers have and what is taken, by resource class.
+    """Return inventories and used amounts, by provider and resource class.
 
     :param providers: None for all
     """
@@ -94,7 +94,7 @@ def inventories(
 def inventory(
     connection: sa.Connection, provider: str
 ) -> dict[str, base.Inventory] | None:
-    """Return what a provider has, or None where it is not known."""
+    """Return the inventory of a provider; None if it is unknown."""
     if connection.execute(sa.select(_providers.c.uuid).where(
             _providers.c.uuid == provider)).one_or_none() is None:
         return None
@@ -104,7 +104,7 @@ def inventory(
 def usages(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool]
 ) -> list[base.Usage]:
-    """Return the providers for which the conditions hold."""
+    """Return the providers that satisfy the conditions."""
     columns = _inventories.c
     rows = connection.execute(sa.select(
         _providers.c.uuid, _providers.c.consumers,
@@ -129,7 +129,7 @@ def usages(
 
 
 def named(providers: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Return the condition of being one of these providers."""
+    """Return the condition that a provider is one of these."""
     return _providers.c.uuid.in_(providers)
 
 
@@ -143,21 +143,21 @@ _ROOTS = sa.select(_trees.c.provider, _trees.c.root).where(
 def find(
     connection: sa.Connection, query: base.ProviderQuery, limit: int | None
 ) -> list[str]:
-    """Return the roots of trees that have what a query asks for.
+    """Return the roots of the trees that match a query.
 
-    :param limit: how many at most; None for all
+    :param limit: maximum number, chosen at random; None for all
     """
     found = _with_room(query).subquery('found')
     root = found.c.root
     each = sa.select(root)
     if query.required or query.forbidden:
-        is_told = sa.exists().where(_trees.c.provider == root)
+        is_known = sa.exists().where(_trees.c.provider == root)
         has = [_in_tree(root, trait) for trait in sorted(query.required)]
         if query.forbidden:
             has.append(~sa.exists().where(
                 _traits.c.provider == root,
                 _traits.c.trait.in_(sorted(query.forbidden))))
-        each = each.where(sa.or_(~is_told, sa.and_(*has)))
+        each = each.where(sa.or_(~is_known, sa.and_(*has)))
     if limit is not None:
         mysql = connection.dialect.name in ('mariadb', 'mysql')
         each = each.order_by(
@@ -166,10 +166,10 @@ def find(
 
 
 def _with_room(query: base.ProviderQuery) -> sa.Select[Any]:
-    """Return the statement of the trees that have room, each once.
+    """Return the query of the roots with the requested capacity.
 
-    A row is of one class, so a tree has them all if it has as many of them as
-    there are.
+    Each matching row is of one resource class, so a tree matches if its rows
+    have as many different classes as the query.
     """
     if not query.resources:
         return sa.select(_root(_providers.c.uuid)).outerjoin_from(
@@ -194,7 +194,7 @@ def _root(provider: sa.ColumnElement[str]) -> sa.Label[str]:
 def _gives(
     resource: str, amounts: Collection[int]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a row gives one of these amounts."""
+    """Return the condition that a row can grant one of the amounts."""
     columns = _inventories.c
     return sa.and_(columns.resource_class == resource, sa.or_(*(
         sa.and_(columns.used + amount <= columns.capacity,
@@ -215,7 +215,7 @@ def _in_tree(
 def roots(
     connection: sa.Connection, providers: Iterable[str]
 ) -> dict[str, str]:
-    """Return the roots of providers, of which somebody told."""
+    """Return the roots of the providers that have one."""
     found: dict[str, str] = {}
     for chunk in statements.chunks(providers):
         for provider, root in connection.execute(_ROOTS, {'these': chunk}):
@@ -223,10 +223,10 @@ def roots(
     return found
 
 
-def told(
+def traits_of(
     connection: sa.Connection, provider: str
 ) -> tuple[str, frozenset[str]] | None:
-    """Return the root and the traits of a provider, if anybody told."""
+    """Return the root and the traits of a provider; None if not set."""
     root = connection.execute(sa.select(_trees.c.root).where(
         _trees.c.provider == provider)).scalar_one_or_none()
     if root is None:
@@ -235,15 +235,15 @@ def told(
         _traits.c.trait).where(_traits.c.provider == provider)).scalars())
 
 
-def tell(
+def set_traits(
     connection: sa.Connection, provider: str, traits: frozenset[str],
     root: str,
 ) -> None:
-    """Write down what a provider can do, and of which tree it is.
+    """Set the traits of a provider and the root of its tree.
 
-    Of several who write it at a time the last one has told.
+    The last of several concurrent calls wins.
     """
-    # That comes first, and keeps the others waiting.
+    # This write comes first, and locks the row for concurrent calls.
     if not connection.execute(
             sa.update(_trees).where(_trees.c.provider == provider)
             .values(root=root)).rowcount:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the SQL claim store.
 
-They have Placement's words. Keys are uuids, so that no statement has to look
-up a number first. There are no foreign keys: checking them would lock the rows
-of providers, in whatever order a batch names them, and so let two batches
-stop each other.
+The names are Placement's. Keys are uuids, so that no statement looks up a
+number first. There are no foreign keys: their checks would lock the rows of
+providers in the order of a batch, and cause deadlocks.
 """
 
 import sqlalchemy as sa
@@ -12,20 +11,20 @@ import sqlalchemy as sa
 from cellsched.db import feed
 from cellsched.db import schema
 
-#: How many feed lanes there are. More than transactions that commit at a time,
-#: or they wait for each other's commits.
+#: Number of lanes of the feed. Should exceed the number of concurrent
+#: commits, which wait for each other in one lane.
 LANES = 32
 
-#: How many locks server groups share. More than claims for members that there
-#: are at a time, or those of different groups wait for each other.
+#: Number of locks for all server groups. Should exceed the number of
+#: concurrent claims with memberships.
 GROUP_LOCKS = 64
 
 
 def _text(length: int) -> sa.String:
-    """Return a type for ASCII that sorts by bytes, as Python does.
+    """Return a type for ASCII that is sorted by bytes, as in Python.
 
-    All transactions lock in one order, whoever sorts. On MariaDB and MySQL
-    migrations set the collation.
+    The database and this program then lock in the same order. On MariaDB and
+    MySQL the migrations set the collation.
     """
     return sa.String(length).with_variant(
         sa.String(length, collation='C'), 'postgresql')
@@ -40,7 +39,7 @@ providers = sa.Table(
     *feed.mark_columns('providers', nullable=False),
 )
 
-#: ``capacity`` follows from the rest, so that a predicate is a comparison.
+#: ``capacity`` is computed from the other columns, to be compared quickly.
 inventories = sa.Table(
     'inventories', METADATA,
     sa.Column('provider', _text(36), primary_key=True),
@@ -55,9 +54,8 @@ inventories = sa.Table(
     sa.Column('used', sa.BigInteger, nullable=False),
 )
 
-#: What consumers hold. ``ordinal`` counts a consumer's rows from 0, so that
-#: the key keeps a consumer from taking two different things at once. Whom it
-#: is for is in its row 0 alone, so that a claim has no more rows for it.
+#: Claims. ``ordinal`` counts the rows of a consumer from 0, so that the key
+#: prevents two different claims of a consumer. Project and user are in row 0.
 allocations = sa.Table(
     'allocations', METADATA,
     sa.Column('consumer', _text(36), primary_key=True),
@@ -69,8 +67,8 @@ allocations = sa.Table(
     sa.Column('user_id', sa.String(255)),
 )
 
-#: What consumers are in server groups with hard policies. One that holds
-#: nothing is no member, for who released it may not have known this table.
+#: Members of server groups with hard policies. A row without allocations does
+#: not count: the consumer was released without the use of this table.
 members = sa.Table(
     'claim_members', METADATA,
     sa.Column('consumer', _text(36), primary_key=True),
@@ -80,8 +78,8 @@ members = sa.Table(
     sa.Index('claim_members_group_uuid_idx', 'group_uuid'),
 )
 
-#: The trees that providers belong to, as agents tell. Who told nothing of a
-#: provider has no row here, and has not said that it has no traits.
+#: Roots of trees, as agents report them. A provider without a row here has
+#: no known traits.
 trees = sa.Table(
     'provider_trees', METADATA,
     sa.Column('provider', _text(36), primary_key=True),
@@ -95,15 +93,15 @@ traits = sa.Table(
     sa.Column('trait', _text(255), primary_key=True),
 )
 
-#: What stands for server groups when they are locked: each for many of them,
-#: so that nothing is left of one that has gone.
+#: Rows that are locked for server groups. Each serves many groups, so no rows
+#: of deleted groups remain.
 group_locks = sa.Table(
     'claim_group_locks', METADATA,
     sa.Column('number', sa.Integer, primary_key=True, autoincrement=False),
     sa.Column('times', sa.BigInteger, nullable=False),
 )
 
-#: What changed of providers.
+#: Reports changed providers.
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
 SCHEMA = schema.Schema(

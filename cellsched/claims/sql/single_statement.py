@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch that is new and fits, taken in one statement of PostgreSQL.
+"""A whole claim as one statement on PostgreSQL.
 
-The statement is a transaction of its own. It fails unless all of the batch is
-new and fits, and the statements of ``writing``, which take several round trips
-and say the same of what is taken, are there for all that it is not for.
+The statement is a transaction of its own. It claims a batch that is new and
+fits, and fails otherwise; then :mod:`.transactions` decides, in several round
+trips. It is an UPDATE with one CTE for each step::
 
-Its parts see the tables as they were when it began, so it decides by what it
-locks: PostgreSQL looks again at a row that has changed since, when it comes to
-lock or to change it, and then works with what it is now. Rows that only now
-have room are none to it, so that it may fail for no reason, but never takes
-what is not there.
+    inserted   INSERT the allocations; fails on a consumer with claims
+    locked     SELECT … FOR UPDATE of the providers, by uuid
+    added      UPDATE of the inventories that have the capacity
+    moved      UPDATE of the feed's lane; fails if a row is missing above
+    (main)     UPDATE of the providers: number of consumers, feed position
 
-Each part asks for the one before, which is thereby done as a whole. So they
-lock in the order of ``writing``: allocations by consumer, providers by uuid
-with their inventories, and the lane of the feed last.
+All CTEs read the same snapshot, so only rows that are locked or updated
+count: PostgreSQL reads a row again when it locks it after a concurrent change.
+A row whose capacity was freed after the snapshot does not match. So the
+statement may fail for a batch that fits, but never claims too much.
+
+Each CTE counts the rows of the previous one, which forces it to be complete.
+This gives the same lock order as in :mod:`.transactions`: allocations by
+consumer, providers by uuid with their inventories, and the lane last.
 """
 
 from collections.abc import Mapping
@@ -39,26 +44,26 @@ _providers = schema.providers
 _inventories = schema.inventories
 _allocations = schema.allocations
 
-#: Different demands that one statement is made for; each number of them, and
-#: of resource classes in each, makes another statement.
+#: Maximum number of different demands in a statement. Each number of demands
+#: and of their resource classes needs a statement of its own.
 _DEMANDS_MAX = 4
 
-#: Rows of a consumer's own statement, which has each of their values: what is
-#: in an array would be planned for at each execution.
+#: Maximum number of rows in the statement for one consumer. It has a parameter
+#: for each value, as PostgreSQL plans arrays anew at each execution.
 _ROWS_MAX = 20
 
-#: How many of these are kept.
+#: Number of cached statements.
 _STATEMENTS_MAX = 100
 
 
-def take(
+def claim(
     database: session.Database, claims: Sequence[base.Claim]
 ) -> bool:
-    """Take a batch, if one statement can do it; return whether it did.
+    """Claim a batch if one statement can do it; return whether it did.
 
     :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
-        something, or something does not fit, or did not when the statement
-        began
+        claims, or a claim does not fit, or did not fit by the snapshot of the
+        statement
     """
     dialect = database.engine.dialect
     if dialect.name != 'postgresql':
@@ -79,8 +84,8 @@ def take(
         with database.each_alone() as connection:
             _execute(connection, text, parameters)
     except exception.DatabaseUnreachable as exc:
-        # Other connections may work, or are made anew.
-        LOG.warning('Claiming again after a lost connection: %s', exc)
+        # Another connection may work; transactions open a new one.
+        LOG.warning('Claim is repeated after a lost connection: %s', exc)
         return False
     return True
 
@@ -88,11 +93,12 @@ def take(
 def _execute(
     connection: sa.Connection, text: str, parameters: Mapping[str, Any]
 ) -> None:
-    """Execute a statement by a cursor of the driver, or else by SQLAlchemy.
+    """Execute a statement with the driver's cursor, or else with SQLAlchemy.
 
-    SQLAlchemy adds a tenth to the time of a claim. After a failure it executes
-    the statement again, so that it translates the error and replaces lost
-    connections. If the claim was taken all the same, it is found to be held.
+    SQLAlchemy adds a tenth to the time of a claim. After an error it executes
+    the statement once more, to translate the error and to replace a lost
+    connection. If the first execution did claim, the second one finds that
+    the consumer holds the claims.
     """
     try:
         connection.connection.cursor().execute(text, parameters)
@@ -116,7 +122,7 @@ def _one(
 def _alike(
     dialect: sa.Dialect, resources: tuple[tuple[str, int], ...]
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return what claims of the same have in common, of :func:`_one`."""
+    """Return the statement of :func:`_one`, cached by the resources."""
     claim = base.Claim('', '', dict(resources))
     groups = fragments.group([claim])
     text, constants = _text(
@@ -126,7 +132,7 @@ def _alike(
 
 
 def _is_one_consumers(claims: Sequence[base.Claim]) -> bool:
-    """Return whether few rows for one consumer are all of a batch."""
+    """Return whether a batch has few rows, all for one consumer."""
     consumer = claims[0].consumer
     return (all(claim.consumer == consumer for claim in claims)
             and sum(len(claim.resources) for claim in claims) <= _ROWS_MAX)
@@ -135,7 +141,7 @@ def _is_one_consumers(claims: Sequence[base.Claim]) -> bool:
 def _together(
     dialect: sa.Dialect, claims: Sequence[base.Claim]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the statement for a consumer of several providers."""
+    """Return the statement for one consumer with several providers."""
     parameters: dict[str, Any] = {
         'consumer': claims[0].consumer, **fragments.owner(claims[0]),
         'in_lane': schema.FEED.lane(claims[0].consumer)}
@@ -154,10 +160,10 @@ def _together(
 def _text_together(
     dialect: sa.Dialect, providers: int, rows: int
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return what :func:`_text` does, for a consumer of several providers.
+    """Return the text of :func:`_together` and its constant parameters.
 
-    :param providers: how many these are
-    :param rows: how many resource classes of theirs it takes, added up
+    :param providers: number of providers
+    :param rows: number of their resource classes in all
     """
     return _compiled(dialect, _statement_together(providers, rows))
 
@@ -177,7 +183,7 @@ def _several(
 def _classes(
     groups: Mapping[fragments.BatchDemand, list[str]]
 ) -> tuple[int, ...]:
-    return tuple(len(wanted.shares) for wanted in groups)
+    return tuple(len(demand.shares) for demand in groups)
 
 
 def _parameters(
@@ -186,12 +192,12 @@ def _parameters(
     parameters: dict[str, Any] = {
         'uuids': sorted(uuid for uuids in groups.values() for uuid in uuids),
         'providers': sum(map(len, groups.values())),
-        'inventories': sum(len(wanted.shares) * len(uuids)
-                           for wanted, uuids in groups.items())}
-    for number, (wanted, uuids) in enumerate(groups.items()):
+        'inventories': sum(len(demand.shares) * len(uuids)
+                           for demand, uuids in groups.items())}
+    for number, (demand, uuids) in enumerate(groups.items()):
         parameters[f'uuids{number}'] = uuids
-        parameters[f'consumers{number}'] = wanted.consumers
-        parameters |= fragments.parameters(wanted, 1, number)
+        parameters[f'consumers{number}'] = demand.consumers
+        parameters |= fragments.parameters(demand, 1, number)
     return parameters
 
 
@@ -200,10 +206,10 @@ def _text(
     dialect: sa.Dialect, insert: sa.Insert, classes: tuple[int, ...],
     alone: bool,
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the statement's text, and parameters that are always the same.
+    """Return the text of a statement and its constant parameters.
 
-    SQLAlchemy looks up what it has compiled by all that a statement is made
-    of, which takes as long as the statement where that is much.
+    Cached here, as SQLAlchemy computes its own cache key from the whole
+    statement, which takes as long as the execution.
     """
     return _compiled(dialect, _statement(insert, classes, alone))
 
@@ -220,13 +226,14 @@ def _compiled(
 def _statement(
     insert: sa.Insert, classes: tuple[int, ...], alone: bool
 ) -> sa.Update:
-    """Return the statement for a batch of some demands.
+    """Return the statement for a batch with some demands.
 
-    :param classes: how many resource classes each of them is about
-    :param alone: it is for one claim, and ``insert`` has its ``provider``
+    :param classes: number of resource classes of each demand
+    :param alone: whether it is for one claim, whose ``provider`` is a
+        parameter of ``insert``
     """
     inserted = insert.returning(sa.literal_column('1')).cte('inserted')
-    # What is not there is not locked, and so not taken either.
+    # A provider that does not exist is not locked, and refuses the batch.
     locked = sa.select(_providers.c.uuid).where(
         _is_of(_providers.c.uuid, 'uuids', alone),
         fragments.count(inserted) > 0,
@@ -245,10 +252,10 @@ def _statement(
 
 
 def _statement_together(providers: int, rows: int) -> sa.Update:
-    """Return the statement for a consumer of several providers.
+    """Return the statement for one consumer with several providers.
 
-    Its parts are those of :func:`_statement`. It has a value for each row, so
-    that PostgreSQL knows how many there are and plans once for all.
+    Its CTEs are those of :func:`_statement`. Each row has its own parameters,
+    so that PostgreSQL knows their number and can reuse its plan.
     """
     bind = sa.bindparam
     inserted = sa.insert(_allocations).values([
@@ -275,19 +282,19 @@ def _statement_together(providers: int, rows: int) -> sa.Update:
 
 
 def _added_together(locked: sa.CTE, rows: int) -> sa.CTE:
-    """Return the part that takes each amount, if there is room."""
-    wanted = sa.values(
+    """Return the CTE that claims each amount if it fits."""
+    demanded = sa.values(
         sa.column('provider', sa.Text()),
         sa.column('resource_class', sa.Text()),
-        sa.column('amount', sa.BigInteger()), name='wanted').data([
+        sa.column('amount', sa.BigInteger()), name='demanded').data([
             (sa.bindparam(f'provider{place}', type_=sa.Text()),
              sa.bindparam(f'resource{place}', type_=sa.Text()),
              sa.bindparam(f'amount{place}', type_=sa.BigInteger()))
             for place in range(rows)])
-    columns, amount = _inventories.c, wanted.c.amount
+    columns, amount = _inventories.c, demanded.c.amount
     return sa.update(_inventories).where(
-        columns.provider == wanted.c.provider,
-        columns.resource_class == wanted.c.resource_class,
+        columns.provider == demanded.c.provider,
+        columns.resource_class == demanded.c.resource_class,
         fragments.count(locked) > 0,
         columns.used + amount <= columns.capacity,
         columns.min_unit <= amount, columns.max_unit >= amount,
@@ -297,7 +304,7 @@ def _added_together(locked: sa.CTE, rows: int) -> sa.CTE:
 
 
 def _added(locked: sa.CTE, group: int, classes: int, alone: bool) -> sa.CTE:
-    """Return the part that takes a demand, if there is room."""
+    """Return the CTE that claims a demand if it fits."""
     update = fragments.change(classes, group).where(
         _is_of(_inventories.c.provider, f'uuids{group}', alone),
         fragments.count(locked) > 0)
@@ -308,17 +315,17 @@ def _added(locked: sa.CTE, group: int, classes: int, alone: bool) -> sa.CTE:
 def _is_of(
     column: sa.Column[str], name: str, alone: bool
 ) -> sa.ColumnElement[bool]:
-    """Return the condition of being one of the providers, or the one.
+    """Return the condition that a column is one of the providers.
 
-    PostgreSQL plans once for all what it is asked of one, where the driver
-    prepares it; it does not know how many are in an array.
+    For one provider it is an equality, with which PostgreSQL can reuse a
+    prepared plan; the length of an array is not known to the plan.
     """
     return column == (
         sa.bindparam('provider') if alone else fragments.any_of(name))
 
 
 def _consumers(groups: int) -> sa.ColumnElement[int]:
-    """Return how many consumers a provider has more."""
+    """Return the number of new consumers of a provider."""
     if groups == 1:
         return sa.bindparam('consumers0', type_=sa.Integer)
     return sa.case(*(

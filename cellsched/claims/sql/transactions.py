@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that move what is taken, each batch in one transaction.
+"""Writes of the store, each batch in one transaction.
 
-All transactions lock in one order: server groups, allocations by consumer,
-then providers by uuid, and a lane of the feed last. A provider's row is locked
-before its inventories are touched and stands for them. So transactions wait
-for each other, and never in a circle, but for two that are then tried again:
-of several that insert the same consumer InnoDB may give up one, and a transfer
-may meet a claim for both of its consumers.
+All transactions lock in the same order: server groups, allocations by
+consumer, providers by uuid, and a lane of the feed last. A provider's row is
+locked before its inventories are changed, and protects them. So transactions
+wait for each other without deadlocks, with two exceptions that are retried:
+concurrent inserts of one consumer on InnoDB, and a transfer concurrent with a
+claim of both of its consumers.
 """
 
 from collections.abc import Callable
@@ -32,24 +32,25 @@ _providers = schema.providers
 _inventories = schema.inventories
 _allocations = schema.allocations
 
-#: Rows that a statement names one by one, so that different demands need no
-#: statement each. To find what moves of a row takes as long as there are rows.
+#: Rows that one statement changes by name, so that different demands do not
+#: need a statement each. The time to find each row grows with this number.
 _ROWS_MAX = 20
 
-#: What providers have in common.
+#: A property that providers share.
 _Alike = TypeVar('_Alike')
 
 
-class NoRoom(Exception):
-    """Something of the batch does not fit."""
+class InsufficientCapacity(Exception):
+    """A claim of the batch does not fit."""
 
 
-def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
-    """Take a batch for consumers that hold nothing.
+def claim(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
+    """Claim a batch for consumers that hold nothing.
 
-    :raises oslo_db.exception.DBDuplicateEntry: one of them holds something
-    :raises cellsched.exception.GroupPolicyViolated: a claim breaks a policy
-    :raises NoRoom: and what was done so far has to be rolled back
+    :raises oslo_db.exception.DBDuplicateEntry: a consumer holds claims
+    :raises cellsched.exception.GroupPolicyViolated: a claim violates a policy
+    :raises InsufficientCapacity: a claim does not fit; the caller rolls the
+        transaction back
     """
     group_members.lock(connection, claims)
     _insert(connection, claims)
@@ -60,29 +61,29 @@ def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
         _lock(connection, groups)
     for rows, update, parameters in _moves(groups, 1, add):
         if connection.execute(update, parameters).rowcount != rows:
-            raise NoRoom()
+            raise InsufficientCapacity()
     _note(connection, groups, 1, claims[0].consumer)
 
 
-def give_back(connection: sa.Connection, consumers: Iterable[str]) -> None:
-    """Give back all that the consumers hold.
+def release(connection: sa.Connection, consumers: Iterable[str]) -> None:
+    """Release all claims of the consumers.
 
-    Of several that release a consumer at a time, the first one to lock its
-    rows gives them back, and the others find none.
+    Of several concurrent releases of a consumer, the first one to lock its
+    rows releases it, and the others find no rows.
     """
-    held = queries.held(connection, sorted(consumers), lock=True)
+    held = queries.claims_of(connection, sorted(consumers), lock=True)
     if not held:
         return
     _give_back(connection, held)
 
 
 def transfer(connection: sa.Connection, source: str, target: str) -> bool:
-    """Let one consumer hold what another one held; return whether it did.
+    """Transfer the claims of one consumer; return whether it held any.
 
-    :raises oslo_db.exception.DBDuplicateEntry: the target has taken something
-        meanwhile
+    :raises oslo_db.exception.DBDuplicateEntry: the target has claimed
+        something concurrently
     """
-    held = queries.held(connection, sorted([source, target]), lock=True)
+    held = queries.claims_of(connection, sorted([source, target]), lock=True)
     if source not in held:
         return False
     del held[source]
@@ -97,7 +98,7 @@ def transfer(connection: sa.Connection, source: str, target: str) -> bool:
 def _give_back(
     connection: sa.Connection, held: Mapping[str, Sequence[base.Claim]]
 ) -> None:
-    """Give back what consumers hold, whose allocations are locked."""
+    """Release consumers with locked allocations."""
     claims = [claim for holds in held.values() for claim in holds]
     groups = fragments.group(claims)
     _lock(connection, groups)
@@ -111,25 +112,25 @@ def set_inventory(
     connection: sa.Connection, provider: str,
     inventory: Mapping[str, base.Inventory], new: bool,
 ) -> None:
-    """Replace what a provider has.
+    """Replace the inventory of a provider.
 
-    :param new: the provider is not there yet
-    :raises oslo_db.exception.DBDuplicateEntry: it is
+    :param new: whether to create the provider
+    :raises oslo_db.exception.DBDuplicateEntry: it exists already
     """
     if new:
         connection.execute(sa.insert(_providers).values(
             uuid=provider, consumers=0, lane=0, position=0))
     groups = {fragments.BatchDemand(0, ()): [provider]}
     _lock(connection, groups)
-    there = set(connection.execute(
+    existing = set(connection.execute(
         sa.select(_inventories.c.resource_class)
         .where(_inventories.c.provider == provider)
         .with_for_update()).scalars())
-    for resource in sorted(there | inventory.keys()):
-        # What is taken of a class stays known when the class is gone.
+    for resource in sorted(existing | inventory.keys()):
+        # The used amount of a removed class is kept.
         has = inventory.get(resource, base.Inventory(total=0))
         values = {'capacity': has.capacity, **vars(has)}
-        if resource in there:
+        if resource in existing:
             connection.execute(sa.update(_inventories).where(
                 _inventories.c.provider == provider,
                 _inventories.c.resource_class == resource).values(values))
@@ -153,7 +154,7 @@ def _lock(
     connection: sa.Connection,
     groups: Mapping[fragments.BatchDemand, list[str]],
 ) -> None:
-    """Lock the providers; SQLite has locked the database already."""
+    """Lock the providers; SQLite has locked the whole database already."""
     if connection.dialect.name == 'sqlite':
         return
     uuids = sorted(uuid for group in groups.values() for uuid in group)
@@ -168,10 +169,10 @@ def _note(
     groups: Mapping[fragments.BatchDemand, list[str]],
     sign: int, key: str,
 ) -> None:
-    """Count the consumers, and let the feed know of the providers."""
+    """Update the number of consumers, and move providers in the feed."""
     alike: dict[int, list[str]] = {}
-    for wanted, uuids in groups.items():
-        alike.setdefault(wanted.consumers, []).extend(uuids)
+    for demand, uuids in groups.items():
+        alike.setdefault(demand.consumers, []).extend(uuids)
     if _is_simple(connection, alike):
         (consumers, uuids), = alike.items()
         connection.execute(_MOVE_AND_NOTE, {
@@ -188,9 +189,9 @@ def _is_simple(
     connection: sa.Connection,
     groups: Mapping[_Alike, list[str]],
 ) -> bool:
-    """Return whether PostgreSQL does in one statement what else takes two.
+    """Return whether PostgreSQL can combine two statements in one.
 
-    It can where one statement is about all the providers.
+    It can if one statement covers all the providers.
     """
     return (connection.dialect.name == 'postgresql' and len(groups) == 1
             and max(map(len, groups.values())) <= statements.CHUNK)
@@ -208,21 +209,22 @@ def _moves(
     groups: Mapping[fragments.BatchDemand, list[str]], sign: int,
     move: Callable[[int], sa.Update],
 ) -> Iterator[tuple[int, sa.Update, Mapping[str, Any]]]:
-    """Yield statements, their parameters, and how many rows each is about.
+    """Yield statements, their parameters, and the number of their rows.
 
-    They are of each demand or of each row, whichever are less.
+    There is a statement for each demand, or for groups of rows, whichever
+    gives fewer statements.
 
-    :param sign: 1 to take it, -1 to give it back
-    :param move: what returns the statement of a demand, by its classes
+    :param sign: 1 to claim, -1 to release
+    :param move: returns the statement for a number of classes
     """
     chunks = list(_chunks(groups))
-    rows = [(uuid, share) for wanted, uuids in chunks
-            for uuid in uuids for share in wanted.shares
+    rows = [(uuid, share) for demand, uuids in chunks
+            for uuid in uuids for share in demand.shares
             ] if len(chunks) > 1 else []
     if len(chunks) == 1 or len(chunks) <= math.ceil(len(rows) / _ROWS_MAX):
-        for wanted, uuids in chunks:
-            yield len(uuids) * len(wanted.shares), move(len(wanted.shares)), {
-                'uuids': uuids, **fragments.parameters(wanted, sign)}
+        for demand, uuids in chunks:
+            yield len(uuids) * len(demand.shares), move(len(demand.shares)), {
+                'uuids': uuids, **fragments.parameters(demand, sign)}
         return
     for start in range(0, len(rows), _ROWS_MAX):
         some = rows[start:start + _ROWS_MAX]
@@ -232,17 +234,17 @@ def _moves(
 
 @functools.cache
 def _add(classes: int) -> sa.Update:
-    """Return the statement that takes room, if there is room."""
+    """Return the statement that claims amounts if they fit."""
     return fragments.with_room(_move(classes), classes)
 
 
 @functools.cache
 def _lock_and_add(classes: int) -> sa.Update:
-    """Return the statement that locks providers, in order, and takes room."""
+    """Return the statement that locks providers in order, and claims."""
     locked = sa.select(_providers.c.uuid).where(
         _providers.c.uuid == _ANY).order_by(
         _providers.c.uuid).with_for_update().cte('locked')
-    # To count them is to lock them first.
+    # The count makes PostgreSQL lock all of them before the update.
     return fragments.with_room(fragments.change(classes).where(
         _inventories.c.provider == _ANY,
         fragments.count(locked) > 0), classes)
@@ -259,7 +261,7 @@ def _move(classes: int) -> sa.Update:
         _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)))
 
 
-#: One of the parameter ``uuids``, an array, which PostgreSQL reads faster.
+#: The condition for an array of uuids, which PostgreSQL parses faster.
 _ANY = fragments.any_of('uuids')
 
 _moved = schema.FEED.moved()
@@ -294,7 +296,13 @@ _CAPACITIES = sa.select(
 
 
 def recount(connection: sa.Connection, provider: str) -> bool:
-    """Set a provider's figures right; return whether they were wrong."""
+    """Correct the counters of a provider; return whether any was wrong.
+
+    The provider's row is locked first, as in all transactions that change
+    counters. Concurrent transactions with allocations wait for it and apply
+    their changes afterwards; their uncommitted allocations are not read here.
+    So each allocation is counted once.
+    """
     of = {'of': provider}
     counted = connection.execute(_LOCK, of).scalar()
     if counted is None:

@@ -106,7 +106,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         batch = [claims.Claim('c', provider, {'VCPU': number})
                  for number, provider in enumerate((two, three, one), 2)]
         with self.waiting(batch) as (connection, claiming):
-            transactions.take(
+            transactions.claim(
                 connection, [claims.Claim('first', three, {'VCPU': 6})])
         self.assertRaises(exception.ClaimRefused, claiming.result)
 
@@ -115,7 +115,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
             self.assertUsed(self.store, provider, 0)
         self.assertEqual(['first'], self.consumers())
         with self.waiting(batch) as (connection, claiming):
-            transactions.give_back(connection, ['first'])
+            transactions.release(connection, ['first'])
         claiming.result()
         for claim in batch:
             self.assertUsed(
@@ -171,7 +171,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         provider = self.providers[0]
         with self.waiting([self.make_claim(provider, VCPU=3)]) as (
                 connection, claiming):
-            transactions.take(
+            transactions.claim(
                 connection, [claims.Claim('first', provider, {'VCPU': 6})])
         self.assertRaises(exception.ClaimRefused, claiming.result)
 
@@ -183,7 +183,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.store.claim([claims.Claim('first', provider, {'VCPU': 6})])
         with self.waiting([self.make_claim(provider, VCPU=3)]) as (
                 connection, claiming):
-            transactions.give_back(connection, ['first'])
+            transactions.release(connection, ['first'])
         claiming.result()
 
         self.assertUsed(self.store, provider, 1, VCPU=3)
@@ -195,7 +195,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                      if schema.FEED.lane(str(number)) == lane)
         late = claims.Claim('late', provider, {'VCPU': 3})
         with self.waiting([late]) as (connection, claiming):
-            transactions.take(
+            transactions.claim(
                 connection, [claims.Claim(early, provider, {'GB': 6})])
             token = self.store.usages().token
         claiming.result()
@@ -223,7 +223,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                 'AND pid != pg_backend_pid()'))
 
         self.assertEqual(1, self.store.claim([second]))
-        self.assertIn('Claiming again after a lost connection', log.output)
+        self.assertIn('Claim is repeated after a lost connection', log.output)
 
         self.assertEqual((1, 0), self.statements([third]))
         self.assertUsed(self.store, self.providers[0], 3, VCPU=3)
@@ -260,12 +260,12 @@ class TestAtOnce(AtOnceTests, base.TestCase):
 
         def with_care(batch):
             with self.database.writer() as connection:
-                transactions.take(connection, batch)
+                transactions.claim(connection, batch)
 
         def churn(number):
             order = providers[number % 4:] + providers[:number % 4]
             way = with_care if number % 3 == 0 else (
-                lambda batch: single_statement.take(self.database, batch))
+                lambda batch: single_statement.claim(self.database, batch))
 
             def call(store):
                 taken = 0
@@ -275,7 +275,7 @@ class TestAtOnce(AtOnceTests, base.TestCase):
                     try:
                         way(batch)
                     except (guarded_statements.StatementRefused,
-                            transactions.NoRoom):
+                            transactions.InsufficientCapacity):
                         continue
                     taken += sum(claim.resources['VCPU'] for claim in batch)
                     if size % 2:

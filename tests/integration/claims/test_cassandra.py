@@ -148,7 +148,7 @@ class TestCassandraClaims(
         address = options.address(url)
         store = cassandra.CassandraClaims(
             self.make_client(url), clock.Clock(), random.Random(),
-            patience_s=0.1, place=address.shown)
+            retry_timeout_s=0.1, place=address.shown)
 
         found = self.assertRaises(exception.DatabaseUnreachable, store.check)
 

@@ -37,15 +37,15 @@ THREADS = 4
 
 class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
 
-    def open_at(self, url, patience_s=base.PATIENCE_S, **changed):
+    def open_at(self, url, retry_timeout_s=base.PATIENCE_S, **changed):
         """Return a store with connections of its own."""
         made = client.CassandraClient(
             options.address(url), test_cassandra.configured(
                 timeout=2.0, **changed), clock.Clock())
         self.addCleanup(made.close)
         return cassandra.CassandraClaims(
-            made, clock.Clock(), random.Random(), patience_s=patience_s,
-            abandoned_s=0.5, place=url)
+            made, clock.Clock(), random.Random(),
+            retry_timeout_s=retry_timeout_s, abandoned_s=0.5, place=url)
 
     def claim_under(self, url, fault):
         """Have threads claim and release while something happens.
@@ -157,7 +157,7 @@ class TestClusterThatLosesANode(FaultCase):
         def hang():
             # It is asked first for each of these.
             providers = self.providers_of(2, 5)
-            store = self.open_at(self.url, patience_s=self.soon_s)
+            store = self.open_at(self.url, retry_timeout_s=self.soon_s)
             for provider in providers:
                 store.set_inventory(provider, {'VCPU': claims.Inventory(1)})
             group = self.cluster.processes[2].pid

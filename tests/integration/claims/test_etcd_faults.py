@@ -94,7 +94,7 @@ class FaultCase(base.TestCase):
         self.addCleanup(made.close)
         store = etcd.EtcdClaims(
             made, clock.Clock(), random.Random(), endpoints.prefix,
-            str(endpoints), patience_s=base.PATIENCE_S)
+            str(endpoints), retry_timeout_s=base.PATIENCE_S)
         store.sync()
         return store
 
@@ -244,7 +244,7 @@ class TestMember(FaultCase):
     def test_server_that_is_down_is_named_and_no_password(self):
         store = etcd.EtcdClaims(
             client.EtcdClient(options.place(self.url)), clock.Clock(),
-            random.Random(), url=self.url, patience_s=0)
+            random.Random(), url=self.url, retry_timeout_s=0)
         self.server.kill()
 
         error = self.assertRaises(exception.DatabaseUnreachable, store.check)

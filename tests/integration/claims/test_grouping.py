@@ -23,7 +23,7 @@ class GroupingTests(claim_groups.GroupCase):
         """Claim for one while a claim for another is not committed."""
         with futures.ThreadPoolExecutor(1) as pool:
             with self.make_database().writer() as connection:
-                transactions.take(connection, [first])
+                transactions.claim(connection, [first])
                 claiming = pool.submit(self.store.claim, [second])
                 while not self.waits() and not claiming.done():
                     pass

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from cellsched.audit import capacity
+from cellsched.audit import checks
 from cellsched.claims import base as claims
 from cellsched.claims import placement
 from cellsched import clock
@@ -228,7 +228,7 @@ class FaultCase(base.TestCase):
             self.assertEqual(
                 sum(holds.get(usage.provider, {}).get('VCPU', 0)
                     for holds in held.values()), usage.used['VCPU'])
-        self.assertEqual([], capacity.check(self.store, 1000))
+        self.assertEqual([], checks.check_capacity(self.store, 1000))
 
 
 @profile.full_only('a real server that dies; by default a model does')

@@ -209,7 +209,7 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
         def write_and_wait():
             with database.writer() as connection:
                 # Its lane is another one than that of the fast one.
-                transactions.take(
+                transactions.claim(
                     connection, [claims.Claim('slow', early, {'VCPU': 1})])
                 written.set()
                 may_commit.wait(self.timeout_s)
@@ -258,7 +258,8 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 
         with self.make_database().writer() as connection:
             self.assertEqual(
-                set(names), set(queries.held(connection, names, lock=True)))
+                set(names),
+                set(queries.claims_of(connection, names, lock=True)))
             released = threading.Thread(
                 target=self.make_store().release,
                 args=([claim.consumer for claim in ours],), daemon=True)

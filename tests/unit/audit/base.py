@@ -5,9 +5,9 @@ from concurrent import futures
 
 import sqlalchemy as sa
 
-from cellsched.audit import checks
-from cellsched.audit import facts
+from cellsched.audit import auditor
 from cellsched.audit import repairs
+from cellsched.audit import state
 from cellsched.cells import cell0
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
@@ -72,13 +72,13 @@ class TestCase(base.TestCase):
         gatherer = gather.Gatherer(
             executor, self.targets, self.clock, timeout_s=30)
         # A page is small, so that there are several.
-        self.reader = facts.Reader(
+        self.reader = state.StateReader(
             self.database, self.cells, gatherer, self.claims, page=2)
         self.repairs = repairs.Repairs(
             self.reader, self.targets, cell0.Cell0(
                 self.database, self.cells, self.targets, self.clock, 'audit'),
             self.clock, 'audit')
-        self.auditor = checks.Auditor(self.reader, self.repairs, self.clock)
+        self.auditor = auditor.Auditor(self.reader, self.repairs, self.clock)
 
     # What there is.
 
@@ -268,7 +268,7 @@ class TestCase(base.TestCase):
 
     def assertClean(self):
         report = self.audit()
-        self.assertEqual([], report.left)
+        self.assertEqual([], report.remaining)
 
     def assertFound(self, *expected, fix=False):
         """These are found: invariant, kind, of, cell's name."""
@@ -276,14 +276,14 @@ class TestCase(base.TestCase):
         self.assertEqual(
             sorted(expected),
             sorted((each.invariant, each.kind, each.of, each.cell)
-                   for each in report.left))
+                   for each in report.remaining))
         return report
 
     def assertMends(self, *expected):
         """These are found, repaired, and nothing is wrong then."""
         self.assertFound(*expected)
         report = self.audit(fix=True)
-        self.assertEqual([], report.left)
+        self.assertEqual([], report.remaining)
         self.assertEqual(
             sorted(expected),
             sorted((each.invariant, each.kind, each.of, each.cell)
@@ -295,6 +295,6 @@ class TestCase(base.TestCase):
         self.assertFound(*expected)
         report = self.assertFound(*expected, fix=True)
         self.assertEqual([], report.repaired)
-        for each in report.left:
+        for each in report.remaining:
             self.assertIsNone(each.action)
             self.assertTrue(each.advice)

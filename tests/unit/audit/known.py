@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may be known of a server, without databases that say so."""
 
-from cellsched.audit.facts import Facts
-from cellsched.audit import sizes
+from cellsched.audit import state
+from cellsched.audit.state import ServerState
 from cellsched.claims import base as claims_base
 from cellsched.db.api import audit_queries as api
 from cellsched.db.cell import audit_queries
@@ -47,10 +47,10 @@ def mapped(cell=CELL, deleted=False):
     return api.MappingRow(cell, deleted)
 
 
-def facts(**fields):
+def server(**fields):
     """Return what is known of a server that is as it is to be."""
-    return Facts(**{
+    return ServerState(**{
         'uuid': 'server', 'mapping': mapped(), 'requested': False,
         'rows': {CELL: row()}, 'claims': claims('node1'), 'moved': [],
         'unheard': frozenset(), 'names': NAMES,
-        'size': sizes.ServerSize(SIZE), **fields})
+        'size': state.ServerSize(SIZE), **fields})

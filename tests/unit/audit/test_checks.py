@@ -1,251 +1,372 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.audit import facts
-from cellsched.claims import base as claims_base
-from cellsched.db.api import host_mappings
+from cellsched.claims import moves
+from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.cell import compute_nodes
-from cellsched.db.cell import server_moves
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import instance_history
+from cellsched.db.cell import instances
 from tests.unit.audit import base
 from tests.unit.db import samples
 
 
-class TestSettling(base.TestCase):
+class TestWhatIsRight(base.TestCase):
 
-    def test_what_has_settled_meanwhile_is_not_told(self):
-        uuid = self.deleted()
-        self.clock.meanwhile = lambda: self.claims.release([uuid])
+    def test_everything_that_may_be_is_no_finding(self):
+        self.running()
+        self.running('cell2', 'b1')
+        self.failed()
+        self.failed('cell2', action=False)
+        self.claims.release([self.deleted()])
 
         self.assertClean()
-        self.assertEqual([base.SETTLE_S], self.clock.slept)
+        # Nothing had to be looked at again.
+        self.assertEqual([], self.clock.slept)
 
-    def test_what_went_wrong_meanwhile_is_not_told_yet(self):
-        first, second = self.deleted(), self.running('cell2', 'b1')
+    def test_builds_on_their_way_are_no_finding(self):
+        self.accept()
+        decided = self.accept()
+        self.decide(decided, 'cell1')
+        written = self.accept()
+        self.take(written, 'a1')
+        self.decide(written, 'cell1')
+        self.put_row(written, 'cell1')
+        buried = self.accept()
+        self.decide(buried, 'cell0')
 
-        def meanwhile():
-            self.write(self.database, instance_mappings.mark_deleted,
-                       [second], samples.NOW)
-            self.offer('cell2', 'b1', 0)
+        self.assertClean()
 
-        self.clock.meanwhile = meanwhile
+    def test_deletion_that_waits_for_its_host_is_no_finding(self):
+        uuid = self.running()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+        self.change_row(uuid, 'cell1', task_state='deleting')
 
-        self.assertFound(('S4', 'claim-leaked', first, 'cell1'))
+        self.assertClean()
 
 
-class TestCellsDown(base.TestCase):
+class TestUnmapped(base.TestCase):
 
-    def test_cell_that_is_down_is_a_finding_and_its_servers_are_none(self):
-        self.running()
-        # A leak, which only the cell knows.
-        self.take(self.failed('cell1'), 'a1')
-        leaked = self.deleted('cell2', 'b1')
-        self.take_down('cell1')
-        cell = self.by_name['cell1'].uuid
+    def test_request_without_mapping_is_mapped(self):
+        uuid = self.accept()
+        self.unmap(uuid)
 
-        report = self.assertFound(
-            ('S2', 'cell-unreachable', cell, 'cell1'),
-            ('S4', 'claim-leaked', leaked, 'cell2'))
-        self.assertIn('cannot be reached', report.left[0].text)
+        self.assertMends(('S3', 'request-unmapped', uuid, ''))
 
-        self.assertFound(('S2', 'cell-unreachable', cell, 'cell1'), fix=True)
+    def test_row_that_the_api_does_not_know_is_mapped_to_its_cell(self):
+        uuid = self.running('cell2', 'b1')
+        self.unmap(uuid)
 
-    def test_what_may_be_in_a_cell_that_is_down_is_not_buried(self):
+        self.assertMends(('S3', 'row-unmapped', uuid, 'cell2'))
+
+        mapping = self.read(
+            self.database, instance_mappings.get_many, [uuid])[uuid]
+        self.assertEqual(
+            ('cell2', 'project', 'user'),
+            (mapping.cell_mapping.name, mapping.project_id, mapping.user_id))
+
+
+class TestDeleted(base.TestCase):
+
+    def test_request_of_a_deleted_server_goes(self):
+        uuid = self.accept()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertMends(('S2', 'request-of-deleted', uuid, ''))
+
+    def test_row_of_a_deleted_server_that_is_on_no_host_goes(self):
+        uuid = self.failed('cell1')
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertMends(('S2', 'deleted-visible', uuid, 'cell1'))
+
+    def test_deleted_server_that_may_run_is_left_to_a_human(self):
+        uuid = self.running()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertLeft(('S2', 'deleted-visible', uuid, 'cell1'))
+
+
+class TestRequested(base.TestCase):
+
+    def test_request_of_a_server_that_runs_goes(self):
+        uuid = self.running()
+        self.request(uuid)
+
+        self.assertMends(('S2', 'request-left', uuid, 'cell1'))
+
+    def test_request_that_a_conductor_leases_stays(self):
+        uuid = self.running()
+        self.request(uuid)
+        self.write(self.database, build_requests.lease, [uuid], 'somebody',
+                   self.clock.timestamp(), self.clock.timestamp() + 60)
+
+        self.assertFound(('S2', 'request-left', uuid, 'cell1'), fix=True)
+
+    def test_build_in_one_cell_of_what_runs_in_another_is_left(self):
+        uuid = self.running()
+        self.request(uuid)
+        self.map_to(uuid, 'cell2')
+
+        self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell1'))
+
+
+class TestUnreadable(base.TestCase):
+
+    def broken(self):
+        """Yield requests that are broken, each in its way, and the reason."""
+        for table, values, reason in (
+                ('build_requests', {'instance': 'x'}, 'cannot be read'),
+                ('request_specs', {'spec': 'x'}, 'cannot be read'),
+                ('request_specs', {}, 'is missing')):
+            uuid = self.accept()
+            self.spoil(uuid, table, **values)
+            yield uuid, reason
+
+    def test_deleted_server_is_looked_for_in_every_cell(self):
+        for waits, shows in ('cell1', 'cell2'), ('cell2', 'cell1'):
+            uuid = self.running(waits, 'a1' if waits == 'cell1' else 'b1')
+            self.put_row(uuid, shows, vm_state='active', task_state=None)
+            self.change_row(uuid, waits, task_state='deleting')
+            self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                       samples.NOW)
+
+            self.assertMends(('S2', 'deleted-visible', uuid, shows))
+
+    def test_request_that_cannot_be_built_is_buried_with_the_reason(self):
+        made = dict(self.broken())
+        for uuid in made:
+            self.take(uuid, 'a1')
+
+        self.assertMends(*(
+            ('S2', 'request-unreadable', uuid, '') for uuid in made))
+
+        for uuid, reason in made.items():
+            self.assertEqual('cell0', self.mapped(uuid))
+            self.assertIn(reason, self.reason(uuid, 'cell0'))
+            row = self.row(uuid, 'cell0')
+            self.assertEqual(('project', 'user'),
+                             (row.project_id, row.user_id))
+            self.assertEqual({}, self.held(uuid))
+
+    def test_request_that_a_conductor_leases_is_left_to_it(self):
+        made = dict(self.broken())
+        self.write(self.database, build_requests.lease, made, 'somebody',
+                   self.clock.timestamp(), self.clock.timestamp() + 60)
+
+        self.assertFound(*(
+            ('S2', 'request-unreadable', uuid, '') for uuid in made),
+            fix=True)
+
+        for uuid in made:
+            self.assertEqual(set(), self.rows(uuid))
+
+    def test_request_whose_build_was_begun_is_left_to_a_conductor(self):
+        uuid = self.accept()
+        self.decide(uuid, 'cell1')
+        self.spoil(uuid, 'request_specs')
+        self.assertLeft(('S2', 'request-unreadable', uuid, ''))
+
+        self.put_row(uuid, 'cell1')
+        self.assertLeft(('S2', 'request-unreadable', uuid, ''))
+
+    def test_server_that_cannot_be_moved_is_left_to_a_human(self):
+        missing, unreadable = self.running(), self.running()
+        self.spoil(missing, 'request_specs')
+        self.spoil(unreadable, 'request_specs', spec='{}')
+
+        self.assertLeft(('S13', 'spec-missing', missing, 'cell1'),
+                        ('S13', 'spec-unreadable', unreadable, 'cell1'))
+
+    def test_who_has_ended_needs_no_specification(self):
+        for uuid in self.failed(), self.deleted():
+            self.claims.release([uuid])
+            self.spoil(uuid, 'request_specs')
+
+        self.assertClean()
+
+    def test_server_without_any_fate_or_specification_is_buried(self):
         uuid = self.accept()
         self.forget(uuid)
-        self.take_down('cell2')
+        self.spoil(uuid, 'request_specs', spec='x')
 
-        self.assertFound(('S2', 'cell-unreachable',
-                          self.by_name['cell2'].uuid, 'cell2'), fix=True)
+        self.assertMends(('S2', 'no-fate', uuid, ''))
 
-        self.assertEqual(set(), self.rows(uuid))
-
-    def test_cell0_may_be_down_too(self):
-        self.failed()
-        self.take_down('cell0')
-
-        self.assertFound(('S2', 'cell-unreachable',
-                          self.by_name['cell0'].uuid, 'cell0'), fix=True)
-
-    def test_cell_that_is_back_is_gone_through_by_the_next_audit(self):
+    def test_one_that_is_broken_keeps_no_other(self):
+        made = dict(self.broken())
         leaked = self.deleted()
-        self.take_down('cell1')
-        self.audit()
-        self.bring_back('cell1')
-
-        self.assertFound(('S4', 'claim-leaked', leaked, 'cell1'))
-
-    def test_cell_that_is_back_at_the_second_look_is_no_finding(self):
-        self.take_down('cell1')
-        self.clock.meanwhile = lambda: self.bring_back('cell1')
-
-        self.assertClean()
-        self.assertEqual([base.SETTLE_S], self.clock.slept)
-
-
-class TestForeign(base.TestCase):
-
-    def test_claims_of_others_are_counted_and_left_alone(self):
-        self.running()
-        others = sorted(samples.uuids(3))
-        for uuid in others:
-            self.take(uuid, 'a2')
-
-        report = self.audit(fix=True)
-
-        self.assertEqual(([], 3, others),
-                         (report.left, report.foreign, report.examples))
-        self.assertEqual({*others}, {*self.claims.claims_of(others)})
-
-
-class TestCapacity(base.TestCase):
-
-    def test_claims_that_leaked_may_be_what_is_too_much(self):
-        uuid = self.deleted()
-        host = self.providers['a1']
-        self.offer('cell1', 'a1', 0)
 
         self.assertFound(
-            ('S4', 'claim-leaked', uuid, 'cell1'),
-            *(('S1', f'over-capacity:{name}', host, '')
-              for name in base.SIZE))
-        report = self.audit(fix=True)
-        self.assertEqual(([], 4), (report.left, len(report.repaired)))
+            *(('S2', 'request-unreadable', uuid, '') for uuid in made),
+            ('S4', 'claim-leaked', leaked, 'cell1'))
 
 
-class TestFigures(base.TestCase):
+class TestUndecided(base.TestCase):
 
-    def test_store_that_counts_wrong_counts_anew(self):
-        self.running()
-        host = self.providers['a1']
-        self.claims._used[host]['VCPU'] = 3
-        self.claims._consumers[host] = 2
+    def test_server_without_any_fate_is_buried_with_the_reason(self):
+        uuid = self.accept()
+        self.take(uuid, 'a1')
+        self.forget(uuid)
 
-        self.assertMends(('S1', 'miscounted:VCPU', host, ''),
-                         ('S1', 'miscounted-consumers', host, ''))
+        self.assertMends(('S2', 'no-fate', uuid, ''))
 
-    def test_repair_of_figures_waits_for_no_server(self):
-        host, uuid = self.providers['a1'], self.deleted()
-        self.claims._used[host]['VCPU'] = 3
+        self.assertEqual({'cell0'}, self.rows(uuid))
+        [reason] = self.read(self.cell('cell0'), instance_history.latest,
+                             [uuid]).values()
+        self.assertIn('lost', reason)
+        self.assertEqual({}, self.claims.claims_of([uuid]))
+        flavor = samples.instance(uuid).flavor
+        row = self.row(uuid, 'cell0')
+        self.assertEqual(
+            (flavor.vcpus, flavor.memory_mb, flavor.root_gb, flavor.id),
+            (row.vcpus, row.memory_mb, row.root_gb, row.instance_type_id))
 
-        self.assertMends(('S1', 'miscounted:VCPU', host, ''),
-                         ('S4', 'claim-leaked', uuid, 'cell1'))
+    def test_server_that_runs_and_is_mapped_to_no_cell_is_mapped(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, None)
 
+        self.assertMends(('S3', 'undecided', uuid, 'cell2'))
 
-class TestProviders(base.TestCase):
+        self.assertEqual({'cell2'}, self.rows(uuid))
 
-    def test_capacity_that_is_not_its_nodes_is_found(self):
-        host = self.providers['a1']
-        self.claims.set_inventory(host, {
-            'VCPU': claims_base.Inventory(6),
-            'MEMORY_MB': claims_base.Inventory(2048),
-            'DISK_GB': claims_base.Inventory(38),
-            'CUSTOM_THING': claims_base.Inventory(7)})
+    def test_buried_server_that_is_mapped_to_no_cell_is_mapped(self):
+        uuid = self.failed()
+        self.map_to(uuid, None)
 
-        report = self.assertFound(
-            ('S1', 'wrong-capacity:VCPU', host, 'cell1'),
-            ('S1', 'wrong-capacity:DISK_GB', host, 'cell1'), fix=True)
+        self.assertMends(('S3', 'undecided', uuid, 'cell0'))
 
-        self.assertEqual([], report.repaired)
+    def test_row_that_nobody_builds_goes_and_is_buried(self):
+        uuid = self.accept()
+        self.put_row(uuid, 'cell1')
+        self.forget(uuid)
 
-    def test_reserved_and_ratio_are_a_part_of_what_a_node_offers(self):
-        self.write(self.cell('cell1'), compute_nodes.save, '', 'a1',
-                   'node-a1', {'memory_mb_used': 48,
-                               'ram_allocation_ratio': 1.5}, samples.NOW)
-        self.claims.set_inventory(self.providers['a1'], {
-            'VCPU': claims_base.Inventory(4),
-            'MEMORY_MB': claims_base.Inventory(2048, 48, 1.5),
-            'DISK_GB': claims_base.Inventory(40)})
+        self.assertMends(('S3', 'undecided', uuid, 'cell1'))
 
-        self.assertClean()
+        self.assertEqual({'cell0'}, self.rows(uuid))
 
-    def test_provider_that_is_no_node_is_left(self):
-        [lost, held] = samples.uuids(2)
-        self.claims.set_inventory(lost, {'VCPU': claims_base.Inventory(4)})
-        self.providers['gone'] = held
-        self.claims.set_inventory(held, {'VCPU': claims_base.Inventory(1)})
-        self.take(samples.uuids(1)[0], 'gone', VCPU=1)
-        self.claims.set_inventory(held, {})
+    def test_of_two_rows_the_one_that_runs_is_kept(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, None)
+        self.put_row(uuid, 'cell1')
 
-        self.assertLeft(('S1', 'provider-unknown', lost, ''),
-                        ('S1', 'provider-unknown', held, ''),
-                        ('S1', 'over-capacity:VCPU', held, ''))
+        self.assertMends(('S2', 'two-cells', uuid, 'cell1'),
+                         ('S3', 'undecided', uuid, 'cell2'))
 
-    def test_provider_that_gives_nothing_is_no_finding(self):
-        self.claims.set_inventory(samples.uuids(1)[0], {})
-
-        self.assertClean()
-
-    def test_provider_may_be_in_a_cell_that_is_down(self):
-        self.claims.set_inventory(
-            samples.uuids(1)[0], {'VCPU': claims_base.Inventory(4)})
-        self.take_down('cell1')
-
-        self.assertFound(('S2', 'cell-unreachable',
-                          self.by_name['cell1'].uuid, 'cell1'), fix=True)
-
-    def test_host_that_comes_meanwhile_is_no_finding(self):
-        [uuid] = samples.uuids(1)
-        self.claims.set_inventory(uuid, {
-            name: claims_base.Inventory(4 * amount)
-            for name, amount in base.SIZE.items()})
-        self.clock.meanwhile = lambda: self.write(
-            self.cell('cell2'), compute_nodes.save, uuid, 'b2', 'node-b2', {
-                **samples.NODE, 'vcpus': 4, 'memory_mb': 2048,
-                'local_gb': 40, 'memory_mb_used': 0, 'local_gb_used': 0,
-                'cpu_allocation_ratio': 1.0}, samples.NOW)
-
-        self.assertClean()
+        self.assertEqual({'cell2'}, self.rows(uuid))
 
 
-class TestHosts(base.TestCase):
+class TestDecided(base.TestCase):
 
-    def test_host_whose_mapping_has_gone_is_left(self):
-        self.write(self.cell('cell1'), compute_nodes.mark_mapped,
-                   [self.providers['a1']])
-        table = host_mappings.models.host_mappings
+    def test_second_row_that_never_ran_goes(self):
+        uuid = self.running()
+        self.put_row(uuid, 'cell2')
+
+        self.assertMends(('S2', 'two-cells', uuid, 'cell2'))
+
+        self.assertEqual({'cell1'}, self.rows(uuid))
+
+    def test_two_that_ran_are_left_to_a_human(self):
+        uuid = self.running()
+        self.put_row(uuid, 'cell2', host='b1', node='node-b1')
+
+        self.assertLeft(('S2', 'two-cells', uuid, 'cell2'))
+
+        self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
+
+    def test_record_in_cell0_of_what_runs_goes(self):
+        uuid = self.running()
+        self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
+
+        self.assertMends(('S2', 'cell-and-cell0', uuid, 'cell0'))
+
+        self.assertEqual({'cell1'}, self.rows(uuid))
+
+    def test_row_of_what_is_buried_goes(self):
+        uuid = self.failed()
+        self.put_row(uuid, 'cell2')
+
+        self.assertMends(('S2', 'cell-and-cell0', uuid, 'cell2'))
+
+        self.assertEqual({'cell0'}, self.rows(uuid))
+
+    def test_what_is_buried_and_runs_is_left_to_a_human(self):
+        uuid = self.failed()
+        self.put_row(uuid, 'cell2', host='b1', node='node-b1')
+
+        self.assertLeft(('S2', 'cell-and-cell0', uuid, 'cell2'))
+
+    def test_lost_row_is_left_to_a_human_and_keeps_its_claim(self):
+        uuid = self.running()
+        self.write(self.cell('cell1'), instances.purge, [uuid])
+
+        self.assertLeft(('S3', 'row-lost', uuid, 'cell1'))
+
+        self.assertIn(uuid, self.claims.claims_of([uuid]))
+
+    def test_lost_record_in_cell0_is_made_again(self):
+        uuid = self.failed()
+        self.write(self.cell('cell0'), instances.purge, [uuid])
+
+        self.assertMends(('S3', 'row-lost', uuid, 'cell0'))
+
+    def test_mapping_that_all_else_contradicts_is_set_right(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, 'cell1')
+
+        self.assertMends(('S3', 'row-elsewhere', uuid, 'cell2'))
+
+        self.assertEqual('cell2', self.mapped(uuid))
+
+    def test_server_of_which_not_all_says_where_it_is_is_left(self):
+        def claim_elsewhere(uuid):
+            self.claims.release([uuid])
+            self.take(uuid, 'a1')
+
+        for change in (
+                claim_elsewhere,
+                lambda uuid: self.claims.release([uuid]),
+                lambda uuid: self.change_row(uuid, 'cell2', host=None),
+                lambda uuid: self.change_row(uuid, 'cell2', host='unknown'),
+                lambda uuid: self.change_row(uuid, 'cell2', host='a1'),
+                lambda uuid: self.take(moves.consumer(uuid), 'a2')):
+            uuid = self.running('cell2', 'b1')
+            self.map_to(uuid, 'cell1')
+            change(uuid)
+
+            report = self.audit(fix=True)
+
+            [found] = [each for each in report.remaining
+                       if each.kind == 'row-elsewhere']
+            self.assertEqual((uuid, None), (found.of, found.action))
+            self.assertEqual('cell1', self.mapped(uuid))
+            self.claims.release(moves.names([uuid]))
+            self.write(self.cell('cell2'), instances.purge, [uuid])
+            self.unmap(uuid)
+
+    def test_server_whose_host_is_not_mapped_there_is_left(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, 'cell1')
+        table = api_models.host_mappings
         self.write(self.database, lambda connection: connection.execute(
             table.delete()))
 
-        # The others were never mapped, as far as their nodes say.
-        self.assertLeft(('S3', 'host-unmapped', 'a1', 'cell1'))
+        self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell2'))
 
-    def test_host_in_another_cell_than_it_is_mapped_to_is_left(self):
-        self.add_host('cell2', 'a1')
+    def test_server_of_which_a_cell_that_is_down_may_know_is_left(self):
+        uuid = self.running()
+        self.map_to(uuid, 'cell0')
+        self.take_down('cell2')
 
-        self.assertLeft(('S3', 'host-elsewhere', 'a1', 'cell2'))
+        self.assertEqual([], self.audit(fix=True).repaired)
 
+        self.assertEqual('cell0', self.mapped(uuid))
 
-class TestGoingThrough(base.TestCase):
+    def test_tombstone_is_as_good_as_a_row(self):
+        uuid = self.running()
+        self.write(self.cell('cell1'), instances.delete, uuid, samples.NOW)
+        self.claims.release([uuid])
 
-    def test_only_what_was_told_is_repaired(self):
-        uuid = self.deleted()
-        name = self.move(uuid, status=server_moves.DONE)
-        self.take(name, 'a2')
-        [move] = [each for each in self.audit().left
-                  if each.kind == 'move-claim-leaked']
-
-        self.auditor._repair([move])
-
-        self.assertEqual({uuid}, {*self.claims.claims_of([uuid, name])})
-
-    def test_progress_goes_to_the_end(self):
-        for _ in range(3):
-            self.running()
-        self.failed()
-        told = []
-
-        self.auditor.run(0, progress=told.append)
-
-        self.assertEqual(sorted(told), told)
-        self.assertEqual(self.auditor.size(), told[-1])
-        # It is told of the first pages, and not when all is over.
-        self.assertIn(2, told)
-
-    def test_without_claims_the_rest_is_checked(self):
-        reader = facts.Reader(
-            self.database, self.cells, self.reader._gatherer, None)
-        self.auditor._reader = reader
-        self.deleted()
-        uuid = self.failed('cell1', fault=False)
-
-        self.assertFound(('S13', 'no-reason', uuid, 'cell1'))
+        self.assertClean()

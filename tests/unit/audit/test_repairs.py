@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.audit import checks
+from cellsched.audit import auditor
 from cellsched.cells import cell0
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -17,8 +17,8 @@ class TestFences(base.TestCase):
 
     def repair_late(self, uuid, change):
         """Repair what is wrong, which changes just before."""
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        found = [each for each in checks.judge(facts) if each.action]
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        found = [each for each in auditor.judge(facts) if each.action]
         self.assertNotEqual([], found)
         change()
         for each in found:
@@ -327,8 +327,8 @@ class TestTwice(base.TestCase):
                 (mapped, 'row-elsewhere'), (building, 'build-stranded'),
                 (task, 'task-stranded'), (move, 'move-stranded'),
                 (deleting, 'deleting-stranded'), (amount, 'claim-amount')):
-            facts = self.reader.facts([uuid], True, True)[uuid]
-            [found] = [each for each in checks.judge(facts) if each.action]
+            facts = self.reader.servers([uuid], True, True)[uuid]
+            [found] = [each for each in auditor.judge(facts) if each.action]
             self.assertEqual(kind, found.kind)
             for _ in range(2):
                 self.repairs.repair(found, facts)

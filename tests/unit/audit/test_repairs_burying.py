@@ -4,6 +4,7 @@
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
+from cellsched.audit import auditor
 from cellsched.audit import findings
 from cellsched.audit import repairs
 from cellsched.cells import cell0
@@ -24,8 +25,8 @@ class TestCase(base.TestCase):
 
     def repair(self, uuid, action, repairs_=None):
         """Do this, of what there is to do for a server, and no more."""
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        [found] = [each for each in base.checks.judge(facts)
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        [found] = [each for each in auditor.judge(facts)
                    if each.action is action]
         (repairs_ or self.repairs).repair(found, facts)
 
@@ -105,8 +106,8 @@ class TestLost(TestCase):
 
     def test_what_is_asked_for_again_is_left(self):
         uuid = self.lost()
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        [found] = base.checks.judge(facts)
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        [found] = auditor.judge(facts)
         self.request(uuid)
         self.take(uuid, 'a1')
 
@@ -118,8 +119,8 @@ class TestLost(TestCase):
 
     def test_what_is_not_mapped_any_more_cannot_be_buried(self):
         uuid = self.lost()
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        [found] = base.checks.judge(facts)
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        [found] = auditor.judge(facts)
         self.unmap(uuid)
 
         error = self.assertRaises(
@@ -171,7 +172,7 @@ class TestUnreadable(TestCase):
                 exception.DatabaseUnreachable, self.repairs.repair,
                 findings.Finding('request-unreadable', uuid, '',
                                  action=Action.BURY_REQUEST),
-                self.reader.facts([uuid])[uuid])
+                self.reader.servers([uuid])[uuid])
 
             owner, seconds = self.lease(uuid)
             self.assertTrue(owner)
@@ -193,8 +194,8 @@ class TestUnreadable(TestCase):
 
     def test_one_whose_user_deletes_it_meanwhile_keeps_its_claim(self):
         uuid = self.unreadable()
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        [found] = base.checks.judge(facts)
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        [found] = auditor.judge(facts)
         self.forget(uuid)
 
         self.repairs.repair(found, facts)

@@ -5,6 +5,7 @@ import dataclasses
 
 from oslo_serialization import jsonutils
 
+from cellsched.audit import auditor
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
@@ -22,8 +23,8 @@ class TestClaiming(base.TestCase):
 
     def found(self, uuid):
         """Return the one thing that is to be repaired, and what is known."""
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        [found] = [each for each in base.checks.judge(facts) if each.action]
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        [found] = [each for each in auditor.judge(facts) if each.action]
         return found, facts
 
     def unclaimed(self):
@@ -116,7 +117,7 @@ class TestClaiming(base.TestCase):
             self.spoil(uuid, 'request_specs', **values)
             found, facts = self.found(uuid)
             if not asked:
-                facts = self.reader.facts([uuid])[uuid]
+                facts = self.reader.servers([uuid])[uuid]
 
             error = self.assertRaises(
                 exception.RequestUnreadable, self.repairs.repair, found,

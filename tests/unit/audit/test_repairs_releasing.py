@@ -76,7 +76,7 @@ class TestOnTheWay(base.TestCase):
             self.change_row(uuid, 'cell1', vm_state=state, task_state=None,
                             host=None, node=None)
 
-            kinds = [each.kind for each in self.audit().left
+            kinds = [each.kind for each in self.audit().remaining
                      if each.of == uuid]
 
             self.assertNotIn('claim-leaked', kinds, state)

@@ -230,7 +230,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
                 raise remote.OutcomeUnknown('no answer')
 
         store = cassandra.CassandraClaims(
-            Deaf(), clock.Clock(), random.Random(), patience_s=0.0,
+            Deaf(), clock.Clock(), random.Random(), retry_timeout_s=0.0,
             adds=True, place='cassandra://u:****@h/k')
 
         for call in (lambda: store.claims_of(['c']),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listing the consumers of stores that can, and of those that cannot."""
 
-from cellsched.audit import capacity
+from cellsched.audit import checks
 from cellsched.claims import base as claims
 from cellsched.claims import copying
 from cellsched.claims import listing
@@ -88,10 +88,10 @@ class TestListing(base.TestCase):
 
     def test_store_without_a_list_is_audited(self):
         store = self.stores[1]
-        self.assertEqual([], capacity.check(store, 2))
+        self.assertEqual([], checks.check_capacity(store, 2))
 
         store._used['q'] = {'VCPU': 7}
 
         self.assertEqual(
             [('miscounted:VCPU', 'q')],
-            [(each.kind, each.of) for each in capacity.check(store, 2)])
+            [(each.kind, each.of) for each in checks.check_capacity(store, 2)])

@@ -43,8 +43,8 @@ class TestAttempts(base.TestCase):
         held = [claims.Claim('c', 'p', {'VCPU': 2})]
         other = {'VCPU': claims.Inventory(total=9)}
         for module, name, call, outcome in (
-                (transactions, 'take', lambda: self.store.claim(held), 1),
-                (queries, 'held', lambda: self.store.claims_of(['c']),
+                (transactions, 'claim', lambda: self.store.claim(held), 1),
+                (queries, 'claims_of', lambda: self.store.claims_of(['c']),
                  {'c': held}),
                 (queries, 'consumers', self.store.consumers, ['c']),
                 (transactions, 'transfer',
@@ -54,7 +54,7 @@ class TestAttempts(base.TestCase):
                 (queries, 'usages',
                  lambda: self.store.usages(providers=['p']).usages,
                  [claims.Usage('p', {'VCPU': 9}, {'VCPU': 2}, 1)]),
-                (transactions, 'give_back',
+                (transactions, 'release',
                  lambda: self.store.release(['d']), None)):
             self.lost = 0
             self.lose(module, name, 2)
@@ -74,7 +74,7 @@ class TestAttempts(base.TestCase):
             exception.DatabaseError, self.store.consumers)
 
         self.assertEqual(
-            ('claims', '100 transactions in a row lost to others'),
+            ('claims', '100 transactions in a row had conflicts'),
             (error.kwargs['schema'], error.kwargs['reason']))
 
     def test_claim_that_is_found_to_be_held_is_not_made_again(self):

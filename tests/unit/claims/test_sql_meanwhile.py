@@ -62,7 +62,7 @@ class TestLost(base.TestCase):
     def test_claim_whose_transaction_lost_is_made_again(self):
         store = sql.SQLClaims(self.make_database())
         store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
-        take, lost = transactions.take, []
+        take, lost = transactions.claim, []
 
         def losing(*args):
             if len(lost) < 2:
@@ -71,7 +71,7 @@ class TestLost(base.TestCase):
                     schema='claims', reason='another one was first')
             return take(*args)
 
-        self.patch(transactions, 'take', losing)
+        self.patch(transactions, 'claim', losing)
 
         self.assertEqual(1, store.claim([
             claims.Claim('c', 'p0', {'VCPU': 2})]))

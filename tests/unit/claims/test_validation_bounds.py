@@ -34,7 +34,7 @@ class TestBounds(tests.TestCase):
                 ({'provider': 'x' * 37}, 'provider', 'a uuid'),
                 ({'resources': {}}, 'resources', 'at least one'),
                 ({'resources': {'A' * 256: 1}}, 'resource class',
-                 f"A-Z, 0-9 and _, at most 255, not '{'A' * 79}"),
+                 f"A-Z, 0-9 and _, at most 255 characters; not '{'A' * 79}"),
                 ({'resources': {'VCPU': 2 ** 31}}, 'VCPU',
                  A_NUMBER.format(1, 2 ** 31)),
                 ({'resources': {'VCPU': 0}}, 'VCPU', A_NUMBER.format(1, 0))):
@@ -45,7 +45,7 @@ class TestBounds(tests.TestCase):
             f"claim of '{'x' * 79}", 'consumer', 'a uuid',
             validation.check_claims, self.claims(consumer='x' * 100))
         self.assertRefused(
-            "claim of 'c'", 'provider', 'each one once, not p again',
+            "claim of 'c'", 'provider', 'each one once; p is repeated',
             validation.check_claims, self.claims() * 2)
 
     def test_ids_of_project_and_user(self):
@@ -77,7 +77,7 @@ class TestBounds(tests.TestCase):
                 "claim of 'c'", field, expected, validation.check_claims,
                 self.claims(group=dataclasses.replace(good, **fields)))
         self.assertRefused(
-            "claim of 'c'", 'group', 'one for all of its claims',
+            "claim of 'c'", 'group', 'the same in all claims of a consumer',
             validation.check_claims,
             [*self.claims(group=good), *self.claims(provider='q')])
 
@@ -105,14 +105,14 @@ class TestBounds(tests.TestCase):
             "inventory of ''", 'provider', 'a uuid', check, 'total', 8, '')
         self.assertRefused(
             "inventory of 'p'", 'resource class',
-            "A-Z, 0-9 and _, at most 255, not 'vcpu'",
+            "A-Z, 0-9 and _, at most 255 characters; not 'vcpu'",
             validation.check_inventory, 'p', {'vcpu': base.Inventory(8)})
 
     def test_transfer(self):
         validation.check_transfer('s' * 36, 't' * 36)
         for source, target, field, expected in (
                 ('', 't', 'source', 'a uuid'), ('s', '', 'target', 'a uuid'),
-                ('s', 's', 'target', 'another one than the source')):
+                ('s', 's', 'target', 'another consumer')):
             self.assertRefused(
                 f'transfer from {source!r}', field, expected,
                 validation.check_transfer, source, target)

@@ -188,7 +188,7 @@ class TestClaimsThatMeetFaults(tests.TestCase):
         for number in range(2):
             store = world.make_store(
                 abandoned_s=world.random.choice((0.0, 0.02, 0.2)),
-                patience_s=20.0, adds=world.model.adds)
+                retry_timeout_s=20.0, adds=world.model.adds)
             for thread in range(2):
                 world.start(_Thread(
                     self, world, checks, store, 2 * number + thread,

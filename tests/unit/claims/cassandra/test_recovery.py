@@ -101,7 +101,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
 
     def make_store(self, client=None):
         return base.make_store(
-            self.model, client, abandoned_s=0.0, patience_s=5.0)
+            self.model, client, abandoned_s=0.0, retry_timeout_s=5.0)
 
     def dies_in(self, call, number, fate):
         """Return the client if it died before the call ended, or None."""

@@ -54,7 +54,7 @@ class World:
     def store(self, can_die=True):
         return etcd.EtcdClaims(
             Client(self, can_die), Clock(self),
-            random.Random(self.random.random()), patience_s=1000,
+            random.Random(self.random.random()), retry_timeout_s=1000,
             ops_max=OPS_MAX)
 
     def run(self, functions):

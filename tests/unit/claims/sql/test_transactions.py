@@ -30,12 +30,13 @@ class TestTake(base.TestCase):
 
     def take(self, *batch):
         with self.database.writer() as connection:
-            transactions.take(connection, batch)
+            transactions.claim(connection, batch)
 
     def test_room_is_checked_by_the_write_itself(self):
         for vcpus in 1, 3, 10:
             self.assertRaises(
-                transactions.NoRoom, self.take, claim('c', 'p1', VCPU=vcpus))
+                transactions.InsufficientCapacity, self.take,
+                claim('c', 'p1', VCPU=vcpus))
         self.take(claim('c', 'p1', GB=97))
 
         for batch in (
@@ -46,7 +47,8 @@ class TestTake(base.TestCase):
             [claim('d', 'p1', GB=1, CUSTOM_GPU=1)],
             [claim('d', 'nowhere', GB=1)],
         ):
-            self.assertRaises(transactions.NoRoom, self.take, *batch)
+            self.assertRaises(
+                transactions.InsufficientCapacity, self.take, *batch)
 
         self.take(claim('d', 'p1', GB=3, VCPU=8))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.audit import reasons
+from cellsched.audit import checks
 from cellsched.db.cell import instance_history
 from tests.unit.audit import base
 from tests.unit.audit import known
@@ -43,7 +43,7 @@ class TestReasons(base.TestCase):
 class TestCheck(base.base.base.TestCase):
 
     def found(self, **fields):
-        return [each.kind for each in reasons.check(known.facts(**{
+        return [each.kind for each in checks.check_faults(known.server(**{
             'rows': {known.CELL: known.buried(reason=None)}, **fields}))]
 
     def test_server_in_error_without_a_reason_is_found(self):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What findings about providers and hosts say."""
 
+from cellsched.audit import checks
 from cellsched.audit import findings
-from cellsched.audit import hosts
-from cellsched.audit import providers
 from cellsched.claims import base as claims_base
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
@@ -17,7 +16,7 @@ from tests.unit.db import samples
 class TestProviders(base.TestCase):
 
     def found(self):
-        return list(providers.check(self.reader, self.claims))
+        return list(checks.check_providers(self.reader, self.claims))
 
     def put(self, provider, **amounts):
         self.claims.set_inventory(provider, {
@@ -33,7 +32,7 @@ class TestProviders(base.TestCase):
         self.assertEqual(
             ('wrong-capacity:VCPU', host, 'cell2', self.by_name['cell2'].uuid,
              findings.Action.RECOUNT,
-             'is b1, which offers 4 of VCPU, and the claim store says 6'),
+             'is b1, which offers 4 of VCPU, and the claim store has 6'),
             (found.kind, found.of, found.cell, found.cell_uuid,
              found.action, found.text))
 
@@ -56,7 +55,7 @@ class TestProviders(base.TestCase):
     def test_what_is_not_in_the_store_is_nothing(self):
         self.put(self.providers['a1'], VCPU=4, MEMORY_MB=2048)
 
-        self.assertIn('offers 40 of DISK_GB, and the claim store says 0',
+        self.assertIn('offers 40 of DISK_GB, and the claim store has 0',
                       [each.text for each in self.found()][0])
 
     def test_children_and_what_is_shared_are_known(self):
@@ -128,7 +127,7 @@ class TestProviders(base.TestCase):
             self.assertEqual({
                 (f'wrong-capacity:{name}', pool, None,
                  f'is shared as pool, which has {said} of {name}, and the '
-                 f'claim store says {told}')
+                 f'claim store has {told}')
                 for name, (said, told) in expected.items()
             }, {(each.kind, each.of, each.action, each.text)
                 for each in self.found()})
@@ -151,7 +150,7 @@ class TestProviders(base.TestCase):
 class TestHosts(base.TestCase):
 
     def found(self):
-        return hosts.check(self.reader)
+        return checks.check_hosts(self.reader)
 
     def forget_hosts(self):
         self.write(self.database, lambda connection: connection.execute(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of servers: in the API database, in cells, and their claims."""
+"""The state of servers: API database, cells, claims and requested size."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -8,9 +9,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
-from cellsched.audit import sizes
+from oslo_serialization import jsonutils
+
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
@@ -25,25 +28,104 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 
-#: How many servers are looked at together.
+
+#: Number of different requests in the cache.
+_KEPT_MAX = 1000
+
+#: Replaces the server's uuid in the cache key.
+_ITS_UUID = '00000000-0000-0000-0000-000000000000'
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerSize:
+    """The resources that a server requested.
+
+    :param resources: by resource class, without those of numbered groups;
+        None if they are not known
+    :param group: uuid of its server group
+    :param problem: why they are not known: ``is missing`` or ``cannot be
+        read``
+    :param grouped: sum over the numbered groups, by resource class; only a
+        scheduler decides on their providers
+    """
+
+    resources: Mapping[str, int] | None = None
+    group: str | None = None
+    problem: str = ''
+    grouped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def total(self) -> Mapping[str, int] | None:
+        """Return the sum of all resources; None if they are not known."""
+        if self.resources is None or not self.grouped:
+            return self.resources
+        return add_up([self.resources, self.grouped])
+
+
+def add_up(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sum of amounts by resource class."""
+    total: collections.Counter[str] = collections.Counter()
+    for each in amounts:
+        total.update(each)
+    return dict(total)
+
+
+MISSING = ServerSize(problem='is missing')
+UNREADABLE = ServerSize(problem='cannot be read')
+
+
+class Sizes:
+    """Reads request specifications, with a cache.
+
+    The requests of a batch differ in their uuids only, and reading one takes
+    a hundred times as long as a look-up in the cache.
+    """
+
+    def __init__(self) -> None:
+        self._read = functools.lru_cache(_KEPT_MAX)(_read)
+
+    def of(self, uuid: str, text: str | None) -> ServerSize:
+        """Return the size of a server.
+
+        :param text: its stored request specification; None if there is none
+        """
+        if text is None:
+            return MISSING
+        return self._read(text.replace(uuid, _ITS_UUID))
+
+
+def _read(text: str) -> ServerSize:
+    try:
+        spec = objects.RequestSpec.obj_from_primitive(jsonutils.loads(text))
+        group = spec.get('instance_group')
+        return ServerSize(
+            spec.resources(), group.uuid if group else None,
+            grouped=add_up(dict(each.resources)
+                           for each in spec.group_demand().groups))
+    except (*objects.READ_ERRORS, NotImplementedError,
+            exception.InvalidField):
+        # NotImplementedError: a field is not set.
+        return UNREADABLE
+
+
+#: Number of servers that are read together.
 PAGE = 1000
 
 Page = Callable[[Any, int, int], list[tuple[int, str]]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """The state of one server, as all databases have it.
+class ServerState:
+    """The state of one server in all databases.
 
-    :param rows: by cells' uuids; those of deleted servers too
-    :param broken: why its build request can never be built, if that was
-        looked at
-    :param size: what it is to take, if that was looked at
-    :param host_cells: cells of the hosts that rows beside its mapping name
-    :param claims: what it holds
-    :param moved: what it holds where it is moved to
-    :param unheard: cells that did not answer
-    :param names: of cells, by their uuids
+    :param rows: by cell uuid, with those of deleted servers
+    :param broken: why its build request cannot be read, if that was checked
+    :param size: the requested resources, if they were read
+    :param host_cells: cells of hosts, for rows outside of the mapped cell
+    :param claims: claims under the server's uuid
+    :param moved: claims for its move
+    :param unheard: uuids of cells that did not answer
+    :param names: names of cells, by uuid
     :param shared: uuids of all sharing providers
     """
 
@@ -56,40 +138,38 @@ class Facts:
     unheard: frozenset[str]
     names: Mapping[str, str]
     broken: exception.RequestUnreadable | None = None
-    size: sizes.ServerSize | None = None
+    size: ServerSize | None = None
     host_cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shared: frozenset[str] = frozenset()
 
     def held(
         self, row: audit_queries.ServerRow
     ) -> tuple[list[claims_base.Claim], list[claims_base.Claim]]:
-        """Return the claims that may be right for a row, and the others.
+        """Return the claims near a row's node, and all other claims.
 
-        They are on its node, on child providers of that, or on sharing
-        providers.
+        Near are the node, its child providers, and all sharing providers.
         """
         near = {row.provider, *row.children} | self.shared
         return ([claim for claim in self.claims if claim.provider in near],
                 [claim for claim in self.claims if claim.provider not in near])
 
     def visible(self) -> dict[str, audit_queries.ServerRow]:
-        """Return the rows that are not deleted, in cells that have hosts."""
+        """Return the rows that are not deleted, without that of cell0."""
         return {cell: row for cell, row in self.rows.items()
                 if not row.deleted and cell != objects.CELL0_UUID}
 
     def buried(self) -> bool:
-        """Return whether cell0 shows it."""
+        """Return whether cell0 has a row that is not deleted."""
         row = self.rows.get(objects.CELL0_UUID)
         return row is not None and not row.deleted
 
 
-class Reader:
-    """Reads facts, of many servers at a time.
+class StateReader:
+    """Reads the states of servers in pages.
 
-    A cell that does not answer is not asked again until :meth:`begin`.
+    A cell that did not answer is not read again until :meth:`begin`.
 
-    :param claims: None where they are of no use, as only another process
-        knows them
+    :param claims: None if only another process can read the claims
     """
 
     def __init__(
@@ -103,13 +183,13 @@ class Reader:
         self._cells = cells
         self._gatherer = gatherer
         self._context = context.admin()
-        self._sizes = sizes.Sizes()
-        #: Why cells did not answer, by their uuids.
+        self._sizes = Sizes()
+        #: Why a cell did not answer, by uuid.
         self.unheard: dict[str, str] = {}
         self._shared: Sequence[shared_providers.SharedProvider] | None = None
 
     def begin(self) -> None:
-        """Forget who did not answer, and the sharing providers."""
+        """Forget which cells did not answer, and the sharing providers."""
         self.unheard.clear()
         self._shared = None
 
@@ -121,31 +201,30 @@ class Reader:
         return self._shared
 
     def cells(self) -> dict[str, objects.CellMapping]:
-        """Return the cells, cell0 among them, by their uuids."""
+        """Return all cells by uuid, with cell0."""
         return {cell.uuid: cell for cell in self._cells.all()}
 
     def names(self) -> dict[str, str]:
-        """Return the names of the cells by their uuids."""
+        """Return the names of all cells by uuid."""
         return {uuid: cell.get('name') or uuid
                 for uuid, cell in self.cells().items()}
 
-    def facts(
+    def servers(
         self, uuids: Iterable[str], everywhere: bool = False,
         asked: bool = False, holders: Collection[str] | None = None,
-    ) -> dict[str, Facts]:
-        """Return what is known of servers.
+    ) -> dict[str, ServerState]:
+        """Return the states of servers.
 
-        :param everywhere: look in all cells, and not only in those where
-            their mappings say that they are
-        :param asked: look at what was asked for too
-        :param holders: names of all who may hold something; None if anybody
-            may
+        :param everywhere: read all cells, not only the mapped ones
+        :param asked: read the requests, too
+        :param holders: consumers that may hold claims; None for any
         """
         uuids = list(dict.fromkeys(uuids))
-        # Claims come first: who holds one afterwards had it after all.
+        # Claims are read first, so that a server found later explains them.
         held = self._held(uuids, holders)
         with self.database.reader() as connection:
-            # A request goes when the mapping is there and says so.
+            # A request is deleted after the mapping names the cell, so it is
+            # read before the mapping.
             requested = api.requested(connection, uuids)
             mappings = api.mappings(connection, uuids)
             read = build_requests.read(
@@ -161,13 +240,13 @@ class Reader:
             elif mapping is not None and mapping.cell is not None:
                 wanted.setdefault(mapping.cell, []).append(uuid)
         if not wanted.keys() <= self.cells().keys():
-            # They were mapped since the cells were read.
+            # A cell was added since the cells were read.
             self._cells.refresh()
         rows = self._rows(wanted)
         host_cells = self._host_cells(rows, mappings)
         names, unheard = self.names(), frozenset(self.unheard)
         shared = frozenset(provider.uuid for provider in self.shared())
-        return {uuid: Facts(
+        return {uuid: ServerState(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
             held.get(moves.consumer(uuid), ()), unheard, names,
@@ -177,13 +256,13 @@ class Reader:
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:
-        """Return those that the API database knows as servers."""
+        """Return the servers that the API database knows."""
         with self.database.reader() as connection:
             return (api.mappings(connection, uuids).keys()
                     | api.requested(connection, uuids))
 
     def pages(self, query: Page) -> Iterator[list[str]]:
-        """Yield servers of the API database, a page at a time."""
+        """Yield servers of the API database in pages."""
         after = 0
         while True:
             with self.database.reader() as connection:
@@ -194,7 +273,7 @@ class Reader:
             after = page[-1][0]
 
     def cell_pages(self, query: Page) -> Iterator[dict[str, list[str]]]:
-        """Yield servers by their cells, a page of each cell at a time."""
+        """Yield servers by cell, with a page of each cell at a time."""
         after = dict.fromkeys(self.cells(), 0)
         while after:
             pages = self.ask(lambda cell, connection: query(
@@ -208,9 +287,10 @@ class Reader:
     def ask(
         self, function: Callable[[str, Any], Any], cells: Iterable[str]
     ) -> dict[str, Any]:
-        """Return what a function of a cell and a connection to it returns.
+        """Call a function with each cell and a connection to it.
 
-        :param cells: uuids; those that do not answer are left out
+        :param cells: uuids
+        :returns: results by cell, without the cells that did not answer
         """
         def look(aimed: context.RequestContext) -> Any:
             assert aimed.cell is not None

@@ -24,7 +24,7 @@ class TestReport(base.TestCase):
         self.assertEqual(
             [('S1', self.providers['a1']), ('S13', unexplained), ('S2', lost),
              *(('S4', uuid) for uuid in leaked)],
-            [(each.invariant, each.of) for each in report.left])
+            [(each.invariant, each.of) for each in report.remaining])
         self.assertEqual([], report.repaired)
 
     def test_findings_of_an_invariant_come_in_the_order_of_their_kinds(self):
@@ -36,7 +36,7 @@ class TestReport(base.TestCase):
 
         self.assertEqual(
             [('claim-leaked', last), ('unclaimed', first)],
-            [(each.kind, each.of) for each in self.audit().left])
+            [(each.kind, each.of) for each in self.audit().remaining])
 
     def test_some_of_those_who_are_of_no_server_are_examples(self):
         self.offer('cell1', 'a2', 20)
@@ -68,14 +68,14 @@ class TestReport(base.TestCase):
     def test_cell_that_is_down_is_told_with_advice(self):
         self.take_down('cell1')
 
-        [found] = self.audit().left
+        [found] = self.audit().remaining
 
         cell = self.by_name['cell1'].uuid
         self.assertEqual(
             ('cell-unreachable', cell, 'cell1', cell, None),
             (found.kind, found.of, found.cell, found.cell_uuid,
              found.action))
-        self.assertIn('bring its database back', found.advice)
+        self.assertIn('make its database available', found.advice)
 
     def test_size_counts_what_the_progress_does(self):
         self.running()
@@ -106,7 +106,7 @@ class TestRepairs(base.TestCase):
 
                 self.assertEqual(
                     ([broken], sorted({*uuids} - {broken})),
-                    ([each.of for each in report.left],
+                    ([each.of for each in report.remaining],
                      [each.of for each in report.repaired]))
                 self.assertIn(f'Could not repair claim-leaked of {broken}',
                               self.logs.output)
@@ -125,7 +125,7 @@ class TestRepairs(base.TestCase):
         # It is mapped, its row goes, it is buried, its claim is released.
         report = self.audit(fix=True)
 
-        self.assertEqual([], report.left)
+        self.assertEqual([], report.remaining)
         self.assertEqual(['row-unmapped'],
                          [each.kind for each in report.repaired])
         self.assertEqual({'cell0'}, self.rows(uuid))

@@ -1,85 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server is to hold, by all that may be known of it."""
 
-from cellsched.audit import claim_holders
+from cellsched.audit import checks
+from cellsched.audit.checks import Expected
 from cellsched.audit import findings
-from cellsched.audit import sizes
+from cellsched.audit import state
 from tests.unit.audit import known
 from tests.unit import base
 
 Action = findings.Action
-Due = claim_holders.Due
 
 
-class TestDue(base.TestCase):
+class TestExpectedClaims(base.TestCase):
 
-    def assertDue(self, expected, **fields):
+    def assertExpected(self, expected, **fields):
         self.assertIs(
-            expected, claim_holders.due(known.facts(**fields)), fields)
+            expected, checks.expected_claims(known.server(**fields)), fields)
 
     def test_server_that_runs_is_to_hold_something(self):
-        self.assertDue(Due.SOMETHING)
+        self.assertExpected(Expected.CLAIM)
 
     def test_of_who_is_not_mapped_nobody_knows(self):
-        self.assertDue(Due.UNKNOWN, mapping=None)
-        self.assertDue(Due.UNKNOWN, mapping=None, rows={})
+        self.assertExpected(Expected.UNKNOWN, mapping=None)
+        self.assertExpected(Expected.UNKNOWN, mapping=None, rows={})
 
     def test_who_is_being_built_may_hold_anything(self):
         for cell in None, known.CELL, known.CELL0:
-            self.assertDue(
-                Due.ANYTHING, mapping=known.mapped(cell), requested=True)
+            self.assertExpected(
+                Expected.EITHER, mapping=known.mapped(cell), requested=True)
 
     def test_of_who_shows_elsewhere_too_nobody_knows(self):
         rows = {known.CELL: known.buried(), known.OTHER: known.row()}
-        self.assertDue(Due.UNKNOWN, rows=rows)
+        self.assertExpected(Expected.UNKNOWN, rows=rows)
 
         rows[known.OTHER] = known.row(deleted=True)
-        self.assertDue(Due.NOTHING, rows=rows)
+        self.assertExpected(Expected.NONE, rows=rows)
 
     def test_of_who_is_in_a_cell_that_is_silent_nobody_knows(self):
-        self.assertDue(Due.UNKNOWN, unheard=frozenset([known.CELL]))
-        self.assertDue(Due.SOMETHING, unheard=frozenset([known.OTHER]))
+        self.assertExpected(Expected.UNKNOWN, unheard=frozenset([known.CELL]))
+        self.assertExpected(Expected.CLAIM, unheard=frozenset([known.OTHER]))
 
     def test_who_is_in_no_cell_holds_nothing_once_deleted(self):
         for cell in None, known.CELL:
-            for deleted, expected in ((True, Due.NOTHING),
-                                      (False, Due.UNKNOWN)):
-                self.assertDue(expected, rows={},
-                               mapping=known.mapped(cell, deleted))
+            for deleted, expected in ((True, Expected.NONE),
+                                      (False, Expected.UNKNOWN)):
+                self.assertExpected(expected, rows={},
+                                    mapping=known.mapped(cell, deleted))
 
     def test_who_is_buried_holds_nothing(self):
         for rows in {}, {known.CELL0: known.buried()}:
-            self.assertDue(
-                Due.NOTHING, mapping=known.mapped(known.CELL0), rows=rows)
+            self.assertExpected(
+                Expected.NONE, mapping=known.mapped(known.CELL0), rows=rows)
 
     def test_state_of_a_row_says_what_is_due(self):
         for expected, row in (
-                (Due.NOTHING, known.row(deleted=True)),
-                (Due.NOTHING, known.row(deleted=True,
-                                        task_state='deleting')),
-                (Due.ANYTHING, known.row(task_state='deleting')),
-                (Due.NOTHING, known.buried()),
-                (Due.ANYTHING, known.buried(host='host1')),
-                (Due.ANYTHING, known.buried(task_state='rebuilding')),
-                (Due.ANYTHING, known.buried(moving=True)),
-                (Due.NOTHING, known.buried(vm_state='shelved_offloaded')),
-                (Due.ANYTHING, known.buried(vm_state='shelved_offloaded',
-                                            task_state='spawning')),
-                (Due.SOMETHING, known.row()),
-                (Due.SOMETHING, known.unrun()),
-                (Due.SOMETHING, known.row(task_state='spawning')),
-                (Due.ANYTHING, known.unrun(task_state=None)),
-                (Due.ANYTHING, known.unrun(task_state='spawning'))):
-            self.assertIs(expected, claim_holders.due_in_cell(row), row)
-            self.assertDue(expected, rows={known.CELL: row})
+                (Expected.NONE, known.row(deleted=True)),
+                (Expected.NONE, known.row(deleted=True,
+                                          task_state='deleting')),
+                (Expected.EITHER, known.row(task_state='deleting')),
+                (Expected.NONE, known.buried()),
+                (Expected.EITHER, known.buried(host='host1')),
+                (Expected.EITHER, known.buried(task_state='rebuilding')),
+                (Expected.EITHER, known.buried(moving=True)),
+                (Expected.NONE, known.buried(vm_state='shelved_offloaded')),
+                (Expected.EITHER, known.buried(vm_state='shelved_offloaded',
+                                               task_state='spawning')),
+                (Expected.CLAIM, known.row()),
+                (Expected.CLAIM, known.unrun()),
+                (Expected.CLAIM, known.row(task_state='spawning')),
+                (Expected.EITHER, known.unrun(task_state=None)),
+                (Expected.EITHER, known.unrun(task_state='spawning'))):
+            self.assertIs(expected, checks.expected_in_cell(row), row)
+            self.assertExpected(expected, rows={known.CELL: row})
 
 
 class TestMoveLeaks(base.TestCase):
 
     def assertLeaks(self, expected, **fields):
-        facts = known.facts(**{'moved': known.claims('node2'), **fields})
-        self.assertIs(expected, claim_holders.move_leaks(
-            facts, claim_holders.due(facts)), fields)
+        facts = known.server(**{'moved': known.claims('node2'), **fields})
+        self.assertIs(expected, checks.move_leaks(
+            facts, checks.expected_claims(facts)), fields)
 
     def test_claim_leaks_where_nobody_moves_the_server(self):
         self.assertLeaks(True)
@@ -107,7 +107,7 @@ class TestFindings(base.TestCase):
 
     def assertFinds(self, *expected, **fields):
         """These are found: kind, action, and words of text and advice."""
-        found = list(claim_holders.check(known.facts(**fields)))
+        found = list(checks.check_claims(known.server(**fields)))
 
         self.assertEqual(
             [(kind, action) for kind, action, _, _ in expected],
@@ -121,7 +121,7 @@ class TestFindings(base.TestCase):
     def test_server_that_holds_what_it_takes_is_right(self):
         self.assertFinds()
         self.assertFinds(size=None)
-        self.assertFinds(size=sizes.MISSING)
+        self.assertFinds(size=state.MISSING)
 
     def test_leaks_name_the_nodes(self):
         self.assertFinds(
@@ -138,23 +138,23 @@ class TestFindings(base.TestCase):
         self.assertFinds(
             ('unclaimed', Action.CLAIM, 'holds no claim', ''), claims=[])
         self.assertFinds(
-            ('unclaimed', None, 'holds no claim', 'nobody knows where'),
+            ('unclaimed', None, 'holds no claim', 'its provider is not known'),
             claims=[], rows={known.CELL: known.row(provider=None)})
         self.assertFinds(
             claims=[], moved=known.claims('node2'),
             rows={known.CELL: known.row(moving=True)})
 
     def test_server_that_takes_nothing_may_hold_nothing(self):
-        self.assertFinds(claims=[], size=sizes.ServerSize({}))
+        self.assertFinds(claims=[], size=state.ServerSize({}))
         self.assertFinds(
             ('unclaimed', Action.CLAIM, '', ''), claims=[],
-            size=sizes.MISSING)
+            size=state.MISSING)
 
     def test_claim_elsewhere_names_both_nodes(self):
         for size, action, advice in (
-                (sizes.ServerSize(known.SIZE), Action.RECLAIM, ''),
+                (state.ServerSize(known.SIZE), Action.RECLAIM, ''),
                 (None, Action.RECLAIM, ''),
-                (sizes.MISSING, None, 'specification is lost')):
+                (state.MISSING, None, 'specification is lost')):
             self.assertFinds(
                 ('claim-elsewhere', action,
                  'is on node1, and holds a claim on node2, node3', advice),
@@ -162,8 +162,8 @@ class TestFindings(base.TestCase):
 
     def test_second_claim_names_both_nodes(self):
         for size, action, advice in (
-                (sizes.ServerSize(known.SIZE), Action.RECLAIM, ''),
-                (sizes.MISSING, None, 'specification is lost')):
+                (state.ServerSize(known.SIZE), Action.RECLAIM, ''),
+                (state.MISSING, None, 'specification is lost')):
             self.assertFinds(
                 ('claim-second', action,
                  'is on node1, and holds a claim on node2, node3 too',
@@ -173,14 +173,14 @@ class TestFindings(base.TestCase):
     def test_claim_of_another_amount_names_both(self):
         self.assertFinds(
             ('claim-amount', Action.RECLAIM,
-             'takes 512 MEMORY_MB, 1 VCPU, and holds a claim of '
+             'needs 512 MEMORY_MB, 1 VCPU, and holds a claim of '
              '10 DISK_GB, 2 VCPU', ''),
             claims=known.claims('node1', VCPU=2, DISK_GB=10))
 
     def test_claims_on_children_and_on_what_is_shared_are_right(self):
         rows = {known.CELL: known.row(
             children=frozenset({'gpu0', 'gpu1'}))}
-        size = sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 2})
+        size = state.ServerSize({'VCPU': 1}, grouped={'VGPU': 2})
         root = known.claims('node1', VCPU=1)
         for more in (known.claims('gpu0', VGPU=2),
                      known.claims('gpu0', 'gpu1', VGPU=1),
@@ -193,19 +193,19 @@ class TestFindings(base.TestCase):
     def test_amounts_of_all_providers_are_added_up(self):
         rows = {known.CELL: known.row(children=frozenset({'gpu0'}))}
         for size, action, advice in (
-                (sizes.ServerSize({'VCPU': 1, 'VGPU': 2}), Action.RECLAIM,
+                (state.ServerSize({'VCPU': 1, 'VGPU': 2}), Action.RECLAIM,
                  ''),
-                (sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 2}), None,
-                 'only a scheduler chooses; migrate it')):
+                (state.ServerSize({'VCPU': 1}, grouped={'VGPU': 2}), None,
+                 'migrate it')):
             self.assertFinds(
-                ('claim-amount', action, 'takes 1 VCPU, 2 VGPU, and holds a '
+                ('claim-amount', action, 'needs 1 VCPU, 2 VGPU, and holds a '
                  'claim of 1 VCPU, 1 VGPU', advice), rows=rows, size=size,
                 claims=known.claims('node1', VCPU=1)
                 + known.claims('gpu0', VGPU=1))
 
     def test_claim_on_another_nodes_child_is_elsewhere(self):
         rows = {known.CELL: known.row(children=frozenset({'gpu0'}))}
-        grouped = sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 1})
+        grouped = state.ServerSize({'VCPU': 1}, grouped={'VGPU': 1})
         self.assertFinds(
             ('claim-elsewhere', Action.RECLAIM, 'a claim on gpu9', ''),
             rows=rows, claims=known.claims('gpu9'))
@@ -229,15 +229,15 @@ class TestFindings(base.TestCase):
         self.assertFinds(
             ('claim-second', Action.RECLAIM, 'holds a claim on gpu9 too', ''),
             rows={known.CELL: known.row(children=frozenset({'gpu0'}))},
-            size=sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 1}),
+            size=state.ServerSize({'VCPU': 1}, grouped={'VGPU': 1}),
             claims=known.claims('node1', VCPU=1)
             + known.claims('gpu0', 'gpu9', VGPU=1))
 
     def test_groups_are_not_claimed_anew(self):
         self.assertFinds(
             ('unclaimed', None, 'holds no claim',
-             'only a scheduler chooses; migrate it'), claims=[],
-            size=sizes.ServerSize({}, grouped={'VGPU': 1}))
+             'choose'), claims=[],
+            size=state.ServerSize({}, grouped={'VGPU': 1}))
 
     def test_server_that_is_not_at_rest_may_hold_its_claim_anywhere(self):
         for fields in ({'provider': None}, {'task_state': 'resize_prep'},

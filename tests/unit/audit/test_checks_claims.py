@@ -275,7 +275,7 @@ class TestMoves(base.TestCase):
 
         report = self.audit()
 
-        self.assertEqual(([], 0), (report.left, report.foreign))
+        self.assertEqual(([], 0), (report.remaining, report.foreign))
 
     def test_claim_of_a_move_that_has_ended_goes(self):
         uuid = self.running()

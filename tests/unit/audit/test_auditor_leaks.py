@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.audit import claims
+from cellsched.audit import auditor
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
 from cellsched.db.cell import server_moves
@@ -12,7 +12,7 @@ class TestLeakedClaims(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.leaked = claims.LeakedClaims(self.reader, self.repairs)
+        self.leaked = auditor.LeakedClaims(self.reader, self.repairs)
 
     def test_leaked_claims_go_at_the_second_look(self):
         uuids = [self.deleted(), self.failed(), self.failed('cell2')]

@@ -2,7 +2,7 @@
 
 from oslo_serialization import jsonutils
 
-from cellsched.audit import sizes
+from cellsched.audit import state
 from cellsched import objects
 from cellsched.testing import builders
 from tests.unit import base
@@ -19,7 +19,7 @@ class TestSizes(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.sizes = sizes.Sizes()
+        self.sizes = state.Sizes()
 
     def of(self, **fields):
         [uuid] = samples.uuids(1)
@@ -55,13 +55,13 @@ class TestSizes(base.TestCase):
                          size.total)
         self.assertEqual({}, self.of().grouped)
         self.assertEqual(self.of().resources, self.of().total)
-        self.assertIsNone(sizes.MISSING.total)
+        self.assertIsNone(state.MISSING.total)
 
     def test_what_is_lost_has_no_size(self):
-        self.assertIs(sizes.MISSING, self.sizes.of('a', None))
+        self.assertIs(state.MISSING, self.sizes.of('a', None))
         without_flavor = jsonutils.dumps(
             objects.RequestSpec(is_bfv=True).obj_to_primitive())
         no_amount = jsonutils.dumps(builders.request(
             extra_specs={'resources:VGPU': 'x'}).obj_to_primitive())
         for text in (*samples.UNREADABLE, without_flavor, no_amount):
-            self.assertIs(sizes.UNREADABLE, self.sizes.of('a', text))
+            self.assertIs(state.UNREADABLE, self.sizes.of('a', text))

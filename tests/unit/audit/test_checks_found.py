@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with fates, by all that may be known of a server."""
 
-from cellsched.audit import fates
+from cellsched.audit import checks
 from cellsched.audit import findings
-from cellsched.audit import reasons
-from cellsched.audit import sizes
+from cellsched.audit import state
 from cellsched import exception
 from tests.unit.audit import known
 from tests.unit import base
@@ -17,11 +16,11 @@ TWO_RUN = 'stop the other one'
 
 class TestCase(base.TestCase):
 
-    check = staticmethod(fates.check)
+    check = staticmethod(checks.check_fate)
 
     def assertFinds(self, *expected, **fields):
         """These are found: kind, cell, action, words of text and advice."""
-        found = list(self.check(known.facts(**fields)))
+        found = list(self.check(known.server(**fields)))
 
         self.assertEqual(
             [each[:3] for each in expected],
@@ -47,7 +46,7 @@ class TestUnmapped(TestCase):
         self.assertFinds(mapping=None, rows={})
 
     def test_cell_without_a_name_goes_by_its_uuid(self):
-        [found] = fates.check(known.facts(mapping=None, names={}))
+        [found] = checks.check_fate(known.server(mapping=None, names={}))
 
         self.assertEqual(CELL, found.cell)
 
@@ -140,7 +139,7 @@ class TestUndecided(TestCase):
 
     def test_of_those_that_never_ran_none_is_chosen(self):
         self.undecided(
-            ('undecided', CELL, Action.PURGE, 'nobody builds it', ''),
+            ('undecided', CELL, Action.PURGE, 'is not being built', ''),
             rows={CELL: known.unrun()})
         self.undecided(
             ('two-cells', CELL, None, '', TWO_RUN),
@@ -158,7 +157,7 @@ class TestUndecided(TestCase):
 
     def test_one_that_is_nowhere_is_buried_if_all_cells_say_so(self):
         self.undecided(
-            ('no-fate', None, Action.BURY, 'nobody builds it', ''), rows={})
+            ('no-fate', None, Action.BURY, 'is not being built', ''), rows={})
         self.undecided(rows={}, unheard=frozenset([OTHER]))
 
 
@@ -247,8 +246,8 @@ class TestDecided(TestCase):
             host_cells={'host1': OTHER})
 
     def test_server_without_specification_cannot_be_moved(self):
-        for size, kind in ((sizes.MISSING, 'spec-missing'),
-                           (sizes.UNREADABLE, 'spec-unreadable')):
+        for size, kind in ((state.MISSING, 'spec-missing'),
+                           (state.UNREADABLE, 'spec-unreadable')):
             self.assertFinds(
                 (kind, CELL, None, size.problem, SPEC_LOST), size=size)
             self.assertFinds(
@@ -260,14 +259,14 @@ class TestDecided(TestCase):
 
 class TestReasons(TestCase):
 
-    check = staticmethod(reasons.check)
+    check = staticmethod(checks.check_faults)
 
     def test_error_is_to_have_a_reason(self):
         failed = known.row(vm_state='error', reason='why')
         self.assertFinds(rows={CELL: failed})
         for reason in None, '', ' ':
             self.assertFinds(
-                ('no-reason', CELL, Action.EXPLAIN, 'nothing says why', ''),
+                ('no-reason', CELL, Action.EXPLAIN, 'without a fault', ''),
                 rows={CELL: known.row(vm_state='error', reason=reason)})
 
     def test_what_is_buried_is_to_have_an_action_too(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leaked claims of which some cannot be released."""
 
-from cellsched.audit import claims
+from cellsched.audit import auditor
 from cellsched import exception
 from tests.unit.audit import base
 
@@ -14,7 +14,7 @@ class TestLeakedClaims(base.TestCase):
             self.take(uuid, 'b1')
         release = self.claims.release
         for broken in uuids:
-            leaked = claims.LeakedClaims(self.reader, self.repairs)
+            leaked = auditor.LeakedClaims(self.reader, self.repairs)
 
             def fail(consumers, broken=broken):
                 if broken in consumers:

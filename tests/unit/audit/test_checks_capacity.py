@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.audit import capacity
+from cellsched.audit import checks
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from tests.unit import base
@@ -27,7 +27,7 @@ class TestCapacity(base.TestCase):
 
     def found(self, seen=lambda held: None):
         return [(each.invariant, each.kind, each.of) for each
-                in capacity.check(self.store, 2, seen)]
+                in checks.check_capacity(self.store, 2, seen)]
 
     def test_what_fits_is_right(self):
         for _ in range(4):

@@ -3,6 +3,7 @@
 
 import sqlalchemy as sa
 
+from cellsched.audit import auditor
 from cellsched.audit import findings
 from cellsched.audit import repairs
 from cellsched.cells import cell0
@@ -22,8 +23,8 @@ class TestCase(base.TestCase):
         self.clock.advance(3600)
 
     def found(self, uuid, action):
-        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
-        [found] = [each for each in base.checks.judge(facts)
+        facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
+        [found] = [each for each in auditor.judge(facts)
                    if each.action is action]
         return found, facts
 
@@ -81,7 +82,7 @@ class TestTasks(TestCase):
         self.change_row(uuid, 'cell1', task_state='resize_prep')
         found, _ = self.found(uuid, Action.TAKE_BACK)
         self.change_row(uuid, 'cell1', task_state='rescuing')
-        facts = self.reader.facts([uuid])[uuid]
+        facts = self.reader.servers([uuid])[uuid]
 
         self.repairs.repair(found, facts)
 

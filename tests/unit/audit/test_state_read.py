@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is read of servers, and where it is looked for."""
 
-from cellsched.audit import sizes
+from cellsched.audit import state
 from cellsched.claims import moves
 from cellsched.db.api import audit_queries as api
 from cellsched.db.cell import audit_queries
@@ -19,7 +19,7 @@ class TestFacts(base.TestCase):
         name = moves.consumer(uuid)
         self.take(name, 'a2')
 
-        [(key, facts)] = self.reader.facts([uuid, uuid], asked=True).items()
+        [(key, facts)] = self.reader.servers([uuid, uuid], asked=True).items()
 
         cell = self.uuid_of('cell1')
         self.assertEqual((uuid, uuid), (key, facts.uuid))
@@ -39,11 +39,11 @@ class TestFacts(base.TestCase):
         uuid = self.accept()
         self.spoil(uuid, 'request_specs')
 
-        asked = self.reader.facts([uuid], asked=True)[uuid]
+        asked = self.reader.servers([uuid], asked=True)[uuid]
         self.assertEqual('is missing', asked.broken.problem)
-        self.assertIs(sizes.MISSING, asked.size)
+        self.assertIs(state.MISSING, asked.size)
         self.assertTrue(asked.requested)
-        facts = self.reader.facts([uuid])[uuid]
+        facts = self.reader.servers([uuid])[uuid]
         self.assertEqual((None, None, True),
                          (facts.broken, facts.size, facts.requested))
 
@@ -53,22 +53,22 @@ class TestFacts(base.TestCase):
         cells = {self.uuid_of('cell1'), self.uuid_of('cell2')}
 
         self.assertEqual({self.uuid_of('cell1')},
-                         {*self.reader.facts([uuid])[uuid].rows})
+                         {*self.reader.servers([uuid])[uuid].rows})
         self.assertEqual(cells, {
-            *self.reader.facts([uuid], everywhere=True)[uuid].rows})
+            *self.reader.servers([uuid], everywhere=True)[uuid].rows})
         self.unmap(uuid)
-        self.assertEqual({}, self.reader.facts([uuid])[uuid].rows)
+        self.assertEqual({}, self.reader.servers([uuid])[uuid].rows)
 
     def test_cells_are_told_of_hosts_that_are_in_other_rows_only(self):
         right, wrong = self.running(), self.running('cell2', 'b1')
         self.map_to(wrong, 'cell1')
 
-        facts = self.reader.facts([right, wrong], everywhere=True)
+        facts = self.reader.servers([right, wrong], everywhere=True)
 
         self.assertEqual({'b1': self.uuid_of('cell2')},
                          facts[wrong].host_cells)
         self.unmap(wrong)
-        self.assertEqual({}, self.reader.facts(
+        self.assertEqual({}, self.reader.servers(
             [wrong], everywhere=True)[wrong].host_cells)
 
     def test_server_in_a_cell_that_is_new_is_found(self):
@@ -78,7 +78,7 @@ class TestFacts(base.TestCase):
         self.decide(uuid, 'cell3')
         self.put_row(uuid, 'cell3')
 
-        facts = self.reader.facts([uuid])[uuid]
+        facts = self.reader.servers([uuid])[uuid]
 
         self.assertEqual([self.uuid_of('cell3')], [*facts.rows])
 
@@ -88,7 +88,7 @@ class TestFacts(base.TestCase):
         known = self.reader.names()
         self.add_cell('cell3')
 
-        self.reader.facts(uuids)
+        self.reader.servers(uuids)
 
         self.assertEqual(known, self.reader.names())
 
@@ -97,20 +97,20 @@ class TestFacts(base.TestCase):
         self.put_row(uuid, 'cell1')
         self.put_row(uuid, 'cell2', deleted=1)
 
-        facts = self.reader.facts([uuid], everywhere=True)[uuid]
+        facts = self.reader.servers([uuid], everywhere=True)[uuid]
 
         self.assertEqual([self.uuid_of('cell1')], [*facts.visible()])
         self.assertTrue(facts.buried())
         self.change_row(uuid, 'cell0', deleted=1)
-        self.assertFalse(self.reader.facts([uuid])[uuid].buried())
+        self.assertFalse(self.reader.servers([uuid])[uuid].buried())
         other = self.running()
-        self.assertFalse(self.reader.facts([other])[other].buried())
+        self.assertFalse(self.reader.servers([other])[other].buried())
 
     def test_claims_that_only_another_process_sees_are_not_known(self):
         uuid = self.running()
         self.reader.claims = None
 
-        facts = self.reader.facts([uuid])[uuid]
+        facts = self.reader.servers([uuid])[uuid]
 
         self.assertEqual(([], []), ([*facts.claims], [*facts.moved]))
 
@@ -122,7 +122,7 @@ class TestCells(base.TestCase):
         cell = self.by_name['cell1'].uuid
         self.take_down('cell1')
 
-        facts = self.reader.facts([uuid])[uuid]
+        facts = self.reader.servers([uuid])[uuid]
 
         self.assertEqual(frozenset([cell]), facts.unheard)
         self.assertIn('cannot be reached', self.reader.unheard[cell])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What findings about figures say, and what is to be done."""
 
-from cellsched.audit import capacity
+from cellsched.audit import checks
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
@@ -30,7 +30,7 @@ class TestFigures(base.TestCase):
         return uuid
 
     def found(self, page=2, seen=lambda held: None):
-        found = capacity.check(self.store, page, seen)
+        found = checks.check_capacity(self.store, page, seen)
         self.assertEqual({self.host} if found else set(),
                          {each.of for each in found})
         return [(each.kind, each.text, each.action) for each in found]
@@ -43,7 +43,7 @@ class TestFigures(base.TestCase):
         self.assertEqual([
             ('over-capacity:VCPU', 'has 7 of VCPU, and 8 is claimed', None)],
             self.found())
-        [found] = capacity.check(self.store, 1)
+        [found] = checks.check_capacity(self.store, 1)
         self.assertIn('move servers away', found.advice)
 
     def test_what_is_not_offered_at_all_is_too_much(self):

@@ -141,7 +141,7 @@ class TestMoves(base.TestCase):
             self.assertEqual('error', self.row(uuid, 'cell1').vm_state)
 
     def write_reason(self, uuid):
-        table = base.instance_faults.models.instance_faults
+        table = base.instance_history.models.instance_faults
         self.write(self.cell('cell1'), lambda connection: connection.execute(
             table.insert().values(
                 instance_uuid=uuid, code=500, message='why', deleted=0,

@@ -6,8 +6,8 @@ import threading
 
 import sqlalchemy as sa
 
-from cellsched.audit import claims
-from cellsched.audit import facts
+from cellsched.audit import auditor
+from cellsched.audit import state
 from cellsched.cells import gather
 from cellsched import clock
 from cellsched.db.api import models
@@ -30,13 +30,13 @@ class TestReader(base.TestCase):
         executor = futures.ThreadPoolExecutor(4)
         self.addCleanup(executor.shutdown)
         self.addCleanup(released.set)
-        reader = facts.Reader(
+        reader = state.StateReader(
             self.database, self.cells, gather.Gatherer(
                 executor, self.targets, clock.Clock(), timeout_s=0.5),
             self.claims)
         reader.begin()
 
-        found = reader.facts([uuid])[uuid]
+        found = reader.servers([uuid])[uuid]
 
         cell = self.by_name['cell1'].uuid
         self.assertEqual({cell: 'it did not answer in time'}, reader.unheard)
@@ -58,7 +58,7 @@ class TestReader(base.TestCase):
 
     def test_claims_that_only_another_process_sees_are_not_released(self):
         self.reader.claims = None
-        leaked = claims.LeakedClaims(self.reader, self.repairs)
+        leaked = auditor.LeakedClaims(self.reader, self.repairs)
 
         self.assertEqual(0, leaked.release_leaked())
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nobody is at work on, by all that may be known of a server."""
 
+from cellsched.audit import checks
 from cellsched.audit import findings
-from cellsched.audit import tasks
 from cellsched.db.cell import audit_queries
 from cellsched.db.cell import server_moves
 from tests.unit.audit import known
@@ -18,7 +18,7 @@ class TestTasks(base.TestCase):
 
     def assertFinds(self, *expected, row, cell=known.CELL, **fields):
         """This is found, if anything: kind, action, of text and advice."""
-        found = list(tasks.check(known.facts(**{
+        found = list(checks.check_tasks(known.server(**{
             'mapping': known.mapped(cell), 'rows': {cell: row}, **fields})))
 
         self.assertEqual(len(expected) // 4, len(found), found)
@@ -71,7 +71,7 @@ class TestTasks(base.TestCase):
                 (None, known.unrun(vm_state=None)),
                 (None, known.unrun(task_state='networking'))):
             self.assertFinds('build-stranded', action,
-                             'no host has been told', advice, row=row)
+                             'no host has received the build', advice, row=row)
         self.assertFinds(row=known.unrun(cast=True))
         self.assertFinds(row=known.unrun(vm_state=None, cast=True))
 
@@ -98,8 +98,8 @@ class TestTasks(base.TestCase):
             task_state='resize_prep', deleted=True))
 
     def test_server_in_no_state_has_no_task_to_take_back(self):
-        self.assertIsNone(tasks.reverting(known.row(vm_state=None)))
-        self.assertIsNone(tasks.reverting(known.row()))
+        self.assertIsNone(checks.reverting(known.row(vm_state=None)))
+        self.assertIsNone(checks.reverting(known.row()))
         self.assertEqual(
             ('revert_migrate', 'migration'),
-            tasks.reverting(known.row(task_state='resize_prep')))
+            checks.reverting(known.row(task_state='resize_prep')))

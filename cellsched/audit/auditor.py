@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit of a whole deployment, and the release of leaked claims."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+import itertools
+
+from oslo_log import log
+
+from cellsched.audit import checks
+from cellsched.audit import findings
+from cellsched.audit import repairs
+from cellsched.audit.state import ServerState
+from cellsched.audit.state import StateReader
+from cellsched.claims import base
+from cellsched.claims import listing
+from cellsched.claims import moves
+from cellsched.clock import Clock
+from cellsched.db.api import audit_queries as api
+from cellsched.db.cell import audit_queries
+from cellsched.db import statements
+from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+#: Maximum number of rounds, as a repair may reveal another finding.
+_ROUNDS_MAX = 4
+
+#: Maximum number of foreign consumers in a report.
+_EXAMPLES_MAX = 10
+
+Progress = Callable[[int], None]
+
+
+def judge(server: ServerState) -> Iterator[findings.Finding]:
+    """Yield all findings of a server."""
+    yield from checks.check_fate(server)
+    yield from checks.check_claims(server)
+    yield from checks.check_tasks(server)
+    yield from checks.check_faults(server)
+
+
+class Auditor:
+    """Checks a deployment twice, as operations may be in progress.
+
+    The first pass reads everything. Some time later the servers with findings
+    are read again, in all cells; only findings of both passes are reported.
+    """
+
+    def __init__(
+        self, reader: StateReader, repairs_: repairs.Repairs,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._repairs = repairs_
+        self._clock = clock
+
+    def size(self) -> int:
+        """Return the number of rows to read, for a progress bar."""
+        with self._reader.database.reader() as connection:
+            mapped = api.count(connection)
+        rows = self._reader.ask(
+            lambda cell, connection: audit_queries.count(connection),
+            self._reader.cells())
+        return mapped + sum(rows.values())
+
+    def run(
+        self, settle_s: float, fix: bool = False,
+        progress: Progress = lambda done: None,
+    ) -> findings.AuditReport:
+        """Audit the deployment, and repair what is safe to repair.
+
+        Blocks for at least ``settle_s`` if there are findings.
+
+        :param settle_s: seconds between the two passes
+        :param progress: called with the part of :meth:`size` that is done
+        """
+        report = findings.AuditReport()
+        self._reader.begin()
+        suspects, moved = self._scan(progress)
+        first, foreign = self._everything(suspects, moved)
+        if first:
+            self._clock.sleep(settle_s)
+            self._reader.begin()
+            again, still = self._everything(
+                {found.of for found in first}, moved)
+            keys = {found.key for found in first}
+            report.remaining = [each for each in again if each.key in keys]
+            foreign &= still
+        report.foreign = len(foreign)
+        report.examples = sorted(foreign)[:_EXAMPLES_MAX]
+        if fix and report.remaining:
+            self._fix(report, moved)
+        report.remaining.sort(key=lambda found: (
+            found.invariant, found.kind, found.of, found.cell))
+        return report
+
+    def _scan(self, progress: Progress) -> tuple[set[str], set[str]]:
+        """Return servers with findings, and consumers of moved servers."""
+        done = 0
+        suspects: set[str] = set()
+        moved: set[str] = set()
+        for uuids in itertools.chain(
+                self._reader.pages(api.mapped_after),
+                self._reader.pages(api.requested_after)):
+            for server in self._reader.servers(uuids, asked=True).values():
+                if any(judge(server)):
+                    suspects.add(server.uuid)
+                if server.moved:
+                    moved.add(moves.consumer(server.uuid))
+            done += len(uuids)
+            progress(done)
+        for pages in self._reader.cell_pages(audit_queries.present_after):
+            for cell, uuids in pages.items():
+                suspects |= self._misplaced(cell, uuids)
+                done += len(uuids)
+            progress(done)
+        return suspects, moved
+
+    def _misplaced(self, cell: str, uuids: list[str]) -> set[str]:
+        """Return the servers that are not mapped to their cell."""
+        with self._reader.database.reader() as connection:
+            mappings = api.mappings(connection, uuids)
+        return {uuid for uuid in uuids
+                if uuid not in mappings or mappings[uuid].cell != cell}
+
+    def _everything(
+        self, suspects: Iterable[str], moved: set[str]
+    ) -> tuple[list[findings.Finding], set[str]]:
+        """Return all findings, and the unknown consumers of claims."""
+        found = list(self._of_servers(suspects))
+        found += checks.check_hosts(self._reader)
+        foreign: set[str] = set()
+        store = self._reader.claims
+
+        def look(held: checks.Held) -> None:
+            consumers = list(held)
+            unknown = (held.keys() - self._reader.known(consumers)) - moved
+            foreign.update(unknown)
+
+        if store is not None:
+            found += checks.check_capacity(store, self._reader.page, look)
+            found += checks.check_providers(self._reader, store)
+        found += self._unheard()
+        return found, foreign
+
+    def _of_servers(
+        self, suspects: Iterable[str]
+    ) -> Iterator[findings.Finding]:
+        for uuids in statements.chunks(sorted(suspects)):
+            servers = self._reader.servers(uuids, everywhere=True, asked=True)
+            for each in servers.values():
+                yield from judge(each)
+
+    def _unheard(self) -> list[findings.Finding]:
+        names = self._reader.names()
+        return [findings.Finding(
+            'cell-unreachable', cell,
+            f'the servers of this cell could not be checked: {reason}',
+            names.get(cell, cell), cell, None,
+            'make its database available, and audit again')
+            for cell, reason in self._reader.unheard.items()]
+
+    def _fix(self, report: findings.AuditReport, moved: set[str]) -> None:
+        """Repair the findings, and check again."""
+        before = report.remaining
+        for provider in sorted({
+                each.of for each in before
+                if each.action is findings.Action.RECOUNT}):
+            self._repairs.recount(provider)
+        wanted = [each for each in before
+                  if each.action and each.is_of_server]
+        suspects = {each.of for each in wanted}
+        for _ in range(_ROUNDS_MAX):
+            if not any(each.action for each in wanted):
+                break
+            self._repair(wanted)
+            wanted = list(self._of_servers(suspects))
+        after, _ = self._everything(suspects, moved)
+        known = {each.key for each in before}
+        report.remaining = [
+            each for each in after
+            if each.of in suspects or each.key in known]
+        report.remaining += [
+            each for each in before
+            if each.of not in suspects and each.is_of_server]
+        keys = {each.key for each in report.remaining}
+        report.repaired = [each for each in before if each.key not in keys]
+
+    def _repair(self, wanted: list[findings.Finding]) -> None:
+        by_server: dict[str, list[findings.Finding]] = {}
+        for each in wanted:
+            by_server.setdefault(each.of, []).append(each)
+        for uuids in statements.chunks(by_server):
+            servers = self._reader.servers(uuids, everywhere=True, asked=True)
+            for uuid in uuids:
+                self._repair_one(servers[uuid], {
+                    each.key for each in by_server[uuid]})
+
+    def _repair_one(
+        self, server: ServerState, wanted: Iterable[tuple[str | None, ...]]
+    ) -> None:
+        """Repair the findings of a server that are still valid."""
+        for finding in judge(server):
+            if finding.action is None or finding.key not in wanted:
+                continue
+            try:
+                self._repairs.repair(finding, server)
+            except exception.CellschedException as exc:
+                LOG.warning('Could not repair %s of %s: %s',
+                            finding.kind, finding.of, exc.format_message())
+            except Exception:
+                # A defect of one repair does not stop the others.
+                LOG.exception('Could not repair %s of %s', finding.kind,
+                              finding.of)
+
+
+Action = findings.Action
+
+
+class LeakedClaims:
+    """Releases claims of servers that are deleted, buried or moved away.
+
+    A claim is released if two successive runs find it leaked, as operations
+    may be in progress. Consumers that the API database does not know belong
+    to another program, and are kept.
+    """
+
+    def __init__(
+        self, reader: StateReader, repairs_: repairs.Repairs
+    ) -> None:
+        self._reader = reader
+        self._repairs = repairs_
+        self._suspected: set[tuple[str, Action]] = set()
+
+    def release_leaked(self) -> int:
+        """Check all claims once; return the number of released ones."""
+        store = self._reader.claims
+        if store is None:
+            return 0
+        self._reader.begin()
+        released = 0
+        suspected = set()
+        pages, holders = self._consumers(store)
+        for uuids in self._servers(pages):
+            servers = self._reader.servers(uuids, holders=holders)
+            for server in servers.values():
+                for action in _leaks(server):
+                    if (server.uuid, action) not in self._suspected:
+                        suspected.add((server.uuid, action))
+                    elif self._release(server, action):
+                        released += 1
+        self._suspected = suspected
+        return released
+
+    def run(self) -> None:
+        """Check all claims once; errors are logged, not raised."""
+        try:
+            self.release_leaked()
+        except Exception:
+            LOG.exception('Check for leaked claims failed')
+
+    def _release(self, server: ServerState, action: Action) -> bool:
+        try:
+            released = self._repairs.release(server.uuid, action)
+        except Exception:
+            # An error with one server does not stop the others.
+            LOG.exception('Could not release the claim of instance %s',
+                          server.uuid)
+            return False
+        if released:
+            LOG.warning('Released a leaked claim of instance %s', server.uuid)
+        return released
+
+    def _consumers(
+        self, store: base.ClaimStore
+    ) -> tuple[Iterable[list[str]], Collection[str] | None]:
+        """Return pages of consumers, and the set of all if it is known."""
+        pages = listing.pages(store, self._reader.page)
+        if base.Capability.CONSUMER_LIST in store.capabilities:
+            return pages, None
+        # In these stores a read of each consumer is a request, so only
+        # consumers with claims are read. A concurrent transfer may hide one,
+        # which the next run finds.
+        known = [*pages]
+        return known, frozenset(itertools.chain.from_iterable(known))
+
+    def _servers(self, pages: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield servers with claims, and then moved ones, in pages.
+
+        The consumer of a move is not the server's uuid, so the servers that
+        were moved come from the cells.
+        """
+        for consumers in pages:
+            known = self._reader.known(consumers)
+            yield [uuid for uuid in consumers if uuid in known]
+        for moved in self._reader.cell_pages(audit_queries.moved_after):
+            for uuids in moved.values():
+                yield list(dict.fromkeys(uuids))
+
+
+def _leaks(server: ServerState) -> Iterator[Action]:
+    expected = checks.expected_claims(server)
+    if server.claims and expected is checks.Expected.NONE:
+        yield Action.RELEASE
+    if checks.move_leaks(server, expected):
+        yield Action.RELEASE_MOVE

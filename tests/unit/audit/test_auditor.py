@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.audit import state
+from cellsched.claims import base as claims_base
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import server_moves
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestSettling(base.TestCase):
+
+    def test_what_has_settled_meanwhile_is_not_told(self):
+        uuid = self.deleted()
+        self.clock.meanwhile = lambda: self.claims.release([uuid])
+
+        self.assertClean()
+        self.assertEqual([base.SETTLE_S], self.clock.slept)
+
+    def test_what_went_wrong_meanwhile_is_not_told_yet(self):
+        first, second = self.deleted(), self.running('cell2', 'b1')
+
+        def meanwhile():
+            self.write(self.database, instance_mappings.mark_deleted,
+                       [second], samples.NOW)
+            self.offer('cell2', 'b1', 0)
+
+        self.clock.meanwhile = meanwhile
+
+        self.assertFound(('S4', 'claim-leaked', first, 'cell1'))
+
+
+class TestCellsDown(base.TestCase):
+
+    def test_cell_that_is_down_is_a_finding_and_its_servers_are_none(self):
+        self.running()
+        # A leak, which only the cell knows.
+        self.take(self.failed('cell1'), 'a1')
+        leaked = self.deleted('cell2', 'b1')
+        self.take_down('cell1')
+        cell = self.by_name['cell1'].uuid
+
+        report = self.assertFound(
+            ('S2', 'cell-unreachable', cell, 'cell1'),
+            ('S4', 'claim-leaked', leaked, 'cell2'))
+        self.assertIn('cannot be reached', report.remaining[0].text)
+
+        self.assertFound(('S2', 'cell-unreachable', cell, 'cell1'), fix=True)
+
+    def test_what_may_be_in_a_cell_that_is_down_is_not_buried(self):
+        uuid = self.accept()
+        self.forget(uuid)
+        self.take_down('cell2')
+
+        self.assertFound(('S2', 'cell-unreachable',
+                          self.by_name['cell2'].uuid, 'cell2'), fix=True)
+
+        self.assertEqual(set(), self.rows(uuid))
+
+    def test_cell0_may_be_down_too(self):
+        self.failed()
+        self.take_down('cell0')
+
+        self.assertFound(('S2', 'cell-unreachable',
+                          self.by_name['cell0'].uuid, 'cell0'), fix=True)
+
+    def test_cell_that_is_back_is_gone_through_by_the_next_audit(self):
+        leaked = self.deleted()
+        self.take_down('cell1')
+        self.audit()
+        self.bring_back('cell1')
+
+        self.assertFound(('S4', 'claim-leaked', leaked, 'cell1'))
+
+    def test_cell_that_is_back_at_the_second_look_is_no_finding(self):
+        self.take_down('cell1')
+        self.clock.meanwhile = lambda: self.bring_back('cell1')
+
+        self.assertClean()
+        self.assertEqual([base.SETTLE_S], self.clock.slept)
+
+
+class TestForeign(base.TestCase):
+
+    def test_claims_of_others_are_counted_and_left_alone(self):
+        self.running()
+        others = sorted(samples.uuids(3))
+        for uuid in others:
+            self.take(uuid, 'a2')
+
+        report = self.audit(fix=True)
+
+        self.assertEqual(([], 3, others),
+                         (report.remaining, report.foreign, report.examples))
+        self.assertEqual({*others}, {*self.claims.claims_of(others)})
+
+
+class TestCapacity(base.TestCase):
+
+    def test_claims_that_leaked_may_be_what_is_too_much(self):
+        uuid = self.deleted()
+        host = self.providers['a1']
+        self.offer('cell1', 'a1', 0)
+
+        self.assertFound(
+            ('S4', 'claim-leaked', uuid, 'cell1'),
+            *(('S1', f'over-capacity:{name}', host, '')
+              for name in base.SIZE))
+        report = self.audit(fix=True)
+        self.assertEqual(([], 4), (report.remaining, len(report.repaired)))
+
+
+class TestFigures(base.TestCase):
+
+    def test_store_that_counts_wrong_counts_anew(self):
+        self.running()
+        host = self.providers['a1']
+        self.claims._used[host]['VCPU'] = 3
+        self.claims._consumers[host] = 2
+
+        self.assertMends(('S1', 'miscounted:VCPU', host, ''),
+                         ('S1', 'miscounted-consumers', host, ''))
+
+    def test_repair_of_figures_waits_for_no_server(self):
+        host, uuid = self.providers['a1'], self.deleted()
+        self.claims._used[host]['VCPU'] = 3
+
+        self.assertMends(('S1', 'miscounted:VCPU', host, ''),
+                         ('S4', 'claim-leaked', uuid, 'cell1'))
+
+
+class TestProviders(base.TestCase):
+
+    def test_capacity_that_is_not_its_nodes_is_found(self):
+        host = self.providers['a1']
+        self.claims.set_inventory(host, {
+            'VCPU': claims_base.Inventory(6),
+            'MEMORY_MB': claims_base.Inventory(2048),
+            'DISK_GB': claims_base.Inventory(38),
+            'CUSTOM_THING': claims_base.Inventory(7)})
+
+        report = self.assertFound(
+            ('S1', 'wrong-capacity:VCPU', host, 'cell1'),
+            ('S1', 'wrong-capacity:DISK_GB', host, 'cell1'), fix=True)
+
+        self.assertEqual([], report.repaired)
+
+    def test_reserved_and_ratio_are_a_part_of_what_a_node_offers(self):
+        self.write(self.cell('cell1'), compute_nodes.save, '', 'a1',
+                   'node-a1', {'memory_mb_used': 48,
+                               'ram_allocation_ratio': 1.5}, samples.NOW)
+        self.claims.set_inventory(self.providers['a1'], {
+            'VCPU': claims_base.Inventory(4),
+            'MEMORY_MB': claims_base.Inventory(2048, 48, 1.5),
+            'DISK_GB': claims_base.Inventory(40)})
+
+        self.assertClean()
+
+    def test_provider_that_is_no_node_is_left(self):
+        [lost, held] = samples.uuids(2)
+        self.claims.set_inventory(lost, {'VCPU': claims_base.Inventory(4)})
+        self.providers['gone'] = held
+        self.claims.set_inventory(held, {'VCPU': claims_base.Inventory(1)})
+        self.take(samples.uuids(1)[0], 'gone', VCPU=1)
+        self.claims.set_inventory(held, {})
+
+        self.assertLeft(('S1', 'provider-unknown', lost, ''),
+                        ('S1', 'provider-unknown', held, ''),
+                        ('S1', 'over-capacity:VCPU', held, ''))
+
+    def test_provider_that_gives_nothing_is_no_finding(self):
+        self.claims.set_inventory(samples.uuids(1)[0], {})
+
+        self.assertClean()
+
+    def test_provider_may_be_in_a_cell_that_is_down(self):
+        self.claims.set_inventory(
+            samples.uuids(1)[0], {'VCPU': claims_base.Inventory(4)})
+        self.take_down('cell1')
+
+        self.assertFound(('S2', 'cell-unreachable',
+                          self.by_name['cell1'].uuid, 'cell1'), fix=True)
+
+    def test_host_that_comes_meanwhile_is_no_finding(self):
+        [uuid] = samples.uuids(1)
+        self.claims.set_inventory(uuid, {
+            name: claims_base.Inventory(4 * amount)
+            for name, amount in base.SIZE.items()})
+        self.clock.meanwhile = lambda: self.write(
+            self.cell('cell2'), compute_nodes.save, uuid, 'b2', 'node-b2', {
+                **samples.NODE, 'vcpus': 4, 'memory_mb': 2048,
+                'local_gb': 40, 'memory_mb_used': 0, 'local_gb_used': 0,
+                'cpu_allocation_ratio': 1.0}, samples.NOW)
+
+        self.assertClean()
+
+
+class TestHosts(base.TestCase):
+
+    def test_host_whose_mapping_has_gone_is_left(self):
+        self.write(self.cell('cell1'), compute_nodes.mark_mapped,
+                   [self.providers['a1']])
+        table = host_mappings.models.host_mappings
+        self.write(self.database, lambda connection: connection.execute(
+            table.delete()))
+
+        # The others were never mapped, as far as their nodes say.
+        self.assertLeft(('S3', 'host-unmapped', 'a1', 'cell1'))
+
+    def test_host_in_another_cell_than_it_is_mapped_to_is_left(self):
+        self.add_host('cell2', 'a1')
+
+        self.assertLeft(('S3', 'host-elsewhere', 'a1', 'cell2'))
+
+
+class TestGoingThrough(base.TestCase):
+
+    def test_only_what_was_told_is_repaired(self):
+        uuid = self.deleted()
+        name = self.move(uuid, status=server_moves.DONE)
+        self.take(name, 'a2')
+        [move] = [each for each in self.audit().remaining
+                  if each.kind == 'move-claim-leaked']
+
+        self.auditor._repair([move])
+
+        self.assertEqual({uuid}, {*self.claims.claims_of([uuid, name])})
+
+    def test_progress_goes_to_the_end(self):
+        for _ in range(3):
+            self.running()
+        self.failed()
+        told = []
+
+        self.auditor.run(0, progress=told.append)
+
+        self.assertEqual(sorted(told), told)
+        self.assertEqual(self.auditor.size(), told[-1])
+        # It is told of the first pages, and not when all is over.
+        self.assertIn(2, told)
+
+    def test_without_claims_the_rest_is_checked(self):
+        reader = state.StateReader(
+            self.database, self.cells, self.reader._gatherer, None)
+        self.auditor._reader = reader
+        self.deleted()
+        uuid = self.failed('cell1', fault=False)
+
+        self.assertFound(('S13', 'no-reason', uuid, 'cell1'))
