@@ -16,11 +16,11 @@ from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
-from cellsched.objects import instance_group
+from cellsched.objects import requests
 
 _WHERE = 'server group'
 
-_RULES = (*instance_group.BOUNDS, 'spread')
+_RULES = (*requests.BOUNDS, 'spread')
 
 
 class ServerGroups(facet.Facet):
@@ -132,14 +132,14 @@ def _check_rules(policy: Any, rules: Any) -> None:
         validation.check_choice(_WHERE, 'rules', name, _RULES)
         if name == 'spread':
             validation.check_choice(
-                _WHERE, 'rules.spread', value, instance_group.SPREADS)
+                _WHERE, 'rules.spread', value, requests.SPREADS)
         else:
-            least, most = instance_group.BOUNDS[name]
+            least, most = requests.BOUNDS[name]
             validation.check_count(
                 _WHERE, f'rules.{name}', value, most, least)
     if policy is not None or 'spread' not in rules:
         validation.check_choice(
-            _WHERE, 'policy', policy, instance_group.POLICIES)
+            _WHERE, 'policy', policy, requests.POLICIES)
     for name, needed, there in (
             ('max_server_per_host', 'the policy anti-affinity',
              policy == 'anti-affinity'),

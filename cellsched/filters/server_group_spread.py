@@ -11,7 +11,7 @@ from cellsched.filters import base
 from cellsched.filters import server_group
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.objects import instance_group
+from cellsched.objects import requests
 
 _SPREAD, _SKEW = 'spread', 'max_skew'
 
@@ -83,12 +83,12 @@ def _wanted(request: objects.RequestSpec) -> list[tuple[str, int]]:
     if _SPREAD in rules:
         wanted.append((rules[_SPREAD], rules.get(_SKEW, 1)))
     hint, skew = request.hint(_SPREAD), request.hint(_SKEW) or ['1']
-    if len(hint) != 1 or hint[0] not in instance_group.SPREADS:
+    if len(hint) != 1 or hint[0] not in requests.SPREADS:
         if hint or request.hint(_SKEW):
             raise _invalid(_SPREAD, 'one of ' + ', '.join(
-                instance_group.SPREADS))
+                requests.SPREADS))
         return wanted
-    least, most = instance_group.BOUNDS[_SKEW]
+    least, most = requests.BOUNDS[_SKEW]
     if len(skew) != 1 or not re.fullmatch('[0-9]{1,4}', skew[0]) or not (
             least <= int(skew[0]) <= most):
         raise _invalid(_SKEW, f'a whole number from {least} to {most}')

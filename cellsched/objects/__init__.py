@@ -7,31 +7,31 @@ it in the module of its noun, import it here, and record its fingerprint in
 the test.
 """
 
-from cellsched.objects.aggregate import Aggregate
-from cellsched.objects.aggregate import AggregateList
 from cellsched.objects.base import READ_ERRORS
-from cellsched.objects.block_device import BlockDeviceMapping
-from cellsched.objects.block_device import BlockDeviceMappingList
-from cellsched.objects.build_request import BuildRequest
-from cellsched.objects.cell_mapping import CELL0_UUID
-from cellsched.objects.cell_mapping import CellMapping
-from cellsched.objects.compute_node import ComputeNode
-from cellsched.objects.compute_node import ComputeNodeList
-from cellsched.objects.flavor import Flavor
-from cellsched.objects.host_mapping import HostMapping
-from cellsched.objects.image_meta import ImageMeta
-from cellsched.objects.image_meta import ImageMetaProps
-from cellsched.objects.instance import Instance
-from cellsched.objects.instance import InstanceList
-from cellsched.objects.instance_group import InstanceGroup
-from cellsched.objects.instance_mapping import InstanceMapping
-from cellsched.objects.request_spec import Destination
-from cellsched.objects.request_spec import RequestSpec
-from cellsched.objects.request_spec import SchedulerLimits
-from cellsched.objects.request_spec import SchedulerRetries
-from cellsched.objects.selection import Selection
-from cellsched.objects.tag import Tag
-from cellsched.objects.tag import TagList
+from cellsched.objects.cells import CELL0_UUID
+from cellsched.objects.cells import CellMapping
+from cellsched.objects.cells import HostMapping
+from cellsched.objects.cells import InstanceMapping
+from cellsched.objects.hosts import Aggregate
+from cellsched.objects.hosts import AggregateList
+from cellsched.objects.hosts import ComputeNode
+from cellsched.objects.hosts import ComputeNodeList
+from cellsched.objects.requests import BuildRequest
+from cellsched.objects.requests import Destination
+from cellsched.objects.requests import ImageMeta
+from cellsched.objects.requests import ImageMetaProps
+from cellsched.objects.requests import InstanceGroup
+from cellsched.objects.requests import RequestSpec
+from cellsched.objects.requests import SchedulerLimits
+from cellsched.objects.requests import SchedulerRetries
+from cellsched.objects.requests import Selection
+from cellsched.objects.servers import BlockDeviceMapping
+from cellsched.objects.servers import BlockDeviceMappingList
+from cellsched.objects.servers import Flavor
+from cellsched.objects.servers import Instance
+from cellsched.objects.servers import InstanceList
+from cellsched.objects.servers import Tag
+from cellsched.objects.servers import TagList
 from cellsched import silence_eventlet  # noqa: F401
 
 __all__ = (

@@ -10,7 +10,7 @@ import oslo_messaging
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched import objects
-from cellsched.objects import legacy_writing
+from cellsched.objects import legacy
 from cellsched.rpc import client
 from cellsched.rpc import versions
 
@@ -103,6 +103,6 @@ class SchedulerAPI(client.Client):
 
 
 def _dicts(spec: objects.RequestSpec) -> dict[str, Any]:
-    request_spec, filter_properties = legacy_writing.dicts(spec)
+    request_spec, filter_properties = legacy.dicts(spec)
     return {'request_spec': request_spec,
             'filter_properties': filter_properties}

@@ -13,7 +13,7 @@ from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.notify import scheduler_notifier
 from cellsched import objects
-from cellsched.objects import legacy_reading
+from cellsched.objects import legacy
 from cellsched.rpc import scheduler
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import base
@@ -84,7 +84,7 @@ class Scheduler:
             if not isinstance(value, bool):
                 raise request_validation.invalid(name, 'true or false')
         if spec_obj is _NOT_GIVEN:
-            spec_obj = legacy_reading.request_spec(
+            spec_obj = legacy.request_spec(
                 request_spec, filter_properties)
         self._check(context, spec_obj, instance_uuids)
         alternates = (self._attempts_max - 1

@@ -14,7 +14,7 @@ import oslo_messaging
 from testtools import content
 
 from cellsched import exception
-from cellsched.objects import selection
+from cellsched.objects import requests
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
 from cellsched.standalone import deployment
@@ -74,7 +74,7 @@ class PayloadCase(base.TestCase):
         for each in (each for one in answer for each in one):
             self.assertEqual('Selection', each['nova_object.name'])
             self.assertEqual('nova', each['nova_object.namespace'])
-            self.assertEqual(selection.Selection.VERSION,
+            self.assertEqual(requests.Selection.VERSION,
                              each['nova_object.version'])
             said = each['nova_object.data']
             self.assertEqual(SELECTION, set(said))

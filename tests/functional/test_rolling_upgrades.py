@@ -8,7 +8,7 @@ import oslo_messaging
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.objects import legacy_writing
+from cellsched.objects import legacy
 from cellsched.rpc import compute
 from cellsched.rpc import compute_cap
 from cellsched.rpc import conductor
@@ -52,7 +52,7 @@ class TestOlderCallers(base.TestCase):
         self.assertEqual(2, len(places))
 
     def test_those_before_there_were_objects(self):
-        asked, where = legacy_writing.dicts(self.spec)
+        asked, where = legacy.dicts(self.spec)
 
         for version in ('4.0', '4.1', '4.2'):
             self.assertPlaces(self.ask(

@@ -6,7 +6,7 @@ from cellsched.api import server_groups
 from cellsched import context
 from cellsched.db.api import instance_groups
 from cellsched import exception
-from cellsched.objects import instance_group
+from cellsched.objects import requests
 from cellsched.testing import clock
 from cellsched.testing import databases
 from tests.unit.api import hostile
@@ -49,8 +49,8 @@ class TestServerGroups(base.TestCase):
                  each.project_id, each.user_id))
 
     def test_each_policy_goes_with_spreading_and_so_does_none(self):
-        for policy in (*instance_group.POLICIES, None):
-            for spread in instance_group.SPREADS:
+        for policy in (*requests.POLICIES, None):
+            for spread in requests.SPREADS:
                 made = self.create(policy, {'spread': spread, 'max_skew': 2})
 
                 self.assertEqual(
@@ -73,7 +73,7 @@ class TestServerGroups(base.TestCase):
             self.assertRefused('rules.spread', rules={'spread': bad})
 
     def test_numbers_in_rules_have_bounds(self):
-        for name, (least, most) in instance_group.BOUNDS.items():
+        for name, (least, most) in requests.BOUNDS.items():
             for value in least, most:
                 made = self.create(
                     'anti-affinity', {'spread': 'az', name: value})

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from cellsched import exception
 from cellsched.objects import request_groups
+from cellsched.objects import resources
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 from tests.unit.objects import groups
 
@@ -190,3 +192,229 @@ class TestCheck(base.TestCase):
             error = self.assertRaises(
                 exception.InvalidField, request_groups.check, bad)
             self.assertEqual(f'extra_specs.{[*bad][0]}', error.field)
+
+
+asked, envelope = groups.asked, groups.envelope
+near, port = groups.near, groups.port
+
+#: Anything that JSON says, with words that mean something among it.
+WORDS = st.sampled_from([
+    'nova_object.name', 'nova_object.data', 'RequestGroup', 'resources',
+    'required_traits', 'aggregates', 'requester_id', 'same_subtree',
+    'in_tree', 'use_same_provider', 'VGPU', 'CUSTOM_A', PORT, '1'])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    | WORDS | st.just(10 ** 4000),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(
+        WORDS | st.text(), inner, max_size=5), max_leaves=20)
+
+
+class TestRequested(groups.TestCase):
+
+    @hypothesis.given(
+        groups.made(
+            in_tree=st.none() | groups.UUIDS,
+            aggregates=st.lists(
+                st.frozensets(groups.UUIDS), max_size=2).map(tuple),
+            forbidden_aggregates=st.frozensets(groups.UUIDS, max_size=2)),
+        st.booleans())
+    def test_groups_are_those_of_nova_or_of_dicts(self, made, plain):
+        documents = [port(
+            resources=dict(group.resources), requester_id=group.suffix,
+            required_traits=[*group.required],
+            forbidden_traits=[*group.forbidden], in_tree=group.in_tree,
+            aggregates=[[*each] for each in group.aggregates],
+            forbidden_aggregates=[*group.forbidden_aggregates])
+            for group in reversed(made)]
+
+        self.assertEqual(
+            request_groups.GroupDemand(made),
+            asked({}, [each['nova_object.data'] for each in documents]
+                  if plain else documents))
+
+    def test_what_is_left_out_is_not_asked_for(self):
+        self.assertEqual(
+            (request_groups.RequestGroup('1', (('VGPU', 2),)),),
+            asked({}, [{'requester_id': '1', 'resources': {
+                'VGPU': 2, 'VCPU': 0}}, {'requester_id': '2'}]).groups)
+
+    def test_groups_of_nothing_are_none(self):
+        self.assertIs(request_groups.NO_GROUPS, asked({}, [
+            {'requester_id': '1'}, port(resources={'VGPU': 0})]))
+
+    def test_uuids_are_in_their_usual_form(self):
+        [group] = asked({}, [port(
+            in_tree=PORT.upper(), aggregates=[[groups.OTHER.replace('-', '')]],
+            forbidden_aggregates=[PORT.upper()])]).groups
+
+        self.assertEqual((PORT, ({groups.OTHER},), {PORT}), group[-3:])
+
+    def test_what_makes_no_sense_is_refused_by_its_field(self):
+        for bad, named in (
+                ({'use_same_provider': False}, 'use_same_provider'),
+                ({'use_same_provider': 'yes'}, 'use_same_provider'),
+                ({'requester_id': None}, 'requester_id'),
+                ({'requester_id': ''}, 'requester_id'),
+                ({'requester_id': 'a' * 65}, 'requester_id'),
+                ({'requester_id': 'a\n'}, 'requester_id'),
+                ({'requester_id': 1}, 'requester_id'),
+                ({'resources': ['VGPU']}, 'resources'),
+                ({'resources': {'GPU': 1}}, 'resources.GPU'),
+                ({'resources': {'VGPU': -1}}, 'resources.VGPU'),
+                ({'resources': {'VGPU': 2 ** 31}}, 'resources.VGPU'),
+                ({'resources': {'VGPU': 10 ** 5000}}, 'resources.VGPU'),
+                ({'resources': {'VGPU': 1.0}}, 'resources.VGPU'),
+                ({'resources': {'VGPU': True}}, 'resources.VGPU'),
+                ({'resources': {'VGPU': '1'}}, 'resources.VGPU'),
+                ({'required_traits': 'CUSTOM_A'}, 'required_traits'),
+                ({'required_traits': ['A']}, 'required_traits'),
+                ({'required_traits': [['CUSTOM_A']]}, 'required_traits'),
+                ({'forbidden_traits': [None]}, 'forbidden_traits'),
+                ({'forbidden_traits': ['CUSTOM_A'],
+                  'required_traits': ['CUSTOM_A']}, 'forbidden_traits'),
+                ({'aggregates': [PORT]}, 'aggregates'),
+                ({'aggregates': [['x']]}, 'aggregates'),
+                ({'forbidden_aggregates': ['x']}, 'forbidden_aggregates'),
+                ({'in_tree': 'x'}, 'in_tree'), ({'in_tree': ''}, 'in_tree'),
+                ({'in_tree': PORT + ' ' * 100_000}, 'in_tree'),
+                ({'in_tree': [PORT]}, 'in_tree'),
+                ({'resources': {}, 'required_traits': ['CUSTOM_A']},
+                 'resources'),
+                ({'resources': {}, 'in_tree': PORT}, 'resources'),
+                ({'in_tree': f'urn:uuid:{PORT}'}, 'in_tree'),
+                ({'resources': {1: 1}}, 'resources.key'), ({1: 1}, 'key'),
+                ({'height': 400}, 'height'),
+                ({'\U00010000' * 9: 1}, '\\U00010000' * 8)):
+            document = port()
+            document['nova_object.data'].update(bad)
+            field, _ = self.refused({}, [port(requester_id='1'), document])
+            self.assertEqual(f'request.requested_resources[1].{named}', field)
+
+    def test_unknown_field_that_says_nothing_is_no_matter(self):
+        self.assertEqual(asked({}, [port()]), asked({}, [port(height=None)]))
+
+    def test_suffix_is_of_one_group(self):
+        for specs, ports in (({}, [port(), port()]),
+                             ({'resources1:VGPU': '1'},
+                              [port(requester_id='0'),
+                               port(requester_id='1')])):
+            self.assertEqual(
+                ('request.requested_resources[1].requester_id',
+                 'another than other groups of the request have'),
+                self.refused(specs, ports))
+
+    def test_object_of_another_kind_is_passed_over(self):
+        self.assertEqual(
+            asked({}, [port()]),
+            asked({}, [port(), envelope('Orbit', height=400)]))
+
+    def test_what_is_no_group_is_refused_by_its_place(self):
+        for bad in None, 1, 'x', [], {'nova_object.data': 1}:
+            self.assertEqual(
+                'request.requested_resources[1]',
+                self.refused({}, [port(), bad])[0])
+        for bad in 'x', {'1': port()}, 1:
+            self.assertEqual(
+                'request.requested_resources', self.refused({}, bad)[0])
+
+
+class TestSameSubtree(groups.TestCase):
+
+    def test_sets_are_of_suffixes_of_all_groups(self):
+        for level in near([PORT, '1'], ['1']), near(
+                [PORT, '1'], ['1'])['nova_object.data']:
+            self.assertEqual(
+                ({PORT, '1'}, {'1'}),
+                asked({'resources1:VGPU': '1'}, [port()], level).same_subtree)
+
+    def test_provider_of_a_place_may_give_nothing(self):
+        demand = asked({}, [port(), port(
+            requester_id='1', resources={}, required_traits=['CUSTOM_A'])],
+            near([PORT, '1']))
+
+        self.assertEqual(
+            request_groups.RequestGroup('1', (), frozenset({'CUSTOM_A'})),
+            demand.groups[0])
+
+    def test_what_makes_no_sense_is_refused(self):
+        field = 'request_level_params.same_subtree'
+        for bad, named in (
+                (near(['x']), field), (near([PORT, 'x']), field),
+                (near([]), field), (near([PORT], []), field),
+                (near([1]), field), (near([[PORT]]), field),
+                (near(PORT), field), (near(['x' * 100_000]), field),
+                ({'same_subtree': PORT}, field),
+                (envelope('Orbit'), 'request_level_params'),
+                ({'nova_object.data': []}, 'request_level_params'),
+                ('x', 'request_level_params')):
+            self.assertEqual(
+                f'request.{named}', self.refused({}, [port()], bad)[0])
+        self.assertEqual(f'request.{field}', self.refused(
+            {}, None, near(['1']))[0])
+
+
+class TestRequestBounds(groups.TestCase):
+
+    def test_request_has_so_many_groups(self):
+        ports = [port(requester_id=f'p{number}') for number in range(65)]
+
+        self.assertEqual(64, len(asked({}, ports[:64]).groups))
+        self.assertEqual(
+            ('request.requested_resources', 'a list of at most 64 groups'),
+            self.refused({}, ports))
+        self.assertEqual(
+            ('request.requested_resources',
+             'at most 64 groups, with those of the flavor'),
+            self.refused({'resources1:VGPU': '1'}, ports[:64]))
+
+    def test_group_of_a_request_has_so_many_of_each(self):
+        classes = {f'CUSTOM_{number}': 1 for number in range(65)}
+        self.assertEqual(
+            ('request.requested_resources[0].resources',
+             'amounts of at most 64 resource classes'),
+            self.refused({}, [port(resources=classes)]))
+        for name, many in (('required_traits', [*classes]),
+                           ('forbidden_traits', [*classes]),
+                           ('aggregates', [[PORT]] * 65),
+                           ('aggregates', [[PORT] * 65]),
+                           ('forbidden_aggregates', [PORT] * 65)):
+            self.assertEqual(
+                (f'request.requested_resources[0].{name}',
+                 'a list of at most 64'),
+                self.refused({}, [port(**{name: many})]))
+
+    def test_subtrees_are_so_many_of_so_many(self):
+        for sets in [[PORT]] * 65, [[PORT] * 65]:
+            self.assertEqual(
+                ('request.request_level_params.same_subtree',
+                 'a list of at most 64'),
+                self.refused({}, [port()], near(*sets)))
+
+
+class TestHostileInput(groups.TestCase):
+
+    @hypothesis.settings(
+        profile.many_examples,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    @hypothesis.given(
+        st.dictionaries(st.builds(
+            '{}{}:{}'.format, st.sampled_from(['resources', 'trait']),
+            groups.SUFFIXES | st.text(), WORDS | st.text()),
+            st.sampled_from(['1', 'required']) | st.text(), max_size=5),
+        JSON, JSON)
+    def test_it_is_understood_or_refused_in_one_line(
+        self, specs, requested, level
+    ):
+        try:
+            demand = asked(specs, requested, level)
+        except exception.InvalidField as exc:
+            self.assertTrue(str(exc).isprintable(), str(exc))
+            self.assertLess(len(str(exc)), 300)
+        else:
+            hash(demand)
+            suffixes = [group.suffix for group in demand.groups]
+            self.assertEqual(sorted({*suffixes}), suffixes)
+            for group in demand.groups:
+                self.assertTrue(all(
+                    resources.is_known(name) and amount > 0
+                    for name, amount in group.resources))

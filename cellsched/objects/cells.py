@@ -36,3 +36,32 @@ class CellMapping(base.Object):
 
     def __repr__(self) -> str:
         return f'CellMapping({self.identity})'
+
+
+@base.Registry.register
+class HostMapping(base.Object):
+    """A host, whose name is unique across all cells, and its cell."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'id': fields.IntegerField(read_only=True),
+        'host': fields.StringField(),
+        'cell_mapping': fields.ObjectField('CellMapping'),
+    }
+
+
+@base.Registry.register
+class InstanceMapping(base.Object):
+    """A server and its cell; no cell as long as none was decided on."""
+
+    VERSION = '1.2'
+
+    fields = {
+        'id': fields.IntegerField(read_only=True),
+        'instance_uuid': fields.UUIDField(),
+        'cell_mapping': fields.ObjectField('CellMapping', nullable=True),
+        'project_id': fields.StringField(),
+        'user_id': fields.StringField(nullable=True),
+        'queued_for_delete': fields.BooleanField(default=False),
+    }

@@ -26,3 +26,27 @@ class ComputeNodeList(base.ObjectList):
     VERSION = '1.17'
 
     fields = {'objects': fields.ListOfObjectsField('ComputeNode')}
+
+
+@base.Registry.register
+class Aggregate(base.Object):
+    """Hosts that an operator says something about."""
+
+    VERSION = '1.3'
+
+    fields = {
+        'id': fields.IntegerField(),
+        'uuid': fields.UUIDField(),
+        'name': fields.StringField(),
+        'hosts': fields.ListOfStringsField(nullable=True),
+        'metadata': fields.DictOfStringsField(nullable=True),
+    }
+
+
+@base.Registry.register
+class AggregateList(base.ObjectList):
+    """Aggregates."""
+
+    VERSION = '1.3'
+
+    fields = {'objects': fields.ListOfObjectsField('Aggregate')}

@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The request that a caller makes to the scheduler."""
+
+from collections.abc import ItemsView
+from collections.abc import Mapping
+from collections.abc import Sequence
+import copy
+import functools
+import json
+from typing import Any
+from typing import Final
+
+from oslo_serialization import jsonutils
+from oslo_versionedobjects import fields
+
+from cellsched import exception
+from cellsched.objects import base
+from cellsched.objects import request_groups
+from cellsched.objects import resources
+
+
+@base.Registry.register
+class SchedulerLimits(base.Object):
+    """Limits that filters allow a build on a host beyond its totals."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'numa_topology': base.RawField(nullable=True),
+        'vcpu': fields.IntegerField(nullable=True),
+        'disk_gb': fields.IntegerField(nullable=True),
+        'memory_mb': fields.IntegerField(nullable=True),
+    }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limits that are set, as older callers expect them."""
+        return {name: value for name, value in
+                self.values_of(self.fields).items() if value is not None}
+
+
+@base.Registry.register
+class SchedulerRetries(base.Object):
+    """Hosts that a build was tried on."""
+
+    VERSION = '1.1'
+
+    fields = {
+        'num_attempts': fields.IntegerField(),
+        'hosts': fields.ObjectField('ComputeNodeList'),
+    }
+
+
+@base.Registry.register
+class Destination(base.Object):
+    """The host, node or cell that a request wants to go to, or has to."""
+
+    VERSION = '1.4'
+
+    fields = {
+        'host': fields.StringField(),
+        'node': fields.StringField(nullable=True),
+        'cell': fields.ObjectField('CellMapping', nullable=True),
+        'aggregates': fields.ListOfStringsField(nullable=True),
+        'allow_cross_cell_move': fields.BooleanField(default=False),
+        'forbidden_aggregates': base.SetOfStringsField(nullable=True),
+    }
+
+
+#: Fields that say of groups of resources, beside the flavor.
+_BESIDE_FLAVOR = 'requested_resources', 'request_level_params'
+
+
+@base.Registry.register
+class RequestSpec(base.Object):
+    """A request for one or more servers of one size.
+
+    Fields that hold Nova's objects which nothing here reads are passed on as
+    they came.
+    """
+
+    VERSION = '1.15'
+
+    fields = {
+        'id': fields.IntegerField(),
+        'image': fields.ObjectField('ImageMeta', nullable=True),
+        'numa_topology': base.RawField(nullable=True),
+        'pci_requests': base.RawField(nullable=True),
+        'project_id': fields.StringField(nullable=True),
+        'user_id': fields.StringField(nullable=True),
+        'availability_zone': fields.StringField(nullable=True),
+        'flavor': fields.ObjectField('Flavor'),
+        'num_instances': fields.IntegerField(default=1),
+        'ignore_hosts': fields.ListOfStringsField(nullable=True),
+        'force_hosts': fields.ListOfStringsField(nullable=True),
+        'force_nodes': fields.ListOfStringsField(nullable=True),
+        'requested_destination': fields.ObjectField(
+            'Destination', nullable=True, default=None),
+        'retry': fields.ObjectField('SchedulerRetries', nullable=True),
+        'limits': fields.ObjectField('SchedulerLimits', nullable=True),
+        'instance_group': fields.ObjectField('InstanceGroup', nullable=True),
+        'scheduler_hints': fields.DictOfListOfStringsField(nullable=True),
+        'instance_uuid': fields.UUIDField(),
+        'security_groups': base.RawField(),
+        'network_metadata': base.RawField(),
+        'is_bfv': fields.BooleanField(),
+        'requested_resources': base.RawField(nullable=True),
+        'request_level_params': base.RawField(),
+        'requested_networks': base.RawField(),
+    }
+
+    def hint(self, name: str) -> list[str]:
+        """Return what a scheduler hint says; nothing where it is not given."""
+        hints = self.get('scheduler_hints') or {}
+        return list(hints.get(name) or ())
+
+    def get_scheduler_hint(self, name: str, default: Any = None) -> Any:
+        """Return a hint as filters written for Nova read it.
+
+        A single value stands for itself, several are a list.
+        """
+        if name not in (self.get('scheduler_hints') or {}):
+            return default
+        hint = self.hint(name)
+        return hint[0] if len(hint) == 1 else hint
+
+    def image_property(self, name: str, default: Any = None) -> Any:
+        """Return a property of the image, or the default without one."""
+        image = self.get('image')
+        properties = image.get('properties') if image else None
+        return properties.get(name, default) if properties else default
+
+    def image_properties(self) -> dict[str, Any]:
+        """Return all properties of the image, by name."""
+        image = self.get('image')
+        properties = image.get('properties') if image else None
+        return dict(properties.items()) if properties else {}
+
+    def resources(self) -> dict[str, int]:
+        """Return what one instance takes, by resource class.
+
+        A root disk on a volume takes no disk of the host. Swap is given in MB
+        and taken in whole GB. What an extra spec ``resources:CLASS`` says of
+        a class goes before that, and zero takes nothing of it.
+
+        :raises cellsched.exception.InvalidField: an extra spec names no such
+            class, or no amount
+        """
+        flavor = self.flavor
+        more = flavor.values_of(('ephemeral_gb', 'swap', 'extra_specs'))
+        swap_gb = -(-(more['swap'] or 0) // 1024)
+        disk_gb = (more['ephemeral_gb'] or 0) + swap_gb
+        if not self.get('is_bfv', False):
+            disk_gb += flavor.root_gb
+        wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
+                  'DISK_GB': disk_gb}
+        if more['extra_specs']:
+            wanted.update(resources.asked(more['extra_specs']))
+        return {name: amount for name, amount in wanted.items() if amount}
+
+    def group_demand(self) -> request_groups.GroupDemand:
+        """Return what one instance takes beside that, of single providers.
+
+        The flavor's extra specs, ``requested_resources`` and ``same_subtree``
+        of ``request_level_params`` say it.
+
+        :raises cellsched.exception.InvalidField: names what makes no sense
+        """
+        more = self.values_of(_BESIDE_FLAVOR)
+        return request_groups.asked(
+            self.flavor.get('extra_specs'), *more.values())
+
+
+#: What a group can ask of where its members are; Nova's names.
+POLICIES: Final = ('affinity', 'anti-affinity', 'soft-affinity',
+                   'soft-anti-affinity')
+
+#: What members can be spread over.
+SPREADS: Final = ('cell', 'az', 'host')
+
+#: The bounds of the rules that are numbers.
+BOUNDS: Final = {'max_server_per_host': (1, 2 ** 31 - 1),
+                 'max_skew': (1, 1000)}
+
+
+@base.Registry.register
+class InstanceGroup(base.Object):
+    """A group of servers, with a policy and its rules.
+
+    Rules are texts on the wire, under ``_rules``; read them by :attr:`rules`.
+    ``max_server_per_host`` is Nova's; ``spread`` (``cell``, ``az``, ``host``)
+    and ``max_skew`` are ours, and go with any policy or none. ``hosts`` is
+    what the sender knew of the members' hosts, and may be empty.
+    """
+
+    VERSION = '1.11'
+
+    fields = {
+        'id': fields.IntegerField(),
+        'user_id': fields.StringField(nullable=True),
+        'project_id': fields.StringField(nullable=True),
+        'uuid': fields.UUIDField(),
+        'name': fields.StringField(nullable=True),
+        'policies': fields.ListOfStringsField(nullable=True),
+        'members': fields.ListOfStringsField(nullable=True),
+        'hosts': fields.ListOfStringsField(nullable=True),
+        'policy': fields.StringField(nullable=True),
+        '_rules': fields.DictOfStringsField(nullable=True),
+    }
+
+    def __init__(self, context: Any = None, **values: Any) -> None:
+        if 'rules' in values:
+            values['_rules'] = values.pop('rules')
+        super().__init__(context, **values)
+
+    @classmethod
+    def _obj_from_primitive(
+        cls, context: Any, objver: str, primitive: dict[str, Any]
+    ) -> 'InstanceGroup':
+        self = super()._obj_from_primitive(context, objver, primitive)
+        assert isinstance(self, cls)
+        # Before 1.11 a group had its one policy in the list alone.
+        if not self.obj_attr_is_set('policy') and self.get('policies'):
+            self.policy = self.policies[0]
+        # A rule that cannot be read is told here, by whom it came from, and
+        # not in the midst of a decision.
+        _ = self.rules
+        return self
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The rules that are known, numbers as numbers.
+
+        :raises cellsched.exception.InvalidField: a rule is out of bounds
+        """
+        texts = self.get('_rules') or {}
+        rules: dict[str, Any] = {
+            name: _number(name, texts[name])
+            for name in BOUNDS if name in texts}
+        if 'spread' in texts:
+            rules['spread'] = texts['spread']
+            if rules['spread'] not in SPREADS:
+                raise exception.InvalidField(
+                    where='InstanceGroup', field='rules.spread',
+                    expected='one of ' + ', '.join(SPREADS))
+        return rules
+
+
+def _number(name: str, text: str) -> int:
+    least, most = BOUNDS[name]
+    # A number within bounds is short; to read a long one would take long.
+    if text.isascii() and text.isdigit() and len(text) <= 10:
+        if least <= int(text) <= most:
+            return int(text)
+    raise exception.InvalidField(
+        where='InstanceGroup', field=f'rules.{name}',
+        expected=f'a whole number from {least} to {most}')
+
+
+@base.Registry.register
+class ImageMetaProps(base.Object):
+    """Properties of an image: an open set.
+
+    Properties are kept, and passed on, as they came; so is the version, since
+    nothing of it is left out. They are given when the object is made, and
+    are read by name: ``properties.hw_architecture``,
+    ``properties.get('hw_architecture')``, ``'hw_architecture' in properties``.
+    """
+
+    VERSION = '1.44'
+
+    def __init__(self, context: Any = None, /, **properties: Any) -> None:
+        self._properties: dict[str, Any] = properties
+        super().__init__(context)
+
+    @classmethod
+    def _obj_from_primitive(
+        cls, context: Any, objver: str, primitive: dict[str, Any]
+    ) -> 'ImageMetaProps':
+        data = primitive[f'{cls.OBJ_SERIAL_NAMESPACE}.data']
+        if not isinstance(data, dict):
+            raise exception.InvalidField(
+                where=cls.obj_name(), field='data',
+                expected='properties by name')
+        self = cls(context)
+        self._properties = dict(data)
+        self.VERSION = objver
+        return self
+
+    def obj_to_primitive(
+        self, target_version: str | None = None,
+        version_manifest: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        primitive = super().obj_to_primitive(target_version, version_manifest)
+        primitive[f'{self.OBJ_SERIAL_NAMESPACE}.data'] = dict(self._properties)
+        return primitive
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a property, or the default where the image has none."""
+        return self._properties.get(name, default)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the properties with their names."""
+        return self._properties.items()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._properties
+
+    def __getattr__(self, name: str) -> Any:
+        # A copy that is being made has no properties yet.
+        if name in self.__dict__.get('_properties', ()):
+            return self._properties[name]
+        raise AttributeError(f'the image has no property {name!r}')
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> 'ImageMetaProps':
+        result = type(self)(self.obj_context)
+        result._properties = copy.deepcopy(self._properties, memo)
+        result.VERSION = self.VERSION
+        return result
+
+    def __repr__(self) -> str:
+        return f'ImageMetaProps({self._properties})'
+
+
+@base.Registry.register
+class ImageMeta(base.Object):
+    """An image: what it is and what it needs; memory in MB, disk in GB.
+
+    What nothing here reads is passed on as it came.
+    """
+
+    VERSION = '1.8'
+
+    fields = {
+        'id': fields.StringField(nullable=True),
+        'name': fields.StringField(nullable=True),
+        'status': fields.StringField(nullable=True),
+        'visibility': base.RawField(nullable=True),
+        'protected': base.RawField(nullable=True),
+        'checksum': fields.StringField(nullable=True),
+        'owner': fields.StringField(nullable=True),
+        'size': fields.IntegerField(nullable=True),
+        'virtual_size': base.RawField(nullable=True),
+        'container_format': fields.StringField(nullable=True),
+        'disk_format': fields.StringField(nullable=True),
+        'created_at': base.RawField(nullable=True),
+        'updated_at': base.RawField(nullable=True),
+        'tags': base.RawField(nullable=True),
+        'direct_url': base.RawField(nullable=True),
+        'min_ram': fields.IntegerField(nullable=True),
+        'min_disk': fields.IntegerField(nullable=True),
+        'properties': fields.ObjectField('ImageMetaProps', nullable=True),
+    }
+
+
+@base.Registry.register
+class Selection(base.Object):
+    """A (host, node) pair, with what a claim for it takes.
+
+    ``allocation_request`` is a JSON document in Placement's form: what each
+    provider is asked for, and which providers each group of the request has.
+    """
+
+    VERSION = '1.1'
+
+    fields = {
+        'compute_node_uuid': fields.UUIDField(),
+        'service_host': fields.StringField(),
+        'nodename': fields.StringField(),
+        'cell_uuid': fields.UUIDField(),
+        'limits': fields.ObjectField('SchedulerLimits', nullable=True),
+        'allocation_request': fields.StringField(nullable=True),
+        'allocation_request_version': fields.StringField(nullable=True),
+        'availability_zone': fields.StringField(nullable=True),
+    }
+
+    @staticmethod
+    def allocation(
+        provider: str, resources: Mapping[str, int]
+    ) -> str:
+        """Return an allocation request for one provider.
+
+        It has the whole request, which is the group without a name. Nova's
+        conductor looks groups up in ``mappings`` and fails without them.
+        """
+        name = json.dumps(provider)
+        return (f'{{"allocations": {{{name}: '
+                f'{_asked(tuple(resources.items()))}}}, '
+                f'"mappings": {{"": [{name}]}}}}')
+
+    @staticmethod
+    def allocations(
+        allocations: Mapping[str, Mapping[str, int]],
+        mappings: Mapping[str, Sequence[str]],
+    ) -> str:
+        """Return an allocation request for several providers.
+
+        :param allocations: amounts by resource class, by provider
+        :param mappings: the providers of each group, by its suffix; what has
+            no number has an empty one
+        """
+        return json.dumps({
+            'allocations': {
+                provider: {'resources': dict(amounts)}
+                for provider, amounts in allocations.items()},
+            'mappings': {suffix: list(providers)
+                         for suffix, providers in mappings.items()}})
+
+    def wanted(self) -> dict[str, dict[str, int]]:
+        """Return what the allocation request asks for, by provider."""
+        request = jsonutils.loads(self.get('allocation_request') or 'null')
+        return {provider: dict(asked['resources']) for provider, asked
+                in (request or {'allocations': {}})['allocations'].items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form for callers that do not ask for objects."""
+        limits = self.get('limits')
+        return {'host': self.service_host, 'nodename': self.nodename,
+                'limits': limits.to_dict() if limits else {}}
+
+
+# Sizes are few, and to write one as JSON takes longer than all else.
+@functools.lru_cache(1024)
+def _asked(resources: tuple[tuple[str, int], ...]) -> str:
+    return json.dumps({'resources': dict(resources)})
+
+
+@base.Registry.register
+class BuildRequest(base.Object):
+    """A request for the build of a server.
+
+    While it exists it is what readers see of the server. Whoever deletes it
+    owns the outcome: the conductor goes on, a user's deletion wins.
+
+    Ours are ``buried``, whether a record in cell0 is being tried again, and
+    ``failure``, why the build failed, where cell0 could not take it.
+    """
+
+    VERSION = '1.3'
+
+    fields = {
+        'id': fields.IntegerField(),
+        'instance_uuid': fields.UUIDField(),
+        'project_id': fields.StringField(),
+        'instance': fields.ObjectField('Instance'),
+        'block_device_mappings': fields.ObjectField(
+            'BlockDeviceMappingList', nullable=True),
+        'tags': fields.ObjectField('TagList', nullable=True),
+        'buried': fields.BooleanField(default=False),
+        'failure': fields.StringField(nullable=True),
+        'created_at': fields.DateTimeField(nullable=True, tzinfo_aware=False),
+        'updated_at': fields.DateTimeField(nullable=True, tzinfo_aware=False),
+    }
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The tags of the server that is to be."""
+        tags = self.get('tags')
+        return [] if tags is None else tags.names

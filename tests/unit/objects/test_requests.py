@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a caller asks the scheduler for."""
+
+import copy
+import json
+
+from cellsched import exception
+from cellsched import objects
+from tests.unit import base
+from tests.unit.db import samples
+from tests.unit.objects import wire
+
+
+class TestRequestSpec(base.TestCase):
+
+    def test_hint_is_a_list(self):
+        spec = objects.RequestSpec(scheduler_hints={'group': ['a', 'b']})
+
+        self.assertEqual(['a', 'b'], spec.hint('group'))
+
+    def test_hint_that_is_not_given_is_empty(self):
+        for spec in (objects.RequestSpec(),
+                     objects.RequestSpec(scheduler_hints=None),
+                     objects.RequestSpec(scheduler_hints={'group': []})):
+            self.assertEqual([], spec.hint('group'))
+
+    def test_changing_a_hint_does_not_change_the_request(self):
+        spec = objects.RequestSpec(scheduler_hints={'group': ['a']})
+
+        spec.hint('group').append('b')
+
+        self.assertEqual(['a'], spec.hint('group'))
+
+    def test_hint_is_read_as_by_filters_written_for_nova(self):
+        spec = objects.RequestSpec(
+            scheduler_hints={'one': ['a'], 'two': ['a', 'b'], 'none': []})
+
+        self.assertEqual('a', spec.get_scheduler_hint('one'))
+        self.assertEqual(['a', 'b'], spec.get_scheduler_hint('two'))
+        self.assertEqual([], spec.get_scheduler_hint('none', 'x'))
+        self.assertIsNone(spec.get_scheduler_hint('three'))
+        for hints in ({}, {'scheduler_hints': None}):
+            self.assertEqual('x', objects.RequestSpec(
+                **hints).get_scheduler_hint('one', 'x'))
+
+    def test_image_property_is_read_where_there_is_one(self):
+        properties = objects.ImageMetaProps(hw_architecture='x86_64')
+        spec = objects.RequestSpec(
+            image=objects.ImageMeta(properties=properties))
+
+        self.assertEqual('x86_64', spec.image_property('hw_architecture'))
+        self.assertIsNone(spec.image_property('img_hv_type'))
+        for image in (None, objects.ImageMeta(),
+                      objects.ImageMeta(properties=None)):
+            self.assertIsNone(objects.RequestSpec(
+                image=image).image_property('hw_architecture'))
+        self.assertEqual(
+            'any', objects.RequestSpec().image_property('x', 'any'))
+
+    def resources(self, is_bfv=False, **flavor):
+        return objects.RequestSpec(
+            flavor=samples.flavor(**flavor), is_bfv=is_bfv).resources()
+
+    def test_resources_are_those_of_the_flavor(self):
+        self.assertEqual(
+            {'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 15},
+            self.resources(vcpus=2, memory_mb=512, root_gb=10,
+                           ephemeral_gb=5))
+
+    def test_swap_is_taken_in_whole_gigabytes(self):
+        for swap, disk_gb in ((0, 10), (1, 11), (1024, 11), (1025, 12)):
+            self.assertEqual(
+                disk_gb, self.resources(root_gb=10, swap=swap)['DISK_GB'])
+
+    def test_root_disk_on_a_volume_takes_no_disk_of_the_host(self):
+        self.assertEqual(
+            5, self.resources(True, root_gb=10, ephemeral_gb=5)['DISK_GB'])
+
+    def test_extra_specs_say_what_is_taken_of_a_class(self):
+        said = {'resources:VCPU': '4', 'resources:DISK_GB': '0',
+                'resources:CUSTOM_X': '2', 'resources:VGPU': '0'}
+        for is_bfv in False, True:
+            self.assertEqual(
+                {'VCPU': 4, 'MEMORY_MB': 512, 'CUSTOM_X': 2},
+                self.resources(is_bfv, vcpus=2, memory_mb=512, root_gb=10,
+                               extra_specs=said))
+
+    def test_disk_that_an_extra_spec_names_is_taken_with_a_volume_too(self):
+        self.assertEqual(7, self.resources(
+            True, root_gb=10,
+            extra_specs={'resources:DISK_GB': '7'})['DISK_GB'])
+
+    def test_nothing_is_asked_of_what_is_not_needed(self):
+        self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512},
+                         self.resources(True, root_gb=10))
+
+    def test_flavor_with_the_fields_needed_is_enough(self):
+        flavor = objects.Flavor(vcpus=1, memory_mb=512, root_gb=10)
+
+        self.assertEqual(
+            {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10},
+            objects.RequestSpec(flavor=flavor).resources())
+
+
+class TestSchedulerLimits(base.TestCase):
+
+    def test_dict_has_the_limits_that_are_set(self):
+        self.assertEqual({}, objects.SchedulerLimits().to_dict())
+        self.assertEqual(
+            {'vcpu': 4, 'numa_topology': {'a': 1}},
+            objects.SchedulerLimits(vcpu=4, disk_gb=None,
+                                    numa_topology={'a': 1}).to_dict())
+
+
+def read(**data):
+    sample = copy.deepcopy(wire.GROUP)
+    sample['nova_object.data'].update(data)
+    return objects.InstanceGroup.obj_from_primitive(sample)
+
+
+class TestInstanceGroup(base.TestCase):
+
+    def test_rules_are_texts_on_the_wire_and_numbers_to_those_who_read(self):
+        group = objects.InstanceGroup(rules={
+            'max_server_per_host': 3, 'max_skew': '1', 'spread': 'az'})
+
+        self.assertEqual(
+            {'max_server_per_host': 3, 'max_skew': 1, 'spread': 'az'},
+            group.rules)
+        self.assertEqual(
+            {'max_server_per_host': '3', 'max_skew': '1', 'spread': 'az'},
+            group.obj_to_primitive()['nova_object.data']['_rules'])
+
+    def test_there_are_no_rules_unless_they_are_given(self):
+        for group in (objects.InstanceGroup(), read(_rules={}),
+                      read(_rules=None)):
+            self.assertEqual({}, group.rules)
+
+    def test_rules_that_are_not_known_are_passed_on(self):
+        group = read(_rules={'newer': 'x'})
+
+        self.assertEqual({}, group.rules)
+        self.assertEqual({'newer': 'x'}, group.obj_to_primitive()[
+            'nova_object.data']['_rules'])
+
+    def test_rule_out_of_bounds_is_refused_when_it_is_read(self):
+        for name, values in (
+                ('max_server_per_host',
+                 ('0', '-1', 'x', '', '1.5', str(2 ** 31), '9' * 10000)),
+                ('max_skew', ('0', '1001', '\u0661')),
+                ('spread', ('rack', ''))):
+            for value in values:
+                error = self.assertRaises(
+                    exception.InvalidField, read, _rules={name: value})
+
+                self.assertEqual(('InstanceGroup', f'rules.{name}'),
+                                 (error.where, error.field))
+
+    def test_rules_at_their_bounds_are_taken(self):
+        for name, values in (('max_server_per_host', (1, 2 ** 31 - 1)),
+                             ('max_skew', (1, 1000))):
+            for value in values:
+                self.assertEqual(
+                    {name: value}, read(_rules={name: str(value)}).rules)
+
+    def test_policy_of_older_senders_is_in_the_list(self):
+        sample = copy.deepcopy(wire.GROUP)
+        sample['nova_object.version'] = '1.10'
+        del sample['nova_object.data']['policy']
+        del sample['nova_object.data']['_rules']
+
+        group = objects.InstanceGroup.obj_from_primitive(sample)
+
+        self.assertEqual('anti-affinity', group.policy)
+
+    def test_malformed_fields_are_named(self):
+        for name, value in (('members', 7), ('policy', [1]),
+                            ('_rules', ['x'])):
+            error = self.assertRaises(
+                exception.InvalidField, read, **{name: value})
+
+            self.assertEqual(
+                ('InstanceGroup', name), (error.where, error.field))
+
+
+class TestSelection(base.TestCase):
+
+    def test_allocation_request_is_in_the_form_of_placement(self):
+        text = objects.Selection.allocation(wire.UUID, {'VCPU': 1})
+
+        self.assertEqual(
+            {'allocations': {wire.UUID: {'resources': {'VCPU': 1}}},
+             'mappings': {'': [wire.UUID]}}, json.loads(text))
+
+    def test_wanted_is_what_the_allocation_request_asks_for(self):
+        selection = objects.Selection(
+            allocation_request=objects.Selection.allocation(
+                wire.UUID, {'VCPU': 1, 'MEMORY_MB': 512}))
+
+        self.assertEqual({wire.UUID: {'VCPU': 1, 'MEMORY_MB': 512}},
+                         selection.wanted())
+
+    def test_nothing_is_wanted_without_a_request(self):
+        for selection in (
+                objects.Selection(), objects.Selection(
+                    allocation_request=None),
+                objects.Selection.obj_from_primitive(wire.SELECTION)):
+            self.assertEqual({}, selection.wanted())
+
+    def test_older_callers_get_host_node_and_limits(self):
+        selection = objects.Selection.obj_from_primitive(wire.SELECTION)
+        self.assertEqual({'host': 'h1', 'nodename': 'n1', 'limits': {}},
+                         selection.to_dict())
+
+        selection.limits.memory_mb = 512
+        self.assertEqual({'memory_mb': 512}, selection.to_dict()['limits'])
+
+        selection.limits = None
+        self.assertEqual({}, selection.to_dict()['limits'])
+
+
+def read_image(sample):
+    return objects.ImageMeta.obj_from_primitive(sample)
+
+
+def changed(sample, **data):
+    sample = copy.deepcopy(sample)
+    sample['nova_object.data'].update(data)
+    return sample
+
+
+class TestImageMeta(base.TestCase):
+
+    def test_image_of_a_volume_has_properties_alone(self):
+        image = read_image(wire.as_sent(
+            'ImageMeta', '1.8', properties=wire.IMAGE_PROPS))
+
+        self.assertIsNone(image.get('id'))
+        self.assertEqual('x86_64', image.properties.hw_architecture)
+
+    def test_what_is_read_and_malformed_is_named(self):
+        for name in 'min_ram', 'min_disk', 'size', 'properties':
+            error = self.assertRaises(
+                exception.InvalidField, read_image,
+                changed(wire.IMAGE, **{name: ['x']}))
+
+            self.assertEqual(('ImageMeta', name), (error.where, error.field))
+
+    def test_what_nothing_reads_may_be_anything(self):
+        sample = changed(wire.IMAGE, created_at='soon', tags={'a': 1})
+
+        self.assertEqual(
+            wire.without_changes(sample),
+            wire.without_changes(read_image(sample).obj_to_primitive()))
+
+
+class TestImageMetaProps(base.TestCase):
+
+    def test_properties_are_read_by_name(self):
+        properties = read_image(wire.IMAGE).properties
+
+        self.assertEqual('x86_64', properties.hw_architecture)
+        self.assertEqual('x86_64', properties.get('hw_architecture'))
+        self.assertIs(False, properties.get('img_hidden', True))
+        self.assertIn('hw_architecture', properties)
+        self.assertEqual(wire.IMAGE_PROPS['nova_object.data'],
+                         dict(properties.items()))
+
+    def test_property_that_is_not_there_is_not_made_up(self):
+        properties = read_image(wire.IMAGE).properties
+
+        self.assertNotIn('os_distro', properties)
+        self.assertIsNone(properties.get('os_distro'))
+        self.assertEqual('none', properties.get('os_distro', 'none'))
+        self.assertRaises(AttributeError, getattr, properties, 'os_distro')
+
+    def test_unknown_properties_and_newer_versions_are_passed_on(self):
+        sample = changed(wire.IMAGE_PROPS, hw_newer={'a': [1, None]},
+                         context=1, self=2, get=3, fields=4)
+        sample['nova_object.version'] = '1.99'
+
+        again = read_image(changed(wire.IMAGE, properties=sample))
+
+        self.assertEqual(
+            wire.without_changes(sample), wire.without_changes(
+                again.properties.obj_to_primitive()))
+        self.assertEqual(3, again.properties.get('get'))
+
+    def test_properties_can_be_given(self):
+        properties = objects.ImageMetaProps(**{'context': 1, 'trait:X': 'y'})
+
+        self.assertEqual({'context': 1, 'trait:X': 'y'},
+                         dict(properties.items()))
+
+    def test_copy_has_properties_of_its_own(self):
+        spec = objects.RequestSpec(image=read_image(wire.IMAGE))
+
+        copied = copy.deepcopy(spec).image.properties
+        copied.hw_numa_cpus.append([2])
+
+        self.assertEqual('x86_64', copied.hw_architecture)
+        self.assertEqual(
+            [[0], [1]], spec.image.properties.hw_numa_cpus)
+        self.assertEqual('x86_64', copy.copy(copied).hw_architecture)
+
+    def test_properties_that_are_no_mapping_are_refused(self):
+        sample = copy.deepcopy(wire.IMAGE)
+        for data in ([], 'x', None, 7):
+            sample['nova_object.data']['properties']['nova_object.data'] = data
+
+            error = self.assertRaises(
+                exception.InvalidField, read_image, sample)
+
+            self.assertEqual('ImageMetaProps', error.where)
