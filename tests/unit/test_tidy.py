@@ -7,6 +7,7 @@ complain of.
 
 import importlib
 import inspect
+import subprocess
 
 import oslo_messaging
 
@@ -346,6 +347,24 @@ class TestChecks(base.TestCase):
         self.assertComplains(tidy.unsound_plugins, path, '', named, tests)
         self.assertComplains(
             tidy.unsound_plugins, path, 'class Far:\n    pass\n', named, tests)
+
+    def test_files_are_those_that_git_tracks_or_all_of_an_export(self):
+        root = self.temporary_directory()
+        for name in ('kept.py', 'deleted.py', 'text.rst', 'tried.py',
+                     'build/made.py'):
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).touch()
+
+        self.assertEqual(
+            [root / name for name in ('deleted.py', 'kept.py', 'tried.py')],
+            tidy.files('.py', root=root))
+        for command in ('init', 'add kept.py deleted.py text.rst'):
+            subprocess.run(['git', '-C', root, *command.split()], check=True,
+                           capture_output=True)
+        (root / 'deleted.py').unlink()
+        self.assertEqual([root / 'kept.py'], tidy.files('.py', root=root))
+        self.assertEqual([root / 'kept.py', root / 'text.rst'],
+                         tidy.files(root=root))
 
     def test_place_in_text_is_found(self):
         for text in ('see /ro' 'ot/x', '"/ho' 'me/me"', 'from py' 'pi.org'):

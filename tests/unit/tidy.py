@@ -353,7 +353,7 @@ def places(text):
                 yield f'line {number} names {found}'
 
 
-def files(*suffixes):
+def files(*suffixes, root=ROOT):
     """Return the files that git tracks, or all of an export.
 
     What a reader tries out in the checkout is no part of it.
@@ -361,22 +361,22 @@ def files(*suffixes):
     # In a worktree .git is a file; git refuses a checkout of another user.
     try:
         listed = subprocess.run(
-            ['git', '--git-dir', '.git', 'ls-files', '-z'], cwd=ROOT,
+            ['git', '--git-dir', '.git', 'ls-files', '-z'], cwd=root,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
             text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        paths = _exported()
+        paths = _exported(root)
     else:
         # One that was deleted is listed until that is committed.
-        paths = [path for path in map(ROOT.joinpath, listed.split('\0'))
+        paths = [path for path in map(root.joinpath, listed.split('\0'))
                  if path.is_file()]
     return [path for path in paths
             if not suffixes or path.suffix in suffixes]
 
 
-def _exported():
+def _exported(root):
     """Return the files of the tree, without what tools have made."""
-    found, directories = [], [ROOT]
+    found, directories = [], [root]
     while directories:
         for path in sorted(path for path in directories.pop().iterdir()
                            if not MADE.fullmatch(path.name)):
