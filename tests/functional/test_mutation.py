@@ -54,12 +54,22 @@ class TestSuites(base.TestCase):
         own, package, functional = self.suites.stages(
             ROOT, 'cellsched/conductor/tasks/steps/write_rows.py')
 
-        tests = 'tests.unit.conductor.tasks.steps.test_write_rows'
-        self.assertIn(tests, own)
-        self.assertIn(f'{tests}_again', own)
-        self.assertNotIn('tests.unit.conductor.test_service', own)
+        self.assertEqual(
+            ['tests.unit.conductor.tasks.steps.test_write_rows'], own)
         self.assertIn('tests.unit.conductor.test_service', package)
         self.assertIn('tests.functional.test_recovery', functional)
+
+    def test_own_tests_can_be_several_modules(self):
+        root = self.temporary_directory()
+        tests = root / 'tests/unit/claims'
+        tests.mkdir(parents=True)
+        for name in 'test_memory', 'test_memory_groups', 'test_memories':
+            (tests / f'{name}.py').touch()
+
+        own, *_ = self.suites.stages(root, 'cellsched/claims/memory.py')
+
+        self.assertEqual(['tests.unit.claims.test_memory',
+                          'tests.unit.claims.test_memory_groups'], own)
 
     def test_package_has_the_tests_of_its_name(self):
         own, *_ = self.suites.stages(ROOT, 'cellsched/claims/sql/__init__.py')
