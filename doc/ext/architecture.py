@@ -20,7 +20,7 @@ from sphinx.util import docutils
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = 'cellsched'
 
-#: Directories without modules that a reader would look for.
+#: Directories whose modules are not listed.
 _UNSHOWN = ('migrations', '__pycache__')
 
 
@@ -88,8 +88,8 @@ def _imported_packages(tree: ast.Module) -> set[str]:
             if name.startswith(f'{PACKAGE}.')}
 
 
-# Text has the colour of the page's, and boxes let its background through, so
-# that all can be read on light and on dark pages.
+# Text has the colour of the page and boxes are transparent, so that the image
+# is readable on light and dark pages.
 _STYLE = 'font-family: sans-serif; font-size: 12px; fill: currentColor'
 _BUILT = 'fill="#5b8dbd" fill-opacity="0.15" stroke="#5b8dbd"'
 _UNBUILT = 'fill="none" stroke="#999" stroke-dasharray="4 3"'
@@ -151,7 +151,7 @@ def table(layers: list[list[str]], packages: dict[str, Package]) -> list[str]:
     """Return reStructuredText that lists the packages from the lowest."""
     lines = ['.. list-table::', '   :header-rows: 1',
              '   :widths: 14 36 30 20', '',
-             '   * - Package', '     - What lives here', '     - Modules',
+             '   * - Package', '     - Contents', '     - Modules',
              '     - Imports']
     for layer in reversed(layers):
         for name in layer:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List the commands of an application, as cliff's own directive does.
+"""List the commands of an application, based on cliff's own directive.
 
-``.. commands:: NAMESPACE`` finds them as the applications do, so that names
-are those that people type. ``.. commands:: CLASS`` has an application's own
-options.
+``.. commands:: NAMESPACE`` lists the commands under the names that users type.
+``.. commands:: CLASS`` lists the options of an application.
 """
 
 from cliff import sphinxext
@@ -14,7 +13,7 @@ from cellsched import plugins
 
 
 def names(namespace: str) -> list[str]:
-    """Return the commands that are shipped, whatever else is installed."""
+    """Return this project's commands; others are left out."""
     return [point.name.replace('.', ' ')
             for point in plugins.shipped(namespace)]
 
@@ -29,7 +28,7 @@ class Commands(sphinxext.AutoprogramCliffDirective):
     def _drop_ignored_options(self, parser, ignored_opts):
         super()._drop_ignored_options(parser, ignored_opts)
         for action in parser._actions:
-            # Help is plain text; an asterisk in it means an asterisk.
+            # Help is plain text, so escape asterisks and other markup.
             action.help = action.help and rst.escape(action.help)
 
 

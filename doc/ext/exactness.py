@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show figures of exactness, all from the file that a run has written.
+"""Print the figures that ``benchmarks/exactness.py`` has written.
 
-``exactness-table``, ``exactness-chart`` and ``exactness-machine`` show what is
-in ``admin/exactness.csv``; ``exactness-choice`` has, of the stores in
-``admin/exactness-choice.csv``, those that there are figures of.
+``exactness-table``, ``exactness-chart`` and ``exactness-machine`` print
+``admin/exactness.csv``. ``exactness-choice`` prints the stores of
+``admin/exactness-choice.csv`` that have figures.
 """
 
 import csv
@@ -17,7 +17,7 @@ from sphinx.util import docutils
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# What a run writes is read and drawn as the run does it.
+# Read and draw the figures with the code of the benchmarks.
 sys.path.append(str(ROOT / 'benchmarks'))
 
 import charts  # noqa: E402
@@ -27,7 +27,7 @@ ADMIN = ROOT / 'doc' / 'source' / 'admin'
 FIGURES = ADMIN / 'exactness.csv'
 CHOICE = ADMIN / 'exactness-choice.csv'
 
-#: Columns of the table, and what they are called there.
+#: Columns of the table, with their headings.
 COLUMNS = {
     'store': 'Store', 'schedulers': 'Schedulers',
     'oversold': 'Oversold',
@@ -100,7 +100,7 @@ class Chart(docutils.SphinxDirective):
         for file in FIGURES, charts.__file__:
             self.env.note_dependency(str(file))
         image = charts.draw(exactness_figures.read(FIGURES))
-        # As wide as the page, whatever its size on paper.
+        # Use the width of the page.
         image = re.sub(r' width="[\d.]+pt" height="[\d.]+pt"', ' width="100%"',
                        image[image.index('<svg'):], count=1)
         return [nodes.raw('', image, format='html')]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """List the options of ``cellsched-nova``, which is not installed here.
 
-``.. nova-options::`` shows them as ``show-options`` shows those of what is.
+``.. nova-options::`` prints them like ``show-options``, which works only for
+installed packages.
 """
 
 import pathlib

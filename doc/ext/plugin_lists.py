@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List what this project ships, whatever else is installed beside it.
+"""Lists of this project's own plug-ins, columns, objects and requirements.
 
-``plugins`` lists a kind of plug-ins with their docstrings and options,
-``claim-store-capabilities`` the capabilities of claim stores, ``columns`` the
-columns of the host table, ``object-fields`` the versioned objects, ``demands``
-what requests can ask of hosts and who reads it, and ``no-demands`` what else
-Nova knows.
+Plug-ins of other installed packages are left out.
+
+``plugins``
+   The plug-ins of a kind, with their docstrings and options.
+``claim-store-capabilities``
+   The capabilities of claim stores.
+``columns``
+   The columns of the host table.
+``object-fields``
+   The versioned objects.
+``demands``
+   The requirements of requests, and the stages that read them.
+``no-demands``
+   Names of Nova that are not requirements.
 """
 
 import inspect
@@ -26,12 +35,12 @@ from cellsched.scheduler.drivers import filter_scheduler
 
 
 def names(kind: str) -> list[str]:
-    """Return the names of a kind of plug-ins that are listed."""
+    """Return the names of the listed plug-ins of a kind."""
     return [*plugins.load_shipped(plugins.KINDS[kind])]
 
 
 def describe(name: str, plugin: type) -> list[str]:
-    """Return reStructuredText about a plug-in: what it says of itself."""
+    """Return the documentation of a plug-in as reStructuredText."""
     lines = [f'``{name}``', '']
     lines += [f'   {line}'.rstrip()
               for line in inspect.getdoc(plugin).splitlines()]
@@ -72,7 +81,7 @@ class _Listing(docutils.SphinxDirective):
 
 
 class Plugins(_Listing):
-    """``.. plugins:: KIND`` with a kind of ``cellsched plugin list``."""
+    """``.. plugins:: KIND``, a kind of ``cellsched plugin list``."""
 
     required_arguments = 1
 
@@ -134,14 +143,14 @@ class Demands(_Listing):
                   *plugins.load_shipped(plugins.FILTERS).values()]
         lines = ['.. list-table::', '   :header-rows: 1',
                  '   :widths: 40 22 20 18', '', '   * - Name',
-                 '     - What it asks for', '     - When', '     - Read by']
+                 '     - Requirement', '     - When', '     - Read by']
         for demand in demand_catalogue.DEMANDS:
             readers = sorted({
                 f'``{stage.__name__}``' for stage in stages
                 if demand not in demands.Unread(stage.reads).demands})
             lines += [f'   * - ``{demand.name}``', f'     - {demand.what}',
                       f'     - {demand.when.words}',
-                      f'     - {", ".join(readers) or "Nothing shipped"}']
+                      f'     - {", ".join(readers) or "No shipped stage"}']
         return lines
 
 
