@@ -126,7 +126,7 @@ class Flavors(facet.Facet):
             # Others may have written what is not changed.
             given = {key: value for key, value in extra_specs.items()
                      if value is not None}
-            resources.asked(given)
+            resources.requested(given)
             request_groups.check(given)
             flavors.set_extra_specs(
                 connection, flavor.id, extra_specs, self._clock.now())

@@ -279,7 +279,7 @@ def _unit(name: str) -> str:
     # The help of all commands imports this module, and would import numpy.
     from cellsched.objects import resources
 
-    _, unit = resources.words(name)
+    _, unit = resources.describe(name)
     return '' if unit == name else unit
 
 

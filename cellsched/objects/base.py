@@ -23,28 +23,28 @@ from oslo_versionedobjects import fields
 
 from cellsched import exception
 
-#: In place of a value: the field has to see to it.
+#: Returned in place of a value: the field itself has to convert it.
 OTHER: Final = object()
 
-#: What travels as it is.
+#: Types that are written to JSON unchanged.
 PLAIN: Final = frozenset((bool, float, int, str, type(None)))
 
-#: What the attributes begin with in which objects keep their values.
+#: Prefix of the attributes that hold the values of an object.
 KEPT_AS: Final = 'value_of_'
 
 _TEXT = frozenset((str,))
 _ENVELOPE = frozenset((dict,))
 _DOCUMENT = frozenset((bool, dict, float, int, list, str))
 
-#: The one form in which times are written here.
+#: The form in which times are written.
 _TIME = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', re.ASCII)
 
 
 class Raw(fields.FieldType):
-    """Anything that JSON can say, kept as it came.
+    """Any JSON value, kept unchanged.
 
-    For what we pass on and do not read, such as objects of Nova's that this
-    project does not know.
+    For values that are passed on and not read, such as objects of Nova that
+    this project does not know.
     """
 
     @staticmethod
@@ -59,21 +59,20 @@ class RawField(fields.AutoTypedField):
 
 
 class SetOfStringsField(fields.AutoTypedField):
-    """A set of texts, which older releases of the library have no field of."""
+    """A set of strings; older releases of the library have no such field."""
 
     AUTO_TYPE = fields.Set(fields.String())
 
 
 class Kind:
-    """The short ways of one field, for values of the very type it expects.
+    """Fast paths of one field, for values of exactly the expected type.
 
-    A field of oslo.versionedobjects makes what it holds of whatever it gets,
-    piece by piece, which takes ten times as long as to see that nothing has
-    to be made. Whatever is not of the exact type is left to the field, which
-    makes it or refuses it.
+    A field of oslo.versionedobjects coerces every value, which takes ten
+    times as long as a check of its type. A value of any other type is passed
+    to the field, which converts or refuses it.
 
-    ``kept_as`` is the attribute in which an object keeps its value. Values of
-    a type in ``plain`` are kept, and travel, as they are.
+    ``kept_as`` is the attribute that holds the value in an object. Values of
+    a type in ``plain`` are stored and serialized unchanged.
     """
 
     types: frozenset[Any] = frozenset()
@@ -86,15 +85,15 @@ class Kind:
             {type(None)} if field.nullable else set())
 
     def read(self, obj: Any, value: Any) -> Any:
-        """Return what is kept of what came, or :data:`OTHER`."""
+        """Return the stored value for a deserialized one, or :data:`OTHER`."""
         return self.take(value)
 
     def take(self, value: Any) -> Any:
-        """Return what is kept of what is given, or :data:`OTHER`."""
+        """Return the value to store for a given one, or :data:`OTHER`."""
         return OTHER
 
     def write(self, obj: Any, value: Any) -> Any:
-        """Return what travels of what is kept, which is not plain."""
+        """Return the serialized form of a stored value that is not plain."""
         return self.field.to_primitive(obj, self.name, value)
 
 
@@ -119,7 +118,7 @@ class Text(Kind):
 
 
 class Document(Kind):
-    """Anything that JSON can say."""
+    """Any JSON value."""
 
     types = _DOCUMENT
 
@@ -128,7 +127,7 @@ class Document(Kind):
 
 
 class Texts(Kind):
-    """A list of texts."""
+    """A list of strings."""
 
     def take(self, value: Any) -> Any:
         return value.copy() if _are_texts(value) else OTHER
@@ -162,7 +161,7 @@ class TextsByName(Kind):
 
 
 class Time(Kind):
-    """A time in UTC that does not say so."""
+    """A time in UTC without a time zone."""
 
     def read(self, obj: Any, value: Any) -> Any:
         if type(value) is not str or not _TIME.fullmatch(value):
@@ -170,7 +169,7 @@ class Time(Kind):
         try:
             return datetime.datetime.fromisoformat(value[:-1])
         except ValueError:
-            # There is no such time. The field has words for it.
+            # No such time exists. The field raises the error.
             return OTHER
 
     def take(self, value: Any) -> Any:
@@ -190,7 +189,7 @@ class ObjectKind(Kind):
         made = obj.obj_from_primitive(value, obj.obj_context)
         if made.obj_name() == self.field.objname:
             return made
-        # One of another name is refused, and not read a second time.
+        # An object of another name is refused, and not read twice.
         return self.field.coerce(obj, self.name, made)
 
     def take(self, value: Any) -> Any:
@@ -251,12 +250,12 @@ def _is_naive(value: Any) -> bool:
     return type(value) is datetime.datetime and value.tzinfo is None
 
 
-#: What reading a primitive raises that is none of ours.
+#: Exceptions of the library while it reads a primitive.
 READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError,
                TypeError, ValueError, exception.Invalid,
                ovo_exception.VersionedObjectsException)
 
-#: Characters of an error that are told.
+#: The most characters of a value in an error message.
 _TOLD_MAX = 200
 
 _Object = TypeVar('_Object', bound='Object')
@@ -264,7 +263,7 @@ _Object = TypeVar('_Object', bound='Object')
 #: Fields of several values.
 _LISTS = (fields.ListOfStringsField, SetOfStringsField)
 
-#: Every object says its version, and there are few of them.
+#: Parsed versions. Every object names its version; there are few.
 _version = functools.lru_cache(256)(versionutils.convert_version_to_tuple)
 
 
@@ -276,17 +275,17 @@ _OWN: collections.defaultdict[str, list[type[base.VersionedObject]]] = (
 class Registry:
     """The objects of this project.
 
-    oslo.versionedobjects keeps one registry for a process, in which a host
-    application's objects of the same names would replace ours. This one is
-    apart.
+    oslo.versionedobjects has one registry for a process. There, objects of
+    the same names in an embedding application would replace these, so this
+    registry is separate.
     """
 
     @classmethod
     def register(cls, kind: type[_Object]) -> type[_Object]:
-        """Register a class, in the order of versions, the newest first.
+        """Register a class, ordered by version, the newest first.
 
-        Its fields become properties that keep values in attributes of ours,
-        and leave to the field what is not of the very type that it expects.
+        Its fields become properties. They store values of the expected type
+        directly and pass all other values to the field.
         """
         base.VersionedObjectRegistry.objectify(kind)
         kinds_ = [kind_of(*each) for each in kind.fields.items()]
@@ -323,7 +322,7 @@ class Object(base.VersionedObject):
     #: The kinds of the fields, by name.
     _kinds: ClassVar[Mapping[str, Kind]] = {}
 
-    #: The same for loops: name, where it is kept, plain types, kind.
+    #: The same for loops: name, attribute, plain types, kind.
     _table: ClassVar[
         tuple[tuple[str, str, frozenset[type], Kind], ...]] = ()
 
@@ -348,9 +347,9 @@ class Object(base.VersionedObject):
 
     @classmethod
     def _made(cls, context: Any, written: set[str]) -> Self:
-        """Return one without values.
+        """Return an object without values.
 
-        To make them one by one is what costs time.
+        It skips the constructor, which assigns fields one by one.
         """
         self = cls.__new__(cls)
         base.VersionedObject.__init__(self, context)
@@ -361,8 +360,8 @@ class Object(base.VersionedObject):
     def obj_class_from_name(cls, objname: str, objver: str) -> type:
         """Return the class that reads this object and version.
 
-        A newer minor version is read by what we have: fields that we do not
-        know are left out. A newer major version is refused.
+        A newer minor version is read by the class of this release, without
+        the fields that it does not know. A newer major version is refused.
         """
         classes = _OWN.get(objname)
         if not classes:
@@ -393,8 +392,8 @@ class Object(base.VersionedObject):
             set(primitive[_CHANGES]).intersection(cls.fields)))
         kept = self.__dict__
         if objver != cls.VERSION:
-            # What is passed on is what was understood of a newer version, so
-            # it must not claim to be that version.
+            # Unknown fields of a newer version are dropped, so the object
+            # must not claim to be of that version when it is passed on.
             kept['VERSION'] = min(objver, cls.VERSION, key=_version)
         data = primitive[_DATA]
         if not isinstance(data, dict):
@@ -422,7 +421,7 @@ class Object(base.VersionedObject):
         return super().obj_attr_is_set(attrname)
 
     def obj_what_changed(self) -> set[str]:
-        # What is inside of a field is looked at by the library.
+        # The library compares the versions of objects in fields.
         return self._written | super().obj_what_changed()
 
     def obj_reset_changes(
@@ -437,7 +436,7 @@ class Object(base.VersionedObject):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        # A property has found no value.
+        # A property found no value.
         if name in self._kinds:
             self.obj_load_attr(name)
         raise AttributeError(
@@ -454,8 +453,8 @@ class Object(base.VersionedObject):
     ) -> dict[str, Any]:
         """Return the envelope, without the list of changed fields.
 
-        Nothing here saves by changes, and to find them takes longer than all
-        the rest.
+        Nothing here saves by changes, and to collect them takes longer than
+        the rest of the serialization.
         """
         if target_version is not None:
             return super().obj_to_primitive(target_version, version_manifest)
@@ -470,9 +469,9 @@ class Object(base.VersionedObject):
 
     @classmethod
     def of(cls, **values: Any) -> Self:
-        """Return one of values that are known to be right, and not checked.
+        """Return an object of valid values, without checking them.
 
-        To check them takes twenty times as long as to keep them. All fields
+        The checks take twenty times as long as the assignment. All fields
         have to be given.
         """
         self = cls._made(None, set(values))
@@ -482,10 +481,7 @@ class Object(base.VersionedObject):
         return self
 
     def but(self, **values: Any) -> Self:
-        """Return a copy with other values, which are not checked either.
-
-        What it has in common with this one they share.
-        """
+        """Return a shallow copy with other values, which are not checked."""
         made = self._made(self.obj_context, self._written | values.keys())
         mine, its = self.__dict__, made.__dict__
         its.update((kept_as, mine[kept_as])
@@ -498,8 +494,8 @@ class Object(base.VersionedObject):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field's value, or the default where it is not set."""
-        # To ask whether it is set and then for it takes ten times as long,
-        # and a decision asks some twenty fields.
+        # A decision reads about twenty fields; a check whether the field is
+        # set, followed by a read, takes ten times as long.
         return self.__dict__.get(KEPT_AS + name, default)
 
     def values_of(self, names: Iterable[str]) -> dict[str, Any]:
@@ -509,7 +505,7 @@ class Object(base.VersionedObject):
 
 
 def _setter(kind: Kind) -> Callable[[Any, Any], None]:
-    """Return what sets a field."""
+    """Return the setter of a field's property."""
     name, kept_as, plain, field = (
         kind.name, kind.kept_as, kind.plain, kind.field)
 
@@ -527,7 +523,7 @@ def _setter(kind: Kind) -> Callable[[Any, Any], None]:
 
 
 def _deleter(kind: Kind) -> Callable[[Any], None]:
-    """Return what removes a field's value."""
+    """Return the deleter of a field's property."""
     def delete(self: Object) -> None:
         if kind.kept_as not in self.__dict__:
             raise AttributeError(f'{kind.name!r} is not set')
@@ -537,23 +533,23 @@ def _deleter(kind: Kind) -> Callable[[Any], None]:
 
 
 def _read(self: Object, kind: Kind, value: Any) -> Any:
-    """Return what a field makes of what came.
+    """Return the value of a field for a deserialized value.
 
-    A property would do it, and see to changes and constants too, which are
-    nothing here and take twice as long.
+    The property would do the same and also track changes and read-only
+    fields, which takes twice as long and is not needed here.
     """
     made = kind.read(self, value)
     if made is not OTHER:
         return made
     field, name = kind.field, kind.name
     if isinstance(value, str) and isinstance(field, _LISTS):
-        # Its characters would be taken for what is listed.
+        # Iterating a string would make a list of its characters.
         raise ValueError('a list')
     return field.coerce(self, name, field.from_primitive(self, name, value))
 
 
 def _told(exc: Exception) -> str:
-    """Return what an error says of a value that came, in one short line."""
+    """Return a received value as one short line for an error message."""
     text = f'{exc} is missing' if isinstance(exc, KeyError) else f'{exc}'
     return ''.join(each if each.isprintable() else '?'
                    for each in text[:_TOLD_MAX])

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell: its name and the ways into it."""
+"""Cells, and the mappings of hosts and instances to cells."""
 
 from oslo_versionedobjects import fields
 
 from cellsched.objects import base
 
-#: The cell of what could not be built: a database and nothing else.
+#: The cell of failed builds. It has a database, no hosts and no queue.
 CELL0_UUID = '00000000-0000-0000-0000-000000000000'
 
 
 @base.Registry.register
 class CellMapping(base.Object):
-    """A cell; its URLs hold passwords, so its text form leaves them out."""
+    """A cell. Its repr omits the URLs, which contain passwords."""
 
     VERSION = '1.1'
 
@@ -26,9 +26,9 @@ class CellMapping(base.Object):
 
     @property
     def identity(self) -> str:
-        """The cell for people: ``uuid(name)``."""
-        said = self.values_of(('uuid', 'name'))
-        uuid, name = said['uuid'] or '?', said['name']
+        """The cell in messages: ``uuid(name)``."""
+        values = self.values_of(('uuid', 'name'))
+        uuid, name = values['uuid'] or '?', values['name']
         return f'{uuid}({name})' if name else uuid
 
     def is_cell0(self) -> bool:
@@ -40,7 +40,7 @@ class CellMapping(base.Object):
 
 @base.Registry.register
 class HostMapping(base.Object):
-    """A host, whose name is unique across all cells, and its cell."""
+    """The cell of a host. Host names are unique across cells."""
 
     VERSION = '1.0'
 
@@ -53,7 +53,7 @@ class HostMapping(base.Object):
 
 @base.Registry.register
 class InstanceMapping(base.Object):
-    """A server and its cell; no cell as long as none was decided on."""
+    """The cell of a server; None until the scheduler has selected one."""
 
     VERSION = '1.2'
 

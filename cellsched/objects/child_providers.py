@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child providers of a compute node, as its row in the cell says them.
+"""Child providers of a compute node, as stored in its row in the cell.
 
-The row has a JSON list of them, sorted by name, or nothing if there are none.
-What they have is in the claim store, under their uuids.
+The row has a JSON list of them, sorted by name, or NULL if there are none.
+Their inventories are in the claim store, under their uuids.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,8 @@ class Child(NamedTuple):
     """A provider below a compute node, such as a GPU or a NUMA node.
 
     :param name: unique in the node
-    :param parent: uuid of the child that it is below, None directly below the
-        node
-    :param traits: names of what it can do
+    :param parent: uuid of its parent provider, None directly below the node
+    :param traits: names of traits
     """
 
     uuid: str
@@ -29,7 +28,7 @@ class Child(NamedTuple):
 
 
 def uuid_of(node: str, name: str) -> str:
-    """Return the uuid of a child, which follows from its node's and its name.
+    """Return the uuid of a child, derived from the node's and its name.
 
     :param node: uuid of the node
     """
@@ -37,7 +36,7 @@ def uuid_of(node: str, name: str) -> str:
 
 
 def dump(children: Iterable[Child]) -> str | None:
-    """Return the text of a node's children, None if there are none."""
+    """Return the JSON text of a node's children, None without any."""
     said = [{'uuid': child.uuid, 'name': child.name, 'parent': child.parent,
              'traits': sorted(child.traits)}
             for child in sorted(children, key=lambda child: child.name)]
@@ -45,10 +44,10 @@ def dump(children: Iterable[Child]) -> str | None:
 
 
 def load(text: str | None) -> list[Child]:
-    """Return the children that a text tells of, by name.
+    """Return the children in a JSON text, by name.
 
-    What this project did not write may be there too: an entry without a uuid
-    and a name is left out, and of a text that is no list nothing is read.
+    Another program may have written the text: an entry without a uuid and a
+    name is skipped, and a text that is no list has no children.
     """
     try:
         said = json.loads(text) if text else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute nodes, as requests and retries name them."""
+"""Compute nodes and host aggregates."""
 
 from oslo_versionedobjects import fields
 
@@ -8,7 +8,7 @@ from cellsched.objects import base
 
 @base.Registry.register
 class ComputeNode(base.Object):
-    """A node of a host."""
+    """A compute node of a host."""
 
     VERSION = '1.19'
 
@@ -21,7 +21,7 @@ class ComputeNode(base.Object):
 
 @base.Registry.register
 class ComputeNodeList(base.ObjectList):
-    """Nodes."""
+    """Compute nodes."""
 
     VERSION = '1.17'
 
@@ -30,7 +30,7 @@ class ComputeNodeList(base.ObjectList):
 
 @base.Registry.register
 class Aggregate(base.Object):
-    """Hosts that an operator says something about."""
+    """A host aggregate with its metadata."""
 
     VERSION = '1.3'
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as callers made them before there was a RequestSpec.
+"""Requests of callers and schedulers that know no RequestSpec.
 
-Up to ``select_destinations`` 4.2, and from newer callers that are pinned, two
-plain dicts come: ``request_spec`` says what is wanted, ``filter_properties``
-where. What a decision does not need is passed on where it can be read, and
-ignored where not. How much may be asked for is not looked at here.
+Up to ``select_destinations`` 4.2, and from newer callers that are pinned to
+it, a request is two dicts: ``request_spec`` describes the instances and
+``filter_properties`` the destination. :func:`request_spec` reads them, and
+:func:`dicts` writes them for a client that is pinned below 4.3.
+
+Fields that a decision does not need are passed on if they can be read, and
+ignored otherwise. Amounts are validated elsewhere.
 """
 
 from typing import Any
@@ -15,16 +18,16 @@ from cellsched.objects import base
 
 _SIZES = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb')
 
-#: Before a flavor's fields in the system metadata of an instance.
+#: Prefix of the flavor's fields in an instance's system metadata.
 _KEPT = 'instance_type_'
 
-#: Digits of a size; one of many digits would take long to read.
+#: The most digits of a size; parsing a very long number takes long.
 _DIGITS_MAX = 18
 
-#: Before a trait in the name of an image's property.
+#: Prefix of an image property that names a trait.
 _TRAIT = 'trait:'
 
-#: Properties of images, by the names that they had first.
+#: Image properties by their former names.
 _RENAMED = {
     'architecture': 'hw_architecture',
     'auto_disk_config': 'hw_auto_disk_config',
@@ -55,13 +58,12 @@ _RENAMED = {
 def request_spec(
     request_spec: Any, filter_properties: Any
 ) -> objects.RequestSpec:
-    """Return the request that two dicts make.
+    """Return the RequestSpec for the two dicts.
 
-    Objects in them have been read from their envelopes. Sets may have become
-    lists.
+    Objects in them are deserialized already. Sets may have become lists.
 
-    :raises cellsched.exception.InvalidField: names what a decision needs and
-        cannot be read
+    :raises cellsched.exception.InvalidField: names a field that a decision
+        needs and that cannot be read
     """
     asked = _said('request_spec', request_spec)
     wishes = _said('filter_properties', filter_properties)
@@ -87,7 +89,7 @@ def _of_instance(path: str, instance: Any) -> dict[str, Any]:
         name: _text_or_none(f'{path}.{name}', instance.get(name))
         for name in ('project_id', 'user_id', 'availability_zone')}
     for name in ('numa_topology', 'pci_requests'):
-        # Whatever it is, it is asked for.
+        # A trait requirement counts even if its value is unknown.
         values[name] = instance.get(name)
     if instance.get('uuid') is not None:
         values['instance_uuid'] = _text(f'{path}.uuid', instance.get('uuid'))
@@ -112,9 +114,9 @@ def _of_wishes(path: str, wishes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
-    """Return the flavor, from the first place that has one.
+    """Return the flavor from the first place that has one.
 
-    A size that it lacks is what the instance says.
+    A missing size is taken from the instance.
     """
     path = 'request_spec.instance_type'
     places = ((path, asked.get('instance_type')),
@@ -134,7 +136,7 @@ def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
         values[name] = _number(
             f'{path}.{name}', instance.get(name) if size is None else size,
             0 if name == 'ephemeral_gb' else None)
-    # Where there was none it was an empty text once.
+    # Older callers send an empty string for None.
     values['swap'] = _number(f'{path}.swap', said.get('swap') or 0)
     values['name'] = _text_or_none(f'{path}.name', said.get('name'))
     values['extra_specs'] = {
@@ -145,7 +147,7 @@ def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
 
 
 def _kept_flavor(instance: Any) -> dict[str, Any]:
-    """Return the flavor that was kept as texts with an instance."""
+    """Return the flavor in an instance's system metadata."""
     kept = instance.get('system_metadata')
     if not isinstance(kept, dict):
         return {}
@@ -174,10 +176,9 @@ def _image(path: str, given: Any) -> objects.ImageMeta | None:
 
 
 def _properties(path: str, given: Any) -> objects.ImageMetaProps:
-    """Return the properties, by their new names.
+    """Return the image properties by their current names.
 
-    What an image says under a new name counts more than what it says under an
-    old one.
+    A property under its current name overrides one under a former name.
     """
     if isinstance(given, objects.ImageMetaProps):
         return given
@@ -217,7 +218,7 @@ def _retry(path: str, given: Any) -> objects.SchedulerRetries | None:
 
 
 def _limits(given: Any) -> objects.SchedulerLimits:
-    """Return what an earlier decision allowed, which no other one reads."""
+    """Return the limits of an earlier decision; no later one reads them."""
     if isinstance(given, objects.SchedulerLimits):
         return given
     said = given if isinstance(given, dict) else {}
@@ -246,13 +247,13 @@ def _group(
                for name, value in rules.items()})
     if wishes.get('group_uuid') is not None:
         group.uuid = _text(f'{path}.group_uuid', wishes['group_uuid'])
-    # A rule that cannot be read is told here, and not amidst a decision.
+    # Refuse an invalid rule here, and not during a decision.
     _ = group.rules
     return group
 
 
 def _hints(path: str, given: Any) -> dict[str, list[str]]:
-    # Of several values a list comes, of a single one often the value.
+    # A single value often comes without a list.
     return {
         name: [_scalar(_below(path, name), each) for each in (
             value if isinstance(value, (list, tuple)) else [value])]
@@ -260,7 +261,7 @@ def _hints(path: str, given: Any) -> dict[str, list[str]]:
 
 
 def _readable(kind: type[base.Object], said: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a kind of object that can be read."""
+    """Return the readable fields of an object or dict."""
     readable, nothing = {}, kind()
     for name, field in kind.fields.items():
         if said.get(name) is not None:
@@ -280,9 +281,9 @@ def _object(path: str, kind: type[base.Object], value: Any) -> Any:
 def _said(
     path: str, value: Any, kind: type[base.Object] | None = None
 ) -> Any:
-    """Return a dict, or an object of a kind; both are read by ``get``.
+    """Return a dict, or an object of a class; both have ``get``.
 
-    Nothing stands for an empty dict.
+    None becomes an empty dict.
     """
     if value is None:
         return {}
@@ -292,7 +293,7 @@ def _said(
 
 
 def _listed(path: str, value: Any) -> list[Any]:
-    """Return a list; nothing stands for an empty one."""
+    """Return a list; None becomes an empty list."""
     if value is None:
         return []
     if not isinstance(value, (list, tuple, set, frozenset)):
@@ -319,7 +320,7 @@ def _text_or_none(path: str, value: Any) -> str | None:
 
 
 def _scalar(path: str, value: Any) -> str:
-    """Return the text of what may have been a number."""
+    """Return a string or number as a string."""
     if isinstance(value, (bool, int, float)):
         return str(value)
     return _text(path, value)
@@ -342,7 +343,7 @@ def _invalid(path: str, expected: str) -> exception.InvalidField:
         where='select_destinations', field=path, expected=expected)
 
 
-#: What is said of the instance, by what the request calls it.
+#: Fields of ``instance_properties``, by the names in RequestSpec.
 _OF_INSTANCE = {
     'numa_topology': 'numa_topology', 'pci_requests': 'pci_requests',
     'project_id': 'project_id', 'user_id': 'user_id',
@@ -352,9 +353,9 @@ _OF_INSTANCE = {
 def dicts(spec: objects.RequestSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return ``request_spec`` and ``filter_properties`` of a request.
 
-    They are Nova's, and two keys of ours, which Nova passes over:
-    ``request_spec['is_bfv']`` of a request whose root disk is on a volume,
-    and ``filter_properties['group_rules']`` of a group that has rules.
+    Two keys are additions that Nova ignores: ``request_spec['is_bfv']`` for a
+    request whose root disk is on a volume, and
+    ``filter_properties['group_rules']`` for a group that has rules.
     """
     return _request_spec(spec), _filter_properties(spec)
 
@@ -388,7 +389,7 @@ def _write_image(image: objects.ImageMeta | None) -> dict[str, Any]:
 
 
 def _filter_properties(spec: objects.RequestSpec) -> dict[str, Any]:
-    """Return where a request wants to go; what it does not say is left out."""
+    """Return the ``filter_properties`` of a request, without unset keys."""
     wishes = {name: spec.get(name) for name in (
         'ignore_hosts', 'force_hosts', 'force_nodes', 'requested_destination')}
     wishes['scheduler_hints'] = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request groups: resources and traits that one provider has to give.
+"""Request groups: resources and traits of a single provider.
 
 A flavor numbers them by a suffix, ``resources1:VGPU=1`` with
-``trait1:CUSTOM_FAST=required``. Those of ports and devices come with a
+``trait1:CUSTOM_FAST=required``. The groups of ports and devices come with the
 request, as Nova's ``RequestGroup``.
 """
 
@@ -29,7 +29,7 @@ GROUPS_MAX = 64
 #: The most classes, traits, and aggregates, of one group.
 PARTS_MAX = 64
 
-#: What extra specs of groups begin with.
+#: Prefixes of the extra specs of groups.
 _SCOPES = ('resources', 'trait')
 
 _SPEC = re.compile(f'(?s)(resources|trait)({SUFFIX}):(.*)')
@@ -44,7 +44,7 @@ _TRAITS = ('a trait of os-traits, or CUSTOM_ and capital letters, digits '
 _POLICY = ('none or isolate: whether each of several groups has a provider '
            'of its own')
 
-#: Fields of a ``RequestGroup``. What was found for one is not asked for.
+#: Fields of a ``RequestGroup`` that are read; not its results.
 _FIELDS = frozenset({
     'use_same_provider', 'resources', 'required_traits', 'forbidden_traits',
     'aggregates', 'forbidden_aggregates', 'requester_id', 'in_tree',
@@ -52,17 +52,19 @@ _FIELDS = frozenset({
 
 
 class RequestGroup(NamedTuple):
-    """A part of a request that one provider has to give.
+    """A part of a request that a single provider has to serve.
 
-    :param suffix: ``1``, ``_GPU``, or the id of the port or device that needs
-        it; no other group of the request has it
+    :param suffix: ``1``, ``_GPU``, or the id of the port or device; unique in
+        the request
     :param resources: pairs of a resource class and an amount of at least 1,
-        sorted by class; none where only the place of the provider matters
-    :param required: traits that the provider has
-    :param forbidden: traits that it lacks
-    :param in_tree: the uuid of a provider in whose tree it is
-    :param aggregates: sets of uuids; it is in one aggregate of each set
-    :param forbidden_aggregates: uuids of aggregates that it is not in
+        sorted by class; empty if only the provider's position matters
+    :param required: traits that the provider must have
+    :param forbidden: traits that it must not have
+    :param in_tree: uuid of a provider; the group's provider is in its tree
+    :param aggregates: sets of uuids; the provider must be in one aggregate of
+        each set
+    :param forbidden_aggregates: uuids of aggregates that the provider must
+        not be in
     """
 
     suffix: str
@@ -78,9 +80,9 @@ class GroupDemand(NamedTuple):
     """All groups of a request.
 
     :param groups: sorted by suffix
-    :param isolate: whether each group has a provider of its own
-    :param same_subtree: sets of suffixes; the providers of each set are in
-        one subtree, whose root is one of them
+    :param isolate: whether each group needs a different provider
+    :param same_subtree: sets of suffixes; the providers of a set form one
+        subtree, with one of them as its root
     """
 
     groups: tuple[RequestGroup, ...] = ()
@@ -88,25 +90,26 @@ class GroupDemand(NamedTuple):
     same_subtree: tuple[frozenset[str], ...] = ()
 
 
-#: What most requests ask for.
+#: The demand of most requests.
 NO_GROUPS = GroupDemand()
 
 
 def is_trait(name: str) -> bool:
-    """Return whether a text is the name of a trait."""
+    """Return whether a string is a valid trait name."""
     return (_CUSTOM_TRAIT.fullmatch(name) is not None
             or name in _standard_traits())
 
 
 @functools.cache
 def _standard_traits() -> frozenset[str]:
-    # It imports a module for each kind of them. Most requests ask for none.
+    # os_traits imports a module for each namespace, and most requests have
+    # no traits.
     import os_traits
 
     return frozenset(os_traits.get_traits())
 
 
-def asked(
+def parse_groups(
     extra_specs: Mapping[str, str] | None, requested: Any = None,
     level: Any = None,
 ) -> GroupDemand:
@@ -137,10 +140,10 @@ def asked(
 
 
 def is_other(document: Any) -> bool:
-    """Return whether it is an object of Nova's, and none of these groups.
+    """Return whether a value is an object of Nova but no request group.
 
-    Such a one is passed over here; whether a request may have it is for the
-    rule of demands.
+    It is skipped here. The check for unsupported requirements decides whether
+    a request may have it.
     """
     name = (document.get('nova_object.name')
             if isinstance(document, dict) else None)
@@ -148,9 +151,9 @@ def is_other(document: Any) -> bool:
 
 
 def check(extra_specs: Mapping[str, str]) -> None:
-    """Check some extra specs of a flavor, each by itself.
+    """Check single extra specs of a flavor.
 
-    :raises cellsched.exception.InvalidField: names what makes no sense
+    :raises cellsched.exception.InvalidField: names the invalid extra spec
     """
     _of_flavor(extra_specs.items())
     if extra_specs.get('group_policy') not in _POLICIES:
@@ -180,7 +183,7 @@ def _check_places(
     of_request: Iterable[tuple[str, RequestGroup]],
     subtrees: Iterable[frozenset[str]],
 ) -> None:
-    """Make sure that groups without resources are there for their place."""
+    """Refuse a group without resources that same_subtree does not name."""
     near = frozenset[str]().union(*subtrees)
     for group in of_flavor:
         if not group.resources and group.suffix not in near:
@@ -198,10 +201,10 @@ def _check_places(
 
 
 def _isolates(extra_specs: Mapping[str, str] | None, count: int) -> bool:
-    """Return whether the flavor, which has so many groups, keeps all apart.
+    """Return whether the groups of a flavor need different providers.
 
-    Groups of its own are the flavor's to speak of; what ports and devices
-    need may come of one provider.
+    Only the flavor's own groups are isolated. Groups of ports and devices may
+    share a provider.
     """
     policy = extra_specs.get('group_policy') if extra_specs else None
     if policy not in _POLICIES or policy is None and count > 1:
@@ -212,10 +215,10 @@ def _isolates(extra_specs: Mapping[str, str] | None, count: int) -> bool:
 def _of_flavor(
     specs: Iterable[tuple[str, str]]
 ) -> tuple[RequestGroup, ...]:
-    """Return the groups of extra specs that ask for something.
+    """Return the groups of extra specs that request something.
 
-    What is neither required nor forbidden may have a meaning of its own, in
-    a scope that only begins like that of traits. Beside resources it has not.
+    A key ``trait…`` whose value is neither required nor forbidden may belong
+    to another scope and is ignored, except in a group with resources.
     """
     amounts: dict[str, dict[str, int]] = {}
     traits: dict[str, dict[str, str]] = {}
@@ -226,7 +229,7 @@ def _of_flavor(
             continue
         kind, suffix, name = found.groups()
         if kind == 'resources':
-            _part(amounts, suffix, key)[name] = resources.amount_of(
+            _part(amounts, suffix, key)[name] = resources.parse_amount(
                 key, name, said)
         elif said not in (_REQUIRED, _FORBIDDEN):
             others[suffix] = key
@@ -247,14 +250,14 @@ def _of_flavor(
     return tuple([each for each in groups if any(each[1:])])
 
 
-# Flavors are few, and come with every request.
+# Cached: few flavors exist, and every request has one.
 _numbered = functools.lru_cache(1024)(_of_flavor)
 
 
 def _part(
     groups: dict[str, dict[str, Any]], suffix: str, key: str
 ) -> dict[str, Any]:
-    """Return what is known of a group, where one thing more fits."""
+    """Return the parts of a group, if one more is within the bound."""
     part = groups.setdefault(suffix, {})
     if len(groups) > GROUPS_MAX:
         raise resources.refuse(key, f'at most {GROUPS_MAX} groups')
@@ -276,9 +279,9 @@ def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _requested(said: Any) -> list[tuple[str, RequestGroup]]:
-    """Return the groups of ``requested_resources`` with their fields' names.
+    """Return the groups of ``requested_resources`` with their field names.
 
-    Those that ask for nothing are left out.
+    Empty groups are left out.
     """
     if not isinstance(said, (list, tuple)) or len(said) > GROUPS_MAX:
         raise _refuse('requested_resources',
@@ -334,7 +337,7 @@ def _given(field: str, said: Any) -> tuple[tuple[str, int], ...]:
         if type(amount) is not int or not (
                 0 <= amount <= resources.AMOUNT_MAX):
             raise _refuse(shown, resources.AMOUNTS)
-        amounts[name] = resources.taken(
+        amounts[name] = resources.charge(
             name, amount, functools.partial(_refuse, shown))
     return _amounts(amounts)
 
@@ -355,7 +358,7 @@ def _same_subtree(level: Any) -> tuple[frozenset[str], ...]:
 
 
 def _data(field: str, document: Any, name: str) -> dict[str, Any]:
-    """Return the fields of an object of Nova's, in its envelope or not."""
+    """Return the fields of an object of Nova, with or without envelope."""
     if isinstance(document, dict) and (
             document.get('nova_object.name', name) == name):
         data = document.get('nova_object.data', document)
@@ -378,7 +381,7 @@ def _names(
 ) -> frozenset[str]:
     """Return a list of names.
 
-    :param read: returns a name as it is kept; None of what is no such name
+    :param read: returns the normalized name, or None for an invalid one
     """
     names = [read(each) for each in _listed(field, said)]
     if None in names:
@@ -406,7 +409,7 @@ def _suffix(said: Any) -> str | None:
 
 
 def _shown(name: Any) -> str:
-    # Whoever sends a request writes it, and everybody reads the log.
+    # The sender controls this value, and operators read it in the log.
     return ascii(name[:80])[1:-1][:80] if isinstance(name, str) else 'key'
 
 

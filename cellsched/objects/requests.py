@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request that a caller makes to the scheduler."""
+"""Requests: RequestSpec and its parts, selections, build requests."""
 
 from collections.abc import ItemsView
 from collections.abc import Mapping
@@ -33,14 +33,14 @@ class SchedulerLimits(base.Object):
     }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the limits that are set, as older callers expect them."""
+        """Return the limits that are set, in the form of older callers."""
         return {name: value for name, value in
                 self.values_of(self.fields).items() if value is not None}
 
 
 @base.Registry.register
 class SchedulerRetries(base.Object):
-    """Hosts that a build was tried on."""
+    """Hosts on which the build was attempted."""
 
     VERSION = '1.1'
 
@@ -52,7 +52,7 @@ class SchedulerRetries(base.Object):
 
 @base.Registry.register
 class Destination(base.Object):
-    """The host, node or cell that a request wants to go to, or has to."""
+    """The host, node or cell that a request prefers or requires."""
 
     VERSION = '1.4'
 
@@ -66,7 +66,7 @@ class Destination(base.Object):
     }
 
 
-#: Fields that say of groups of resources, beside the flavor.
+#: Fields with request groups, in addition to those of the flavor.
 _BESIDE_FLAVOR = 'requested_resources', 'request_level_params'
 
 
@@ -74,8 +74,8 @@ _BESIDE_FLAVOR = 'requested_resources', 'request_level_params'
 class RequestSpec(base.Object):
     """A request for one or more servers of one size.
 
-    Fields that hold Nova's objects which nothing here reads are passed on as
-    they came.
+    Fields with objects of Nova that this project does not read are passed on
+    unchanged.
     """
 
     VERSION = '1.15'
@@ -109,14 +109,14 @@ class RequestSpec(base.Object):
     }
 
     def hint(self, name: str) -> list[str]:
-        """Return what a scheduler hint says; nothing where it is not given."""
+        """Return the values of a scheduler hint; an empty list without it."""
         hints = self.get('scheduler_hints') or {}
         return list(hints.get(name) or ())
 
     def get_scheduler_hint(self, name: str, default: Any = None) -> Any:
         """Return a hint as filters written for Nova read it.
 
-        A single value stands for itself, several are a list.
+        A single value is returned itself, several as a list.
         """
         if name not in (self.get('scheduler_hints') or {}):
             return default
@@ -136,14 +136,14 @@ class RequestSpec(base.Object):
         return dict(properties.items()) if properties else {}
 
     def resources(self) -> dict[str, int]:
-        """Return what one instance takes, by resource class.
+        """Return the amounts that one instance needs, by resource class.
 
-        A root disk on a volume takes no disk of the host. Swap is given in MB
-        and taken in whole GB. What an extra spec ``resources:CLASS`` says of
-        a class goes before that, and zero takes nothing of it.
+        A root disk on a volume uses no disk of the host. Swap is given in MB
+        and rounded up to GB. An extra spec ``resources:CLASS`` overrides the
+        amount of its class; zero removes the class.
 
-        :raises cellsched.exception.InvalidField: an extra spec names no such
-            class, or no amount
+        :raises cellsched.exception.InvalidField: an extra spec names an
+            unknown class, or its value is no amount
         """
         flavor = self.flavor
         more = flavor.values_of(('ephemeral_gb', 'swap', 'extra_specs'))
@@ -154,27 +154,27 @@ class RequestSpec(base.Object):
         wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
                   'DISK_GB': disk_gb}
         if more['extra_specs']:
-            wanted.update(resources.asked(more['extra_specs']))
+            wanted.update(resources.requested(more['extra_specs']))
         return {name: amount for name, amount in wanted.items() if amount}
 
     def group_demand(self) -> request_groups.GroupDemand:
-        """Return what one instance takes beside that, of single providers.
+        """Return the request groups of one instance.
 
-        The flavor's extra specs, ``requested_resources`` and ``same_subtree``
-        of ``request_level_params`` say it.
+        They come from the flavor's extra specs, ``requested_resources`` and
+        ``same_subtree`` of ``request_level_params``.
 
-        :raises cellsched.exception.InvalidField: names what makes no sense
+        :raises cellsched.exception.InvalidField: names the invalid field
         """
         more = self.values_of(_BESIDE_FLAVOR)
-        return request_groups.asked(
+        return request_groups.parse_groups(
             self.flavor.get('extra_specs'), *more.values())
 
 
-#: What a group can ask of where its members are; Nova's names.
+#: Policies of server groups, by Nova's names.
 POLICIES: Final = ('affinity', 'anti-affinity', 'soft-affinity',
                    'soft-anti-affinity')
 
-#: What members can be spread over.
+#: Domains over which members can be spread.
 SPREADS: Final = ('cell', 'az', 'host')
 
 #: The bounds of the rules that are numbers.
@@ -188,8 +188,8 @@ class InstanceGroup(base.Object):
 
     Rules are texts on the wire, under ``_rules``; read them by :attr:`rules`.
     ``max_server_per_host`` is Nova's; ``spread`` (``cell``, ``az``, ``host``)
-    and ``max_skew`` are ours, and go with any policy or none. ``hosts`` is
-    what the sender knew of the members' hosts, and may be empty.
+    and ``max_skew`` are additions and work with any policy or none. ``hosts``
+    has the members' hosts that the sender knew, and may be empty.
     """
 
     VERSION = '1.11'
@@ -221,14 +221,14 @@ class InstanceGroup(base.Object):
         # Before 1.11 a group had its one policy in the list alone.
         if not self.obj_attr_is_set('policy') and self.get('policies'):
             self.policy = self.policies[0]
-        # A rule that cannot be read is told here, by whom it came from, and
-        # not in the midst of a decision.
+        # Parse the rules now, so that an invalid rule is refused when the
+        # request is read, and not during a decision.
         _ = self.rules
         return self
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The rules that are known, numbers as numbers.
+        """The known rules, with numbers as integers.
 
         :raises cellsched.exception.InvalidField: a rule is out of bounds
         """
@@ -247,7 +247,7 @@ class InstanceGroup(base.Object):
 
 def _number(name: str, text: str) -> int:
     least, most = BOUNDS[name]
-    # A number within bounds is short; to read a long one would take long.
+    # A valid number is short; parsing a very long one would take long.
     if text.isascii() and text.isdigit() and len(text) <= 10:
         if least <= int(text) <= most:
             return int(text)
@@ -260,9 +260,9 @@ def _number(name: str, text: str) -> int:
 class ImageMetaProps(base.Object):
     """Properties of an image: an open set.
 
-    Properties are kept, and passed on, as they came; so is the version, since
-    nothing of it is left out. They are given when the object is made, and
-    are read by name: ``properties.hw_architecture``,
+    Properties are kept and passed on unchanged, and so is the version, since
+    no property is dropped. They are given to the constructor and read by
+    name: ``properties.hw_architecture``,
     ``properties.get('hw_architecture')``, ``'hw_architecture' in properties``.
     """
 
@@ -306,7 +306,7 @@ class ImageMetaProps(base.Object):
         return name in self._properties
 
     def __getattr__(self, name: str) -> Any:
-        # A copy that is being made has no properties yet.
+        # copy.copy() asks for attributes before the properties are set.
         if name in self.__dict__.get('_properties', ()):
             return self._properties[name]
         raise AttributeError(f'the image has no property {name!r}')
@@ -323,9 +323,9 @@ class ImageMetaProps(base.Object):
 
 @base.Registry.register
 class ImageMeta(base.Object):
-    """An image: what it is and what it needs; memory in MB, disk in GB.
+    """An image and its requirements; memory in MB, disk in GB.
 
-    What nothing here reads is passed on as it came.
+    Fields that this project does not read are passed on unchanged.
     """
 
     VERSION = '1.8'
@@ -354,10 +354,10 @@ class ImageMeta(base.Object):
 
 @base.Registry.register
 class Selection(base.Object):
-    """A (host, node) pair, with what a claim for it takes.
+    """A (host, node) pair that the scheduler selected, with its allocation.
 
-    ``allocation_request`` is a JSON document in Placement's form: what each
-    provider is asked for, and which providers each group of the request has.
+    ``allocation_request`` is a JSON document in Placement's form: the amounts
+    by provider, and the providers of each request group.
     """
 
     VERSION = '1.1'
@@ -379,8 +379,8 @@ class Selection(base.Object):
     ) -> str:
         """Return an allocation request for one provider.
 
-        It has the whole request, which is the group without a name. Nova's
-        conductor looks groups up in ``mappings`` and fails without them.
+        The provider serves the group without a suffix. Nova's conductor
+        looks up groups in ``mappings`` and fails if they are missing.
         """
         name = json.dumps(provider)
         return (f'{{"allocations": {{{name}: '
@@ -395,8 +395,8 @@ class Selection(base.Object):
         """Return an allocation request for several providers.
 
         :param allocations: amounts by resource class, by provider
-        :param mappings: the providers of each group, by its suffix; what has
-            no number has an empty one
+        :param mappings: the providers of each group, by its suffix, which is
+            empty for the group without a number
         """
         return json.dumps({
             'allocations': {
@@ -406,7 +406,7 @@ class Selection(base.Object):
                          for suffix, providers in mappings.items()}})
 
     def wanted(self) -> dict[str, dict[str, int]]:
-        """Return what the allocation request asks for, by provider."""
+        """Return the amounts of the allocation request, by provider."""
         request = jsonutils.loads(self.get('allocation_request') or 'null')
         return {provider: dict(asked['resources']) for provider, asked
                 in (request or {'allocations': {}})['allocations'].items()}
@@ -418,7 +418,7 @@ class Selection(base.Object):
                 'limits': limits.to_dict() if limits else {}}
 
 
-# Sizes are few, and to write one as JSON takes longer than all else.
+# Few distinct sizes exist, and writing JSON is the slowest step.
 @functools.lru_cache(1024)
 def _asked(resources: tuple[tuple[str, int], ...]) -> str:
     return json.dumps({'resources': dict(resources)})
@@ -428,11 +428,13 @@ def _asked(resources: tuple[tuple[str, int], ...]) -> str:
 class BuildRequest(base.Object):
     """A request for the build of a server.
 
-    While it exists it is what readers see of the server. Whoever deletes it
-    owns the outcome: the conductor goes on, a user's deletion wins.
+    While it exists, readers see the server through it. The process that
+    deletes it decides the outcome: the conductor continues the build, or the
+    user's deletion wins.
 
-    Ours are ``buried``, whether a record in cell0 is being tried again, and
-    ``failure``, why the build failed, where cell0 could not take it.
+    Two fields are additions: ``buried`` is set while a record in cell0 is
+    retried, and ``failure`` says why the build failed if cell0 could not
+    record it.
     """
 
     VERSION = '1.3'
@@ -453,6 +455,6 @@ class BuildRequest(base.Object):
 
     @property
     def tag_names(self) -> list[str]:
-        """The tags of the server that is to be."""
+        """The tags of the requested server."""
         tags = self.get('tags')
         return [] if tags is None else tags.names

@@ -5,18 +5,18 @@ from typing import ClassVar
 
 
 class ResourceClass:
-    """A class of resources: how they are called, counted and asked for.
+    """A resource class: its name, its unit, and the charge for a demand.
 
     The name of its entry point is that of the class: one of
     os-resource-classes, or ``CUSTOM_`` and capital letters, digits and ``_``.
-    A class needs a plug-in only where it has more to say than its name.
+    A class needs a plug-in only if it differs from these defaults.
 
-    A plug-in is made once, without arguments, in each process that reads
-    requests: schedulers, conductors, the API and ``cellsched-manage``. All of
-    them need the same one.
+    A plug-in is instantiated once, without arguments, in each process that
+    reads requests: schedulers, conductors, the API and ``cellsched-manage``.
+    All of them need the same plug-in.
     """
 
-    #: What people call it, as in "lacks CPUs"; '' for its name.
+    #: Plural noun in messages, as in "lacks CPUs"; '' for the class name.
     word: ClassVar[str] = ''
 
     #: The unit of amounts, as in "the nearest by 3 MB"; '' for what its name
@@ -24,19 +24,17 @@ class ResourceClass:
     unit: ClassVar[str] = ''
 
     def amount_taken(self, amount: int) -> int:
-        """Return what a demand takes of an inventory, in the unit.
+        """Return the amount that a demand takes of an inventory.
 
-        This is how a demand compares with an inventory: a host is looked for
-        that has so much room, and within whose least amount, most and step it
-        is; so much is claimed there, and so much does the answer say. By
-        default a demand takes what it says. A class that is given by the
-        piece rounds up.
+        The scheduler looks for a host with this amount available, and within
+        its min_unit, max_unit and step_size. The claim and the answer have
+        this amount, too. By default a demand takes the requested amount. A
+        class that is allocated in whole pieces rounds up.
 
-        It may be asked at any time, in any thread, and must always give the
-        same answer to the same amount.
+        It may be called at any time, in any thread, and must return the same
+        result for the same amount.
 
-        :param amount: what is asked for, from 1 to 2147483647
-        :returns: at least as much; more than 2147483647 is refused as too
-            much
+        :param amount: the requested amount, from 1 to 2147483647
+        :returns: at least ``amount``; a result above 2147483647 is refused
         """
         return amount

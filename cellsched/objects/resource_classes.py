@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resource classes that are installed, by name.
 
-A class of others that cannot be used is named in the log. It does not become
-one that takes other amounts: nobody is given any of it.
+A class of another package that cannot be loaded is named in the log. Requests
+for it are refused, as the amounts that it would take are unknown.
 """
 
 import functools
@@ -20,33 +20,33 @@ from cellsched import plugins
 
 LOG = logging.getLogger(__name__)
 
-#: The largest amount of anything, in its unit.
+#: The largest amount of a resource class, in its unit.
 AMOUNT_MAX = 2 ** 31 - 1
 
-#: For people: which classes there are.
+#: In error messages: the valid classes.
 CLASSES = ('a resource class of os-resource-classes, or CUSTOM_ and capital '
            'letters, digits and _')
 
 _STANDARD = frozenset(os_resource_classes.STANDARDS)
 _CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 
-#: Units, by how names of classes end that are counted in them.
+#: Units by the suffix of the class name.
 _UNITS = {
     '_GB': 'GB', '_MB': 'MB', '_KB': 'kB',
     '_KILOBIT_PER_SEC': 'kbit/s', '_KILOPACKET_PER_SEC': 'kpacket/s'}
 
-#: The most characters of what people call a class, and of its unit.
+#: The most characters of a class's noun and of its unit.
 _WORD_MAX = 40
 
-#: Has nothing to say of itself.
+#: The defaults, for a class without a plug-in.
 _PLAIN = resource_class.ResourceClass()
 
 
 class Installed(NamedTuple):
-    """The classes of others.
+    """Resource classes of other packages.
 
     :param usable: by name
-    :param broken: names of those that cannot be used
+    :param broken: names of classes that cannot be loaded
     """
 
     usable: dict[str, resource_class.ResourceClass]
@@ -54,16 +54,16 @@ class Installed(NamedTuple):
 
 
 def is_known(name: str) -> bool:
-    """Return whether a text is the name of a resource class."""
+    """Return whether a string is the name of a resource class."""
     return name in _STANDARD or _CUSTOM.fullmatch(name) is not None
 
 
 @functools.cache
 def load() -> Installed:
-    """Return the classes that others have installed; it looks once.
+    """Return the installed classes of other packages; cached.
 
-    No option enables them, so that one that is broken stops nobody who asks
-    for none of it. It is named in the log.
+    No option enables them. A broken class is named in the log and affects
+    only requests for it.
     """
     usable, broken = plugins.load_installed(plugins.RESOURCE_CLASSES, _load)
     for problem in broken.values():
@@ -87,10 +87,10 @@ def _load(name: str) -> resource_class.ResourceClass:
 
 
 def check(field: str, found: Any) -> None:
-    """Make sure that something is a resource class.
+    """Check that a plug-in is a resource class.
 
-    :param field: what an error calls it
-    :raises cellsched.exception.ConfigurationInvalid: it is none
+    :param field: its name in the error
+    :raises cellsched.exception.ConfigurationInvalid: it is not
     """
     plugins.check_class(field, found, resource_class.ResourceClass)
     for name in 'word', 'unit':
@@ -102,8 +102,8 @@ def check(field: str, found: Any) -> None:
                                       'printable characters')
 
 
-def words(name: str) -> tuple[str, str]:
-    """Return what people call a resource class, and its unit."""
+def describe(name: str) -> tuple[str, str]:
+    """Return the noun of a resource class in messages, and its unit."""
     found = _get(name) or _PLAIN
     return found.word or name, found.unit or _unit(name)
 
@@ -113,12 +113,12 @@ def _unit(name: str) -> str:
                 name)
 
 
-def taken(name: str, amount: int) -> int | None:
-    """Return what a demand takes of an inventory of a class.
+def charge(name: str, amount: int) -> int | None:
+    """Return the amount that a demand takes of an inventory of a class.
 
-    :param name: one that is known
-    :param amount: from 0 to :data:`AMOUNT_MAX`; nothing takes nothing
-    :returns: None if the class cannot say it; why, is in the log
+    :param name: a known class
+    :param amount: from 0 to :data:`AMOUNT_MAX`; zero takes zero
+    :returns: None if the plug-in fails; the log has the error
     """
     found = _get(name)
     if found is None or not amount:
@@ -137,7 +137,7 @@ def taken(name: str, amount: int) -> int | None:
 
 
 def _get(name: str) -> resource_class.ResourceClass | None:
-    """Return a class; None for one that cannot be used."""
+    """Return a class; None if it cannot be loaded."""
     found = standard_classes.STANDARD.get(name)
     if found is not None:
         return found

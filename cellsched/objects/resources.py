@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources: what there is of each class, and what a flavor asks for."""
+"""Resources: inventories of a provider, and requests of a flavor."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -12,26 +12,26 @@ from typing import NamedTuple
 from cellsched import exception
 from cellsched.objects import resource_classes
 
-#: The prefix of extra specs that ask the server's host for an amount.
+#: Prefix of the extra specs that request an amount of the host.
 AMOUNT = 'resources:'
 
 AMOUNT_MAX = resource_classes.AMOUNT_MAX
 
-#: For people: which classes there are, which amounts, and why nobody can say
-#: what an amount takes.
+#: In error messages: the valid classes and amounts, and why an amount cannot
+#: be charged.
 CLASSES = resource_classes.CLASSES
 AMOUNTS = f'a whole number from 0 to {AMOUNT_MAX}'
 FAILED = 'a resource class whose plug-in works; the log says why it does not'
 TOO_MUCH = f'what takes at most {AMOUNT_MAX}, as the class counts it'
 
-#: No amount has more digits; Python takes its time with very many.
+#: No amount has more digits; parsing a very long number takes long.
 _AMOUNT = re.compile(r'[0-9]{1,10}')
 
 
 class Units(NamedTuple):
     """Bounds on what one claim may take of a resource class.
 
-    An amount is at least ``min_unit``, at most ``max_unit``, and a multiple of
+    An amount is from ``min_unit`` to ``max_unit``, and a multiple of
     ``step_size``.
     """
 
@@ -53,47 +53,47 @@ class Inventory:
 
     @property
     def units(self) -> Units:
-        """Bounds on what one claim may take."""
+        """Bounds on the amount of one claim."""
         return Units(self.min_unit, self.max_unit, self.step_size)
 
     @property
     def capacity(self) -> int:
-        """The most that may be taken in all; never below zero."""
+        """The most that all claims together may take; never below zero."""
         room = (self.total - self.reserved) * self.allocation_ratio
         return max(math.floor(room + 1e-9), 0)
 
     def admits(self, amount: int) -> bool:
-        """Return whether one claim may take this amount, if there is room."""
+        """Return whether one claim may take this amount, given capacity."""
         return (self.min_unit <= amount <= self.max_unit
                 and amount % self.step_size == 0)
 
 
 is_known = resource_classes.is_known
-words = resource_classes.words
+describe = resource_classes.describe
 
 
-def asked(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
-    """Return the amounts that extra specs ask the host for, by class.
+def requested(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
+    """Return the amounts that extra specs request of the host, by class.
 
-    An amount of zero stands for none of a class, whatever else the flavor
-    says. Those of numbered groups are left out.
+    Zero removes a class that the flavor would otherwise request. Numbered
+    groups are left out.
 
-    :raises cellsched.exception.InvalidField: names the extra spec that has no
-        such class, or no amount
+    :raises cellsched.exception.InvalidField: names the extra spec with an
+        unknown class or an invalid amount
     """
-    return {name: amount_of(key, name, said)
+    return {name: parse_amount(key, name, said)
             for key, said in (extra_specs.items() if extra_specs else ())
             for name in (key.removeprefix(AMOUNT),) if name != key}
 
 
-def amount_of(key: str, name: str, said: str) -> int:
+def parse_amount(key: str, name: str, said: str) -> int:
     """Return the amount that an extra spec takes.
 
     :param key: the extra spec
-    :param name: the resource class, as it is in the key
+    :param name: the resource class in the key
     :param said: the value
-    :raises cellsched.exception.InvalidField: names the extra spec that has no
-        such class, or no amount
+    :raises cellsched.exception.InvalidField: names the extra spec with an
+        unknown class or an invalid amount
     """
     if not is_known(name):
         raise refuse(key, CLASSES)
@@ -101,20 +101,20 @@ def amount_of(key: str, name: str, said: str) -> int:
         isinstance(said, str) and _AMOUNT.fullmatch(said)) else -1
     if not 0 <= amount <= AMOUNT_MAX:
         raise refuse(key, AMOUNTS)
-    return taken(name, amount, functools.partial(refuse, key))
+    return charge(name, amount, functools.partial(refuse, key))
 
 
-def taken(
+def charge(
     name: str, amount: int,
     refused: Callable[[str], exception.InvalidField],
 ) -> int:
-    """Return what a demand takes of an inventory, as its class says it.
+    """Return the amount that a demand takes, by its resource class.
 
-    :param refused: returns the error of what was expected
-    :raises cellsched.exception.InvalidField: the class cannot say it, or says
+    :param refused: returns the error, given the expectation
+    :raises cellsched.exception.InvalidField: the plug-in fails, or returns
         more than :data:`AMOUNT_MAX`
     """
-    found = resource_classes.taken(name, amount)
+    found = resource_classes.charge(name, amount)
     if found is None:
         raise refused(FAILED)
     if found > AMOUNT_MAX:
@@ -123,7 +123,7 @@ def taken(
 
 
 def refuse(key: str, expected: str) -> exception.InvalidField:
-    """Return the error of an extra spec of a flavor."""
+    """Return the error for an invalid extra spec of a flavor."""
     return exception.InvalidField(
         where='flavor', field=f'extra_specs.{ascii(key[:80])[1:-1][:80]}',
         expected=expected)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server."""
+"""Servers, flavors, tags and block devices."""
 
 from collections.abc import Iterable
 from typing import Self
@@ -11,9 +11,10 @@ from cellsched.objects import base
 
 @base.Registry.register
 class Instance(base.Object):
-    """A server, as a build request and a cell keep it.
+    """A server, as stored in a build request and in a cell.
 
-    ``build_attempts`` is ours: the hosts that its build was tried on.
+    ``build_attempts`` is an addition: the number of hosts on which the build
+    was attempted.
     """
 
     VERSION = '2.8'
@@ -57,7 +58,7 @@ class InstanceList(base.ObjectList):
 
 @base.Registry.register
 class Flavor(base.Object):
-    """A size; memory and swap in MB, disks in GB."""
+    """A flavor; memory and swap in MB, disks in GB."""
 
     VERSION = '1.2'
 
@@ -107,13 +108,13 @@ class TagList(base.ObjectList):
 
     @property
     def names(self) -> list[str]:
-        """The tags as texts."""
+        """The tags as strings."""
         return [each.tag for each in self.objects]
 
 
 @base.Registry.register
 class BlockDeviceMapping(base.Object):
-    """A disk: what it is made from, and where it is kept."""
+    """A block device: its source and its destination."""
 
     VERSION = '1.21'
 

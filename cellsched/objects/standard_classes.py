@@ -8,14 +8,14 @@ from cellsched.objects import resource_class
 
 
 class VCPU(resource_class.ResourceClass):
-    """Virtual CPUs, which share physical ones."""
+    """Virtual CPUs that share physical CPUs."""
 
     word = 'CPUs'
     unit = 'VCPU'
 
 
 class PCPU(resource_class.ResourceClass):
-    """Virtual CPUs, each with a physical one of its own."""
+    """Dedicated CPUs: each virtual CPU has a physical one."""
 
     word = 'dedicated CPUs'
     unit = 'PCPU'
@@ -74,35 +74,35 @@ class DisplayHead(resource_class.ResourceClass):
 
 
 class EgressBandwidth(resource_class.ResourceClass):
-    """Bandwidth of what a server sends."""
+    """Bandwidth of outgoing traffic."""
 
     word = 'outgoing bandwidth'
     unit = 'kbit/s'
 
 
 class IngressBandwidth(resource_class.ResourceClass):
-    """Bandwidth of what a server receives."""
+    """Bandwidth of incoming traffic."""
 
     word = 'incoming bandwidth'
     unit = 'kbit/s'
 
 
 class PacketRate(resource_class.ResourceClass):
-    """Packets in both directions."""
+    """Rate of packets in both directions."""
 
     word = 'packet rate'
     unit = 'kpacket/s'
 
 
 class EgressPacketRate(resource_class.ResourceClass):
-    """Packets that a server sends."""
+    """Rate of outgoing packets."""
 
     word = 'outgoing packet rate'
     unit = 'kpacket/s'
 
 
 class IngressPacketRate(resource_class.ResourceClass):
-    """Packets that a server receives."""
+    """Rate of incoming packets."""
 
     word = 'incoming packet rate'
     unit = 'kpacket/s'
@@ -120,7 +120,7 @@ class PhysicalGPU(resource_class.ResourceClass):
     """Physical graphics processors."""
 
 
-#: Each by its name. They are there whatever else is installed.
+#: The classes by name, available without any other package.
 STANDARD: Mapping[str, resource_class.ResourceClass] = types.MappingProxyType({
     'VCPU': VCPU(),
     'PCPU': PCPU(),

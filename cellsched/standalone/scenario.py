@@ -270,8 +270,8 @@ def _check_resources(
             ) from None
     for number, flavor in enumerate(document['flavors']):
         try:
-            resources.asked(flavor.get('extra_specs'))
-            request_groups.asked(flavor.get('extra_specs'))
+            resources.requested(flavor.get('extra_specs'))
+            request_groups.parse_groups(flavor.get('extra_specs'))
         except exception.InvalidField as exc:
             raise invalid(
                 path, ('flavors', number, exc.field), exc.expected) from None

@@ -41,7 +41,7 @@ class _Stage(base.Filter):
         super().__init__(options=None)
         self.resource = resource
         self.amount = amount
-        self.word, self.unit = resources.words(resource)
+        self.word, self.unit = resources.describe(resource)
         self.name = f'{self.kind}:{self.resource}'
 
 

@@ -78,7 +78,7 @@ class ProviderCapacity(_Stage):
         self.amount = amount
         self.forbidden = forbidden
         self.name = f'capacity:{resource}'
-        self.word, self.unit = resources.words(resource)
+        self.word, self.unit = resources.describe(resource)
         self.reason = f'lacks {self.word}'
         self._offers = provider_offers.Offers(request_groups.RequestGroup(
             '', ((resource, amount),), forbidden=forbidden), 1, False)
@@ -152,7 +152,7 @@ class GroupCapacity(_Stage):
             return None
         nearest = worst[least.argmin()]
         return (np.where(worst == nearest, missing[nearest], 0),
-                resources.words(classes[nearest][0])[1])
+                resources.describe(classes[nearest][0])[1])
 
 
 class ProviderFit(_Stage):

@@ -59,7 +59,7 @@ class TestCase(base.TestCase):
         self.addCleanup(resource_classes.load.cache_clear)
 
     def asked(self, name, amount):
-        return resources.asked({f'resources:{name}': str(amount)})
+        return resources.requested({f'resources:{name}': str(amount)})
 
     def refused(self, name, amount=1):
         error = self.assertRaises(
@@ -96,16 +96,16 @@ class TestStandard(TestCase):
                 'NET_BW_EGR_KILOBIT_PER_SEC': (
                     'outgoing bandwidth', 'kbit/s'),
                 'VGPU': ('VGPU', 'VGPU')}.items():
-            self.assertEqual(wanted, resources.words(name))
+            self.assertEqual(wanted, resources.describe(name))
 
     def test_none_of_others_goes_before_one(self):
         self.install(
             ('VGPU', f'{__name__}:Overridden'),
             ('VCPU', 'tests.nonsense:Class'), ('VCPU', 'tests.nonsense:Other'))
 
-        self.assertEqual({'VGPU': 3, 'VCPU': 2}, resources.asked(
+        self.assertEqual({'VGPU': 3, 'VCPU': 2}, resources.requested(
             {'resources:VGPU': '3', 'resources:VCPU': '2'}))
-        self.assertEqual(('VGPU', 'VGPU'), resources.words('VGPU'))
+        self.assertEqual(('VGPU', 'VGPU'), resources.describe('VGPU'))
 
 
 class TestInstalled(TestCase):
@@ -116,7 +116,7 @@ class TestInstalled(TestCase):
 
     def test_words_are_its_own(self):
         self.assertEqual(('licences', 'seats'),
-                         resources.words('CUSTOM_SEATS'))
+                         resources.describe('CUSTOM_SEATS'))
 
     def test_request_takes_what_the_class_says(self):
         for amount, taken in (0, 0), (1, 5), (5, 5), (6, 10), (11, 15):
@@ -148,9 +148,9 @@ class TestInstalled(TestCase):
     def test_class_without_a_plugin_takes_what_is_asked(self):
         self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
         self.assertEqual(('CUSTOM_CACHE_MB', 'MB'),
-                         resources.words('CUSTOM_CACHE_MB'))
+                         resources.describe('CUSTOM_CACHE_MB'))
         self.assertEqual(('CUSTOM_OTHER', 'CUSTOM_OTHER'),
-                         resources.words('CUSTOM_OTHER'))
+                         resources.describe('CUSTOM_OTHER'))
 
 
 class TestBroken(TestCase):
@@ -163,7 +163,7 @@ class TestBroken(TestCase):
             self.assertEqual(resources.FAILED, self.refused(name))
             self.assertIn(f'cellsched.resource_classes {name}: ',
                           self.logs.output)
-            self.assertEqual((name, name), resources.words(name))
+            self.assertEqual((name, name), resources.describe(name))
         self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
 
     def test_name_of_two_packages_is_named_and_gives_nothing(self):

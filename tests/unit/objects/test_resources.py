@@ -29,20 +29,20 @@ class TestAsked(base.TestCase):
     def test_amounts_are_by_class_and_zero_is_one(self):
         self.assertEqual(
             {'VGPU': 1, 'CUSTOM_GOLD': 2, 'VCPU': 0},
-            resources.asked({
+            resources.requested({
                 'resources:VGPU': '1', 'resources:CUSTOM_GOLD': '02',
                 'resources:VCPU': '0', 'resources1:VGPU': '3',
                 'hw:cpu_policy': 'shared'}))
 
     def test_flavor_may_say_nothing(self):
         for extra_specs in None, {}:
-            self.assertEqual({}, resources.asked(extra_specs))
+            self.assertEqual({}, resources.requested(extra_specs))
 
     def test_what_is_no_class_is_refused_by_its_key(self):
         for name in ('', 'GPU', 'custom_x', 'a:b', 'CUSTOM_X\n', 'x' * 500,
                      '\U00010000' * 80):
             error = self.assertRaises(
-                exception.InvalidField, resources.asked,
+                exception.InvalidField, resources.requested,
                 {f'resources:{name}': '1'})
             self.assertIn('extra_specs.resources:', error.field)
             self.assertLess(len(error.field), 120)
@@ -53,13 +53,13 @@ class TestAsked(base.TestCase):
         for said in ('', '-1', '1.5', 'one', ' 1', '1\n', '\u0661',
                      '2147483648', '9' * 5000, None, 1):
             error = self.assertRaises(
-                exception.InvalidField, resources.asked,
+                exception.InvalidField, resources.requested,
                 {'resources:VGPU': said})
             self.assertEqual(
                 ('flavor', 'extra_specs.resources:VGPU',
                  'a whole number from 0 to 2147483647'),
                 (error.where, error.field, error.expected))
-        self.assertEqual({'VGPU': 2 ** 31 - 1}, resources.asked(
+        self.assertEqual({'VGPU': 2 ** 31 - 1}, resources.requested(
             {'resources:VGPU': '2147483647'}))
 
 
