@@ -13,12 +13,12 @@ from typing import Any
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched import context
 from cellsched.db.api import archive as api_archive
 from cellsched.db.cell import archive
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 
 #: Name of the API database among those of cells.
@@ -252,9 +252,9 @@ class Archiver:
         """Return those that hold claims, or do where they were moved to."""
         if self._claims is None:
             return set()
-        held = self._claims.claims_of(moves.names(sorted(uuids)))
+        held = self._claims.claims_of(migrations.consumers(sorted(uuids)))
         return {uuid for uuid in uuids
-                if uuid in held or moves.consumer(uuid) in held}
+                if uuid in held or migrations.consumer(uuid) in held}
 
 
 def _database(aimed: context.RequestContext) -> session.Database:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doing at once what waits together.
+"""Batching of the work of several threads.
 
-A transaction of several costs little more than one of one.
+A transaction for several items costs little more than one for a single item.
 """
 
 from collections.abc import Callable
@@ -16,29 +16,29 @@ _Item = TypeVar('_Item')
 
 
 class _Turn(Generic[_Item]):
-    """An item that one thread wants done, and what became of it."""
+    """An item of one thread, and its outcome."""
 
     def __init__(self, item: _Item, woken: Any) -> None:
         self.item = item
         self.error: BaseException | None = None
-        #: Free when it is done, or when it is this thread's turn to work. An
-        #: event would do it too, with four locks.
+        #: Released when the item is done, or when this thread is the next to
+        #: work. An event would work too, but has four locks.
         self.woken = woken
-        #: Whether it works, for itself and all that wait then.
+        #: Whether this thread works, for all items that wait then.
         self.works = False
 
 
 class GroupCommit(Generic[_Item]):
-    """Does work for many threads at a time.
+    """Does work for many threads at a time (group commit).
 
-    A thread that comes while others work waits, and whoever has the next turn
-    works for all that wait. Where that fails each of them is tried on its own,
-    so that nobody fails for what another one wants.
+    While one thread works, the items of other threads wait. Then one of these
+    threads works for all of them. If the work fails, each item is tried
+    alone, so that an item fails for its own error only.
 
-    :param work: does it for a list, and must be able to do so again after it
-        failed; says in the items what became of each
-    :param at_once: how many threads may work at a time
-    :param make_lock: makes the locks that threads wait on, as
+    :param work: does the work for a list of items, and can be called again
+        after it failed; stores an outcome in each item
+    :param at_once: number of threads that may work at the same time
+    :param make_lock: makes the locks on which threads wait, as
         :class:`threading.Lock` does
     """
 
@@ -54,33 +54,33 @@ class GroupCommit(Generic[_Item]):
         self._waiting: list[_Turn[_Item]] = []
 
     def do(self, item: _Item) -> None:
-        """Have it done, alone or with others; blocks until it is.
+        """Do the work for an item, perhaps with others; blocks.
 
-        :raises Exception: what the work raised for this one alone
+        :raises Exception: raised by the work for this item alone
         """
-        mine = _Turn(item, self._make_lock())
+        turn = _Turn(item, self._make_lock())
         with self._lock:
             if self._working < self._at_once:
                 self._working += 1
-                mine.works = True
+                turn.works = True
             else:
-                mine.woken.acquire()
-                self._waiting.append(mine)
-        mine.woken.acquire()
-        if mine.works:
-            # Yield, so that runnable threads join this batch.
+                turn.woken.acquire()
+                self._waiting.append(turn)
+        turn.woken.acquire()
+        if turn.works:
+            # Yield, so that items of other runnable threads join the batch.
             os.sched_yield()
             with self._lock:
-                batch, self._waiting = [mine, *self._waiting], []
+                batch, self._waiting = [turn, *self._waiting], []
             try:
                 self._do_all(batch)
             finally:
                 self._leave()
-        if mine.error is not None:
-            raise mine.error
+        if turn.error is not None:
+            raise turn.error
 
     def _leave(self) -> None:
-        """Let one of those who wait work for all of them."""
+        """Let a waiting thread work for all waiting items."""
         with self._lock:
             if self._waiting:
                 following = self._waiting.pop(0)

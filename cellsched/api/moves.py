@@ -12,7 +12,6 @@ from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -23,6 +22,7 @@ from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import servers as listing
+from cellsched import migrations
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
@@ -63,7 +63,7 @@ class Moves(facet.ServerFacet):
         self._targets = targets
         self._conductor = conductor
         self._compute = compute
-        self._move_claims = moves.MoveClaims(claims, host)
+        self._migrations = migrations.Migrations(claims, host)
         self._down_s = down_s
         self._new_uuid = new_uuid
 
@@ -255,7 +255,7 @@ class Moves(facet.ServerFacet):
             move, revert = accepted.move, None
             if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
                 revert = 'revert_rebuild'
-            self._move_claims.give_up(
+            self._migrations.abort(
                 aimed.cell.database, move, exc, [server_moves.ACCEPTED],
                 revert)
             if not isinstance(exc, delivery.ERRORS):

@@ -16,12 +16,12 @@ from cellsched.audit.state import ServerState
 from cellsched.audit.state import StateReader
 from cellsched.claims import base
 from cellsched.claims import listing
-from cellsched.claims import moves
 from cellsched.clock import Clock
 from cellsched.db.api import audit_queries as api
 from cellsched.db.cell import audit_queries
 from cellsched.db import statements
 from cellsched import exception
+from cellsched import migrations
 
 LOG = log.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Auditor:
                 if any(judge(server)):
                     suspects.add(server.uuid)
                 if server.moved:
-                    moved.add(moves.consumer(server.uuid))
+                    moved.add(migrations.consumer(server.uuid))
             done += len(uuids)
             progress(done)
         for pages in self._reader.cell_pages(audit_queries.present_after):

@@ -21,7 +21,6 @@ from cellsched.audit.state import StateReader
 from cellsched.cells.cell0 import Cell0
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.clock import Clock
 from cellsched import context
 from cellsched.db.api import audit_queries as api
@@ -35,6 +34,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 
 
@@ -53,9 +53,9 @@ class RowRepairs:
         self._targets = targets
         self._clock = clock
         self._host = host
-        self._move_claims = (
+        self._migrations = (
             None if reader.claims is None
-            else moves.MoveClaims(reader.claims, host))
+            else migrations.Migrations(reader.claims, host))
 
     def delete(self, finding: findings.Finding, server: ServerState) -> None:
         """Mark a row as deleted; the mapping first."""
@@ -107,10 +107,10 @@ class RowRepairs:
         with self._unchanged(finding, server) as connection:
             move = (None if connection is None
                     else server_moves.live(connection, server.uuid))
-        if self._move_claims is None or move is None or row.move is None:
+        if self._migrations is None or move is None or row.move is None:
             return
         # The move cannot complete, as the server does not wait for it.
-        self._move_claims.give_up(
+        self._migrations.abort(
             database, move, exception.TaskAbandoned(
                 uuid=server.uuid, task=move.migration_type),
             [row.move.status])
@@ -270,7 +270,7 @@ class Repairs:
         store, row = self._reader.claims, server.rows[finding.cell_uuid]
         if store is None:
             return
-        name = moves.consumer(server.uuid)
+        name = migrations.consumer(server.uuid)
         with self._cell(finding.cell_uuid).writer() as connection:
             if audit_queries.lock(connection, server.uuid) != row:
                 return
@@ -439,4 +439,4 @@ class Repairs:
 
 
 def _holder(uuid: str, action: Action) -> str:
-    return moves.consumer(uuid) if action is Action.RELEASE_MOVE else uuid
+    return migrations.consumer(uuid) if action is Action.RELEASE_MOVE else uuid

@@ -17,7 +17,6 @@ from oslo_serialization import jsonutils
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched import context
 from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
@@ -26,6 +25,7 @@ from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 
 
@@ -249,7 +249,7 @@ class StateReader:
         return {uuid: ServerState(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
-            held.get(moves.consumer(uuid), ()), unheard, names,
+            held.get(migrations.consumer(uuid), ()), unheard, names,
             broken.get(uuid),
             self._sizes.of(uuid, texts.get(uuid)) if asked else None,
             host_cells, shared)
@@ -340,5 +340,5 @@ class StateReader:
         if self.claims is None:
             return {}
         return self.claims.claims_of([
-            name for name in moves.names(uuids)
+            name for name in migrations.consumers(uuids)
             if holders is None or name in holders])

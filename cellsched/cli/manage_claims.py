@@ -17,9 +17,9 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.claims.comparison import Looked
-    from cellsched.claims.comparison import StoreDifference
-    from cellsched.claims.copying import Copied
+    from cellsched.claims.copying import CopyResult
+    from cellsched.claims.copying import Progress
+    from cellsched.claims.copying import StoreDifference
 
 _Result = TypeVar('_Result')
 
@@ -107,7 +107,7 @@ class CopyClaims(base.ReportCommand):
                        'use --force')
 
     def _during(
-        self, what: str, size: int, work: 'Callable[[Looked], _Result]'
+        self, what: str, size: int, work: 'Callable[[Progress], _Result]'
     ) -> '_Result':
         """Run a function that counts its progress; return its result."""
         with progress.bar(
@@ -115,7 +115,8 @@ class CopyClaims(base.ReportCommand):
             return work(_counting(show))
 
     def _report(
-        self, form: str, copied: 'Copied', found: 'Sequence[StoreDifference]',
+        self, form: str, copied: 'CopyResult',
+        found: 'Sequence[StoreDifference]',
         more: int,
     ) -> None:
         self.show(form, {
@@ -129,9 +130,9 @@ class CopyClaims(base.ReportCommand):
             *(f'Differs: {each.kind} {each.name}: {each.text}'
               for each in found),
             *(['Verified: both stores are equal'] if not found else [])])
-        if copied.memberships_left:
+        if copied.memberships_lost:
             self.app.warn(
-                f'warning: {copied.memberships_left} consumers are in server '
+                f'warning: {copied.memberships_lost} consumers are in server '
                 'groups with hard policies, which the target does not enforce')
         if found:
             self.app.warn(
@@ -147,7 +148,7 @@ def _first(
     return list(itertools.islice(each, _SHOWN_MAX)), sum(1 for _ in each)
 
 
-def _counting(show: progress.Progress) -> 'Looked':
+def _counting(show: progress.Progress) -> 'Progress':
     """Return a function that adds to the progress."""
     done = 0
 

@@ -9,7 +9,6 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.cell import instances
@@ -17,6 +16,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched.network import base as network_base
 from cellsched import objects
 from cellsched.rpc import compute
@@ -58,7 +58,7 @@ class MovingAgent:
         self._driver = driver
         self._compute = compute_
         self._network = network
-        self._move_claims = moves.MoveClaims(claims, host)
+        self._migrations = migrations.Migrations(claims, host)
         self._reached = reached
         self._locks = locks
 
@@ -99,7 +99,7 @@ class MovingAgent:
                 self._pass_over(move)
                 return
             self._reached('MoveFinish')
-            self._move_claims.complete(self._database, move)
+            self._migrations.finish(self._database, move)
             self._reached('MoveClaim')
 
     def migrate_out(
@@ -160,7 +160,7 @@ class MovingAgent:
                               move.migration_type, instance.uuid)
                 if move.source_compute != self._host:
                     self._remove(context, instance)
-                self._move_claims.give_up(self._database, move, exc)
+                self._migrations.abort(self._database, move, exc)
                 return
             self._reached('MoveSpawn')
             arrived = self._change(move, {
@@ -172,7 +172,7 @@ class MovingAgent:
                 self._pass_over(move)
                 return
             self._reached('MoveFinish')
-            self._move_claims.complete(self._database, move)
+            self._migrations.finish(self._database, move)
             self._reached('MoveClaim')
         if move.kind.leaves:
             self._leave(context, instance, move)
@@ -286,7 +286,7 @@ class MovingAgent:
         LOG.info('Not finishing the %s of instance %s: it is deleted, or '
                  'the move was given up', move.migration_type,
                  move.instance_uuid)
-        self._move_claims.give_up(
+        self._migrations.abort(
             self._database, move,
             exception.InstanceNotFound(uuid=move.instance_uuid))
 

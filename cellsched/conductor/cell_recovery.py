@@ -7,7 +7,6 @@ import datetime
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched import context
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
@@ -15,6 +14,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched.network import deallocation
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
@@ -49,7 +49,7 @@ class StalledMigrations:
     ) -> None:
         self._database = database
         self._compute = compute
-        self._move_claims = moves.MoveClaims(claims, host)
+        self._migrations = migrations.Migrations(claims, host)
         self._deadline_s = deadline_s
         self._down_s = down_s
         self._moves_max = moves_max
@@ -74,7 +74,7 @@ class StalledMigrations:
                               move.migration_type, move.instance_uuid)
         for uuid in ended:
             try:
-                self._move_claims.settle(self._database, uuid)
+                self._migrations.release_ended(self._database, uuid)
             except Exception:
                 LOG.exception('Could not give back what ended moves of '
                               'instance %s claimed', uuid)
@@ -87,7 +87,7 @@ class StalledMigrations:
         if move.status == server_moves.FINISHED:
             self._tell_again(move, before, self._compute.migrate_out)
         elif move.status == server_moves.MOVED:
-            if self._move_claims.complete(self._database, move):
+            if self._migrations.finish(self._database, move):
                 LOG.warning('Ended the stranded %s of instance %s',
                             move.migration_type, move.instance_uuid)
                 if move.kind.leaves:
@@ -97,7 +97,7 @@ class StalledMigrations:
             # What it ran on may be gone already, so there is no way back.
             self._tell_again(
                 move, before, self._compute.shelve_offload_instance)
-        elif self._move_claims.give_up(
+        elif self._migrations.abort(
                 self._database, move, exception.MoveDeadlineExceeded(
                     kind=move.migration_type, seconds=self._deadline_s),
                 [move.status]):

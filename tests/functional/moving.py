@@ -5,11 +5,11 @@ import fixtures
 from oslo_messaging.rpc import client
 import sqlalchemy as sa
 
-from cellsched.claims import moves as moves_
 from cellsched.conductor import cell_recovery
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
+from cellsched import migrations
 from cellsched.standalone import deployment
 from tests.functional import base
 
@@ -138,7 +138,7 @@ class TestCase(base.TestCase):
         self.assertEqual((vm_state, host), (row.vm_state, row.host))
         self.assertClaimsMatch()
         self.soon(lambda: self.assertNotIn(
-            moves_.consumer(uuid), self.holding(uuid)))
+            migrations.consumer(uuid), self.holding(uuid)))
         self.assertIsIn('cell1', uuid)
         self.soon(lambda: self.assertEqual(
             [host] if host else [], self.running(uuid)))
@@ -150,7 +150,8 @@ class TestCase(base.TestCase):
         self.soon(lambda: self.assertEqual([], self.running(uuid)))
 
     def holding(self, uuid):
-        return self.world.api.parts.claims.claims_of(moves_.names([uuid]))
+        return self.world.api.parts.claims.claims_of(
+            migrations.consumers([uuid]))
 
     def running(self, uuid):
         """Return the hosts that have a server."""

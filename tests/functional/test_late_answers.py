@@ -5,7 +5,7 @@ import threading
 
 import fixtures
 
-from cellsched.claims import moves as claims_moving
+from cellsched import migrations
 from cellsched.scheduler.selection import claim_batching
 from tests.functional import base
 from tests.functional import moving
@@ -122,7 +122,7 @@ class TestLateAnswers(repeating.TestCase):
             self.go_on()
             self.post.quiet()
             for uuid in (staying, moved):
-                self.assertEqual({uuid, claims_moving.consumer(uuid)},
+                self.assertEqual({uuid, migrations.consumer(uuid)},
                                  set(self.holding(uuid)))
             self.assertEqual(1, len(self.holding(deleted)))
 

@@ -10,7 +10,6 @@ from cellsched import archive
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
-from cellsched.claims import moves
 from cellsched.db.api import archive as api_archive
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
@@ -20,6 +19,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched import migrations
 from tests.unit.cells import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -148,7 +148,7 @@ class TestArchiver(base.TestCase):
 
     def test_server_that_holds_claims_stays_until_it_does_not(self):
         uuid, moved, other = (self.deleted() for _ in range(3))
-        for name in (uuid, moves.consumer(moved)):
+        for name in (uuid, migrations.consumer(moved)):
             self.claims.claim([
                 claims_base.Claim(name, PROVIDER, {'VCPU': 1})])
 
@@ -157,7 +157,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual({uuid, moved}, self.there())
         self.assertEqual({uuid, moved}, self.mapped())
         self.assertEqual({other}, self.archived())
-        self.claims.release([uuid, moves.consumer(moved)])
+        self.claims.release([uuid, migrations.consumer(moved)])
         self.assertEqual(set(), self.archive().kept)
         self.assertEqual(set(), self.there())
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in Placement.
 
-``messages`` has requests and answers, ``client`` sends them and ``server`` has
-a method for each; ``guards`` is what keeps Placement from giving too much,
-``claiming`` has what writes allocations, and ``providers`` what reads and
-writes the rest.
+* ``messages``: requests and answers as values; ``client`` sends them, and
+  ``server`` has a method for each request.
+* ``guards``: prevents Placement from allocating more than the capacity.
+* ``operations``: claim, release and transfer.
+* ``resource_providers``: inventories, usages, traits, and queries.
 """
 
 from collections.abc import Callable
@@ -39,9 +40,8 @@ from cellsched import exception
 
 _GROUP = 'placement'
 
-#: Locks of a process, of which each provider and consumer has one, and each
-#: lock several.
-_TURNS = 512
+#: Number of locks, which the providers and consumers of a process share.
+_LOCKS = 512
 
 _NOBODY = '00000000-0000-0000-0000-000000000000'
 
@@ -49,10 +49,10 @@ _Outcome = TypeVar('_Outcome')
 
 _OPTS = [
     cfg.FloatOpt('retry_timeout', default=30, min=0, help="""
-Seconds for which a call is repeated that Placement does not answer.
+Seconds for which a call to Placement is retried.
 
-Or that loses to others all the time. Longer ones outlast a restart of
-Placement; a request to a scheduler waits for as long.
+Calls are retried without an answer and after conflicts. A longer timeout
+outlasts a restart of Placement, but a request to a scheduler waits as long.
 
 Related options:
 
@@ -60,30 +60,29 @@ Related options:
 """),
     cfg.IntOpt(
         'guards', default=64, min=1, max=messages.GUARDS_MAX, help="""
-Guards that all processes of the deployment share.
+Number of guards, which all processes of the deployment share.
 
-Each write of allocations needs one, and no two at a time the same; it is a
-resource provider in Placement that gives nothing to anybody else. More of
-them are needed where more writes are made at a time. All services should have
-the same.
+Each concurrent write of allocations needs its own guard, a resource provider
+without other use. More concurrent writes need more guards. Use the same number
+for all services.
 """),
     cfg.StrOpt('consumer_type', default='INSTANCE', regex='[A-Z0-9_]{1,255}$',
                help="""
-Type that consumers have in Placement.
+Consumer type of claims in Placement.
 
-Nova's instances have ``INSTANCE``.
+Nova uses ``INSTANCE`` for its instances.
 """),
     cfg.StrOpt('incomplete_consumer_project_id', default=_NOBODY, help="""
-Project that Placement is told where a claim has none.
+Project id of claims without a project.
 
-It must be none of a real project. The default is that of Placement's own
-option of this name.
+Must not be the id of a project. The default is that of Placement's option of
+the same name.
 """),
     cfg.StrOpt('incomplete_consumer_user_id', default=_NOBODY, help="""
-User that Placement is told where a claim has none.
+User id of claims without a user.
 
-It must be none of a real user. The default is that of Placement's own option
-of this name.
+Must not be the id of a user. The default is that of Placement's option of the
+same name.
 """),
 ]
 
@@ -91,25 +90,23 @@ of this name.
 class PlacementClaims(base.ClaimStore):
     """Keep claims in OpenStack Placement.
 
-    Consumers are consumers there and hold allocations, providers are resource
-    providers, and inventories are inventories, so that whoever reads
-    Placement, or writes to it, finds what Nova would have left. Uuids have to
-    be uuids, in lower case; resource classes have to be standard ones or
-    begin with ``CUSTOM_``.
+    Consumers, providers and inventories are those of Placement, and claims
+    are allocations, as Nova writes them. Uuids must be in lower case, and
+    resource classes must be standard ones or begin with ``CUSTOM_``.
 
-    A batch is one request, which needs a guard: see
-    :mod:`cellsched.claims.placement.guards`. What it takes is then never above
-    what there is, whatever Placement's options say. Others that take of the
-    same providers without a guard, as Nova does, may still get too much.
+    A batch is one request with a guard; see
+    :mod:`cellsched.claims.placement.guards`. So the used amount never exceeds
+    the capacity, with any configuration of Placement. Other clients that
+    write without a guard, as Nova does, may still exceed it.
 
-    A write whose answer is lost is settled before this process does, or tells,
-    anything else: then it was done, or never will be. Where it was not settled
-    until ``[placement] retry_timeout`` is over, it may be done later, by a
-    Placement that was stopped and goes on, until somebody uses its guard.
+    A write without an answer is resolved before this process makes or answers
+    another call: it was executed, or never will be. If it cannot be resolved
+    within ``[placement] retry_timeout``, a suspended Placement may execute it
+    later, until its guard is used again.
 
-    What changed is found by the generations of all providers. One that has
-    allocations removed by a DELETE, as Nova does when a server goes, has no
-    new generation: it is not told until it changes for another reason.
+    The generations of all providers are read to find those that changed. A
+    DELETE of allocations, as Nova does at the end of a server, changes no
+    generation; such a provider is reported with its next change.
     """
 
     capabilities = frozenset({
@@ -141,7 +138,7 @@ class PlacementClaims(base.ClaimStore):
         self._server = server.PlacementServer(client)
         self._guards = Guards(
             self._server, owners, clock, random, guards)
-        self._turns = [clock.lock() for _ in range(_TURNS)]
+        self._locks = [clock.lock() for _ in range(_LOCKS)]
 
     @classmethod
     def from_conf(
@@ -152,7 +149,7 @@ class PlacementClaims(base.ClaimStore):
         if conf.claims.connection:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
-                expected='nothing: [placement] says where Placement is')
+                expected='no value, as [placement] has the endpoint')
         own = conf[_GROUP]
         return cls(
             client.KeystoneClient.from_conf(conf, _GROUP), parts.clock,
@@ -162,21 +159,21 @@ class PlacementClaims(base.ClaimStore):
             own.guards, own.retry_timeout)
 
     def check(self) -> None:
-        versions = self._patiently(lambda: self._server.read('/'))
+        versions = self._repeat(lambda: self._server.read('/'))
         try:
-            said = versions['versions'][0]['max_version']
-            known = tuple(map(int, said.split('.')))
+            latest = versions['versions'][0]['max_version']
+            known = tuple(map(int, latest.split('.')))
         except (LookupError, TypeError, ValueError, AttributeError):
             raise exception.ConfigurationInvalid(
-                field=f'[{_GROUP}]', expected='where Placement is; '
-                f'{self._client.url} is something else') from None
+                field=f'[{_GROUP}]', expected='the endpoint of Placement; '
+                f'{self._client.url} is another service') from None
         if known < tuple(map(int, messages.VERSION.split('.'))):
             raise exception.ConfigurationInvalid(
-                field=f'[{_GROUP}]', expected=f'a Placement of version '
-                f'{messages.VERSION} or later of its interface; '
-                f'{self._client.url} has {said}')
-        # Who may not read, may not write.
-        self._patiently(lambda: self._server.read('/resource_classes'))
+                field=f'[{_GROUP}]', expected='a Placement with '
+                f'microversion {messages.VERSION} or later; '
+                f'{self._client.url} has {latest}')
+        # A user without permission to read cannot write either.
+        self._repeat(lambda: self._server.read('/resource_classes'))
 
     def sync(self) -> None:
         def make() -> bool:
@@ -184,7 +181,7 @@ class PlacementClaims(base.ClaimStore):
             self._guards.find(Guard(0))
             return True
 
-        self._patiently(make)
+        self._repeat(make)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         validation.check_claims(claims)
@@ -193,17 +190,17 @@ class PlacementClaims(base.ClaimStore):
                         claim.consumer)
         if not claims:
             return 0
-        claiming_ = BatchClaim(
+        batch = BatchClaim(
             self._server, self._guards, self._empty(), self._owners, claims)
         return self._guarded(
-            claiming_.attempt, [claim.provider for claim in claims],
+            batch.attempt, [claim.provider for claim in claims],
             [claim.consumer for claim in claims])
 
     def release(self, consumers: Iterable[str]) -> None:
-        releasing = Release(
+        release = Release(
             self._server, self._guards, self._owners,
             [each for each in consumers if messages.UUID.fullmatch(each)])
-        self._change(releasing)
+        self._change(release)
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
@@ -216,7 +213,7 @@ class PlacementClaims(base.ClaimStore):
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
         names = list(dict.fromkeys(consumers))
-        found = self._patiently(lambda: self._server.holdings(names))
+        found = self._repeat(lambda: self._server.holdings(names))
         claims = {consumer: holds.claims(consumer, self._owners)
                   for consumer, holds in found.items()}
         return {consumer: held for consumer, held in claims.items() if held}
@@ -231,12 +228,12 @@ class PlacementClaims(base.ClaimStore):
             and self._identity() == other._identity())
 
     def consumers_of(self, provider: str) -> list[str]:
-        return self._patiently(
+        return self._repeat(
             lambda: resource_providers.consumers_of(self._server, provider))
 
     def providers_in_use(self) -> list[str]:
-        # Usages are several requests of each. Who never had anything to give
-        # is of the first generation.
+        # Usages would take several requests for each provider. One without an
+        # inventory so far has the generation 0.
         return [provider for provider, generation
                 in self._generations().items() if generation]
 
@@ -245,7 +242,7 @@ class PlacementClaims(base.ClaimStore):
     ) -> None:
         validation.check_inventory(provider, inventory)
         _check_uuid(f'inventory of {provider}', 'provider', provider)
-        self._patiently(lambda: resource_providers.set_inventory(
+        self._repeat(lambda: resource_providers.set_inventory(
             self._server, provider, inventory) or None)
 
     def set_traits(
@@ -256,7 +253,7 @@ class PlacementClaims(base.ClaimStore):
         where = f'traits of {provider}'
         _check_uuid(where, 'provider', provider)
         _check_uuid(where, 'root', root)
-        self._patiently(lambda: resource_providers.set_traits(
+        self._repeat(lambda: resource_providers.set_traits(
             self._server, provider, traits, root) or None)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
@@ -267,7 +264,7 @@ class PlacementClaims(base.ClaimStore):
         self, query: base.ProviderQuery, limit: int | None = None
     ) -> list[str]:
         validation.check_query(query, limit)
-        found = sorted(self._patiently(
+        found = sorted(self._repeat(
             lambda: resource_providers.find(self._server, query)))
         if limit is None or len(found) <= limit:
             return found
@@ -285,16 +282,16 @@ class PlacementClaims(base.ClaimStore):
     ) -> base.UsageChanges:
         token, names = since, providers
         if providers is None:
-            # What changes later has a generation that is not in the token.
+            # The token is read first, so later changes are reported again.
             token = self._generations()
             names = [provider for provider, generation in token.items()
                      if (since or {}).get(provider) != generation]
-        told = self._each(names or (), lambda provider: (
+        usages = self._each(names or (), lambda provider: (
             resource_providers.usage_of(self._server, provider)))
         gone = [] if providers is not None else [
             base.Usage(provider, {}, {}, 0)
             for provider in (since or {}) if provider not in token]
-        return base.UsageChanges(token, [*told.values(), *gone])
+        return base.UsageChanges(token, [*usages.values(), *gone])
 
     def _empty(self) -> EmptyConsumers:
         return EmptyConsumers(
@@ -302,22 +299,22 @@ class PlacementClaims(base.ClaimStore):
             self._retry_timeout_s / 2)
 
     def _identity(self) -> Any:
-        """Return what no other Placement has, once a guard was used."""
-        return self._patiently(lambda: [self._server.read(
+        """Return an object unique to this Placement, once a guard exists."""
+        return self._repeat(lambda: [self._server.read(
             f'/resource_providers/{messages.guard_uuid("provider", 0)}'
         )])[0]
 
     def _generations(self) -> server.Generations:
-        return self._patiently(
+        return self._repeat(
             lambda: resource_providers.generations(self._server))
 
     def _each(
         self, names: Iterable[str], read: Callable[[str], _Outcome | None]
     ) -> dict[str, _Outcome]:
-        """Return what is read of each that is there."""
+        """Return the results for the providers that exist."""
         found = {}
         for name in dict.fromkeys(names):
-            outcome, = self._patiently(lambda: [read(name)])
+            outcome, = self._repeat(lambda: [read(name)])
             if outcome is not None:
                 found[name] = outcome
         return found
@@ -325,13 +322,13 @@ class PlacementClaims(base.ClaimStore):
     def _change(
         self, change: Release | Transfer
     ) -> bool:
-        """Look at who is concerned, and change that if it is anybody."""
+        """Read the allocations, and change them if there are any."""
         def look() -> tuple[bool]:
             self._guards.settle_all()
             return change.look(),
 
-        there, = self._patiently(look)
-        if not there:
+        exists, = self._repeat(look)
+        if not exists:
             return False
         return self._guarded(change.attempt, [
             provider for holds in change.held.values()
@@ -341,13 +338,13 @@ class PlacementClaims(base.ClaimStore):
         self, attempt: Callable[[Guard], _Outcome | None],
         providers: Sequence[str], consumers: Iterable[str],
     ) -> _Outcome:
-        """Return the outcome of an attempt that has a guard and its turn."""
+        """Repeat an attempt with a guard, and with its providers locked."""
         def settled() -> bool:
             self._guards.settle_all()
             return True
 
-        with self._turns_of([*providers, *consumers]):
-            self._patiently(settled)
+        with self._locked([*providers, *consumers]):
+            self._repeat(settled)
             with self._guards.taken(providers) as held:
                 def once() -> _Outcome | None:
                     outcome = attempt(held.guard)
@@ -355,26 +352,26 @@ class PlacementClaims(base.ClaimStore):
                         self._guards.lost(held, providers)
                     return outcome
 
-                return self._patiently(once)
+                return self._repeat(once)
 
     @contextlib.contextmanager
-    def _turns_of(self, names: Iterable[str]) -> Iterator[None]:
-        """Have no other thread of this process write to the same.
+    def _locked(self, names: Iterable[str]) -> Iterator[None]:
+        """Lock providers and consumers against other threads of the process.
 
-        At one provider they would make each other repeat, which costs
-        Placement more than all that they write. Of two that make the same
-        consumer, Placement may answer both that it is done.
+        Concurrent writes of one provider make each other repeat, which costs
+        Placement more than all of the writes. Concurrent writes of one new
+        consumer may both succeed in Placement.
 
-        :param names: of providers and consumers
+        :param names: uuids of providers and consumers
         """
-        numbers = {zlib.crc32(each.encode()) % _TURNS for each in names}
+        numbers = {zlib.crc32(each.encode()) % _LOCKS for each in names}
         with contextlib.ExitStack() as stack:
             for number in sorted(numbers):
-                stack.enter_context(self._turns[number])
+                stack.enter_context(self._locks[number])
             yield
 
-    def _patiently(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
-        """Return the first outcome of an attempt that is not None.
+    def _repeat(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
+        """Repeat an attempt until it returns an outcome other than None.
 
         :raises cellsched.exception.DatabaseUnreachable: there is none in time
         """
@@ -391,5 +388,5 @@ def _check_uuid(where: str, field: str, value: str) -> None:
     if not messages.UUID.fullmatch(value) or value in messages.GUARDS:
         raise exception.InvalidField(
             where=where, field=field,
-            expected='a uuid in lower case, as Placement needs it, not '
+            expected='a uuid in lower case, as Placement requires, not '
                      f'{value!r:.80}')

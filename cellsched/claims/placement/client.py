@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of Placement: keystoneauth1, and its options."""
+"""The client of Placement, over keystoneauth1, and its options."""
 
 from collections.abc import Iterator
 import contextlib
@@ -18,25 +18,25 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched import urls
 
-#: Seconds in which Placement has to answer, unless the option says otherwise.
+#: Default of the option ``timeout``, in seconds.
 _TIMEOUT_S = 10
 
-#: Names the way to log in, which is one of these.
+#: Option with the name of the authentication plug-in, and its choices.
 _AUTH_TYPE = 'auth_type'
 _WAYS = ('admin_token', 'http_basic', 'none', 'password', 'token',
          'v3applicationcredential', 'v3password', 'v3token')
 
-#: What is raised before anything is sent.
+#: Errors that are raised before the request is sent.
 _BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
            keystone.CatalogException, keystone.DiscoveryFailure,
            keystone.HttpError)
 
 
 def options() -> list[cfg.Opt]:
-    """Return the options of a service's client, as Nova has them.
+    """Return the options of a service's client, named as in Nova.
 
-    Those of the usual ways to log in are among them. Those of repetitions
-    have no effect: a store has to know of each.
+    They include those of the usual authentication plug-ins. The options for
+    retries have no effect, as the store must know about each attempt.
     """
     found = [
         *loading.get_session_conf_options(),
@@ -48,7 +48,7 @@ def options() -> list[cfg.Opt]:
         for option in loading.get_auth_plugin_conf_options(name):
             if option.dest not in known:
                 known.add(option.dest)
-                # What one of them needs, another has no use for.
+                # Required by one plug-in, but not by all of them.
                 option.required = False
                 found.append(option)
     cfg.set_defaults(found, timeout=_TIMEOUT_S, service_type='placement',
@@ -57,14 +57,14 @@ def options() -> list[cfg.Opt]:
 
 
 class KeystoneClient:
-    """Asks Placement once for each request, with a token of Keystone's."""
+    """Sends each request once, with a token of Keystone."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, group: str) -> 'KeystoneClient':
-        """Return a client for a deployment's configuration.
+        """Return the client of a deployment.
 
         :raises cellsched.exception.ConfigurationInvalid: names the field
         """
@@ -76,17 +76,17 @@ class KeystoneClient:
         except (keystone.ClientException, cfg.Error, ValueError) as exc:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}]',
-                expected='what a client of Placement needs: '
+                expected='valid options of a Placement client; '
                          f'{plugins.said_by(exc)}') from None
         if auth is None:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}] auth_type',
-                expected='a way to log in to Keystone, such as password')
+                expected='an authentication plug-in, such as password')
         return cls(adapter)
 
     @property
     def url(self) -> str:
-        """The endpoint that is configured, or how it is found."""
+        """The configured endpoint, or a description of it."""
         adapter = self._adapter
         return urls.mask(adapter.endpoint_override) or (
             f'the endpoint of {adapter.service_type} in Keystone')
@@ -105,9 +105,9 @@ class KeystoneClient:
 
 @contextlib.contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise what keystoneauth1 raises as what it says of the request.
+    """Translate errors of keystoneauth1.
 
-    :raises remote.NotSent: Placement did not get it
+    :raises remote.NotSent: Placement did not receive the request
     :raises remote.OutcomeUnknown: there is no answer
     """
     try:
@@ -122,7 +122,7 @@ def translated_errors() -> Iterator[None]:
 
 
 def answer_of(response: requests.Response) -> messages.PlacementAnswer:
-    """Return what a response says."""
+    """Return the answer in a response."""
     try:
         body = response.json()
     except ValueError:
@@ -131,10 +131,11 @@ def answer_of(response: requests.Response) -> messages.PlacementAnswer:
 
 
 def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
-    """Return how to log in, or None where that is not said."""
+    """Return the authentication plug-in; None if it is not configured."""
     name = own[_AUTH_TYPE]
     if name and name not in _WAYS:
-        raise ValueError(f'auth_type {name}; there are: {", ".join(_WAYS)}')
+        raise ValueError(
+            f'auth_type {name}; expected one of {", ".join(_WAYS)}')
     return name and loading.get_plugin_loader(name).load_from_options_getter(
         lambda option: own[option.dest])
 
@@ -151,7 +152,7 @@ def _said(exc: Exception) -> str:
 
 
 def _never_connected(exc: BaseException) -> bool:
-    """Return whether there was no connection to send anything by."""
+    """Return whether no connection was opened."""
     return any(isinstance(each, (
         requests.exceptions.ConnectTimeout,
         urllib3.exceptions.NewConnectionError,
@@ -159,13 +160,13 @@ def _never_connected(exc: BaseException) -> bool:
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it came from, as far as these say."""
+    """Yield an error and all of its known causes."""
     seen: set[int] = set()
-    left: list[Any] = [exc]
-    while left:
-        each = left.pop()
+    pending: list[Any] = [exc]
+    while pending:
+        each = pending.pop()
         if isinstance(each, BaseException) and id(each) not in seen:
             seen.add(id(each))
             yield each
-            left += [each.__cause__, each.__context__,
-                     getattr(each, 'reason', None), *each.args]
+            pending += [each.__cause__, each.__context__,
+                        getattr(each, 'reason', None), *each.args]

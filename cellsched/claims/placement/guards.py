@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards, without which Placement may give more than there is.
+"""Guards, which keep Placement from allocating more than the capacity.
 
-Placement repeats a write of allocations itself when it lost a provider to
-another request, in the same transaction, and takes the rows of its first
-attempt for what the consumer held before. So the second one passes whatever is
-left: those who race for the last room get it all.
+When a write of allocations conflicts at a provider, Placement repeats it in
+the same transaction. The repetition takes the rows of the first try for
+allocations that the consumer held before, and skips the check of the capacity.
+So concurrent writes can exceed it.
 
-What prevents it is a write that cannot be repeated. A guard is a consumer that
-holds one unit of a provider that is its own. Each write of ours says that its
-guard holds that unit (again), before anything else and with the generation
-that the guard had. Placement counts up the generations of providers in the
-order of the request. If it loses one after that of the guard's, the repetition
-has counted up the guard's already and meets its own change; it fails, as often
-as Placement repeats it, and nothing is done. If the guard's own is lost, then
-another write had the same guard: the guard is a consumer of another generation
-now, and the write is refused for that.
+A guard makes the repetition fail. It is a consumer with one unit of its own
+provider, and each write repeats this allocation first, with the guard's
+generation:
 
-For the same reason a write with a guard is done at most once, and never after
-the guard was used again. So whoever does not know whether one was done uses
-its guard for nothing, and then reads what has come of it.
+1. Placement increments the generations of providers in the order of the
+   request, the guard's provider first.
+2. After a conflict at a later provider, the repetition finds that the
+   generation of the guard's provider has changed, by the first try. It fails,
+   and the whole write is rolled back.
+3. A conflict at the guard's provider means that another write used the same
+   guard. The generation of the guard as a consumer has changed then, and the
+   write is refused.
 
-Any two processes may use the same guard; one of them has to repeat.
+For the same reason, a write with a guard is executed at most once, and never
+after another write with the same guard. To resolve a write without an answer,
+a client writes with its guard alone, and then reads the allocations.
+
+Processes may use the same guard; one of two concurrent writes is repeated.
 """
 
 from collections.abc import Iterable
@@ -36,36 +39,36 @@ from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import remote
 from cellsched.clock import Clock
 
-#: The resource class of which guards hold a unit, and of which others may
-#: hold one for a moment.
+#: The resource class of guards. A guard holds one unit, and the removal of an
+#: empty consumer uses another one briefly.
 RESOURCE_CLASS = 'CUSTOM_CELLSCHED_GUARD'
 TOTAL = 1000
 
-#: The type of guards as consumers.
+#: Consumer type of guards.
 CONSUMER_TYPE = 'CELLSCHED_GUARD'
 
-#: Seconds for which a provider counts as contended after somebody lost it.
+#: Seconds for which a provider counts as contended after a conflict.
 _CONTENDED_S = 10.0
 
-#: What Placement says where the guard was not what it lost.
+#: Detail of a conflict at a provider other than the guard's.
 _PROVIDER_LOST = 'Inventory and/or allocations changed'
 
 
 class Guard:
-    """A guard; used by one thread of this process at a time."""
+    """A guard, used by one thread of the process at a time."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.provider = messages.guard_uuid('provider', number)
         self.consumer = messages.guard_uuid('consumer', number)
-        #: Its generation, as far as it is known.
+        #: Its generation, if it is known.
         self.generation: int | None = None
-        #: Whether a write with this generation may still be done.
+        #: Whether a write with this generation may still be executed.
         self.pending = False
 
 
 class HeldGuard:
-    """A guard that one thread has, until it has another one."""
+    """The guard of a thread, which may be exchanged."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -74,14 +77,13 @@ class HeldGuard:
 class Guards:
     """The guards of a process.
 
-    Processes that write to the same provider at the same time lose it to each
-    other, which Placement finds out late, and repeats several times; of those
-    that have the same guard too, it refuses all but one at once. Where nobody
-    is in the way, a guard that others do not use is better, as its generation
-    is known. So a provider has a guard of its own for as long as it is
-    contended.
+    Without conflicts any guard works, and one that no other process uses is
+    best, as its generation is known. Writes of several processes at the same
+    provider conflict late, and Placement repeats each several times; with the
+    same guard it refuses all but one early. So for some time after a conflict
+    the guard is chosen by the provider.
 
-    :param count: of how many it takes one
+    :param count: number of guards
     """
 
     def __init__(
@@ -92,30 +94,30 @@ class Guards:
         self._owners = owners
         self._clock = clock
         self._count = count
-        #: By the guard of a provider, until when that is contended.
+        #: By guard number, until when its providers count as contended.
         self._contended: dict[int, float] = {}
         self._free = [Guard(number) for number in range(count)]
-        # Others begin somewhere else, and use the same ones again.
+        # Each process starts with other guards, and reuses the latest ones.
         random.shuffle(self._free)
         self._lock = threading.Lock()
         self._idle = clock.semaphore(count)
 
     @contextlib.contextmanager
     def taken(self, providers: Iterable[str] = ()) -> Iterator[HeldGuard]:
-        """Give a guard that nobody else in this process has.
+        """Yield a guard that no other thread of the process uses.
 
-        One whose write may still be done is given before others.
+        Guards with an unresolved write come first.
 
-        :param providers: whose allocations are to be written
+        :param providers: providers of the allocations to write
         """
-        liked = self._guard_of(providers)
+        preferred = self._guard_of(providers)
         with self._idle:
             with self._lock:
                 guard = next((each for each in self._free if each.pending),
                              self._free[-1])
                 if not guard.pending and (
-                        self._contended.get(liked, 0) > self._now()):
-                    guard = self._liked(liked) or guard
+                        self._contended.get(preferred, 0) > self._now()):
+                    guard = self._free_guard(preferred) or guard
                 self._free.remove(guard)
             held = HeldGuard(guard)
             try:
@@ -125,14 +127,15 @@ class Guards:
                     self._free.append(held.guard)
 
     def lost(self, held: HeldGuard, providers: Iterable[str]) -> None:
-        """Learn that others write to these providers, too.
+        """Note a conflict at these providers.
 
-        Who has a guard whose write is not done, nor will be, gets theirs.
+        The guard is exchanged for that of the providers, unless its own write
+        is unresolved.
         """
-        liked = self._guard_of(providers)
+        preferred = self._guard_of(providers)
         with self._lock:
-            self._contended[liked] = self._now() + _CONTENDED_S
-            other = None if held.guard.pending else self._liked(liked)
+            self._contended[preferred] = self._now() + _CONTENDED_S
+            other = None if held.guard.pending else self._free_guard(preferred)
             if other is not None:
                 self._free.remove(other)
                 self._free.insert(0, held.guard)
@@ -141,8 +144,8 @@ class Guards:
     def _guard_of(self, providers: Iterable[str]) -> int:
         return zlib.crc32(min(providers, default='').encode()) % self._count
 
-    def _liked(self, number: int) -> Guard | None:
-        """Return a guard that is free, and has nothing to settle."""
+    def _free_guard(self, number: int) -> Guard | None:
+        """Return a guard if it is free and has no unresolved write."""
         return next((each for each in self._free
                      if each.number == number and not each.pending), None)
 
@@ -150,10 +153,10 @@ class Guards:
         return self._clock.monotonic()
 
     def settle_all(self) -> None:
-        """Make sure that nothing that was given up is done any more.
+        """Resolve all writes without an answer.
 
         :raises remote.NotSent: Placement does not answer
-        :raises remote.OutcomeUnknown: likewise
+        :raises remote.OutcomeUnknown: Placement does not answer
         """
         while True:
             with self._lock:
@@ -164,11 +167,12 @@ class Guards:
                 self.settle(held.guard)
 
     def settle(self, guard: Guard) -> bool:
-        """Make sure that nothing with a guard is done any more.
+        """Make sure that no earlier write with a guard is executed later.
 
-        :returns: whether there was anything that might have been
+        :returns: whether there was an unresolved write
         :raises remote.NotSent: Placement does not answer
-        :raises remote.OutcomeUnknown: likewise, or it lost to others
+        :raises remote.OutcomeUnknown: Placement does not answer, or the write
+            had a conflict
         """
         if not guard.pending:
             return False
@@ -177,19 +181,19 @@ class Guards:
             return True
         self.find(guard)
         if guard.generation == before:
-            raise remote.OutcomeUnknown('Placement has too much to do')
+            raise remote.OutcomeUnknown('Placement is overloaded')
         guard.pending = False
         return True
 
     def write(
         self, guard: Guard, bodies: Mapping[str, messages.Body]
     ) -> messages.PlacementAnswer:
-        """Say what consumers hold, of all of them or of none.
+        """Set the allocations of several consumers, of all or of none.
 
-        :returns: an answer that is done, 400 or 409
-        :raises remote.NotSent: it is not done, nor will be
-        :raises remote.OutcomeUnknown: it may be done, or be done later, until
-            the guard is settled
+        :returns: a successful answer, or one with the status 400 or 409
+        :raises remote.NotSent: the write will not be executed
+        :raises remote.OutcomeUnknown: the write may be executed, until the
+            guard is used again
         """
         if guard.generation is None:
             self.find(guard)
@@ -200,7 +204,7 @@ class Guards:
         return answer
 
     def find(self, guard: Guard) -> None:
-        """Find out the generation of a guard, which is made if it is new."""
+        """Read the generation of a guard; create the guard if it is new."""
         holds = self._server.holding(guard.consumer)
         if holds is None:
             holds = self._create(guard)
@@ -223,7 +227,7 @@ class Guards:
         return answer
 
     def _create(self, guard: Guard) -> messages.Holding:
-        """Make a guard, or what of it is not there."""
+        """Create the missing parts of a guard."""
         server = self._server
         server.create_class(RESOURCE_CLASS)
         server.create_provider(
@@ -232,8 +236,8 @@ class Guards:
         has = server.read(path)
         if has is None:
             raise remote.NotSent(
-                'a resource provider has a name that is for one of '
-                f'cellsched: cellsched-guard-{guard.number}')
+                'a resource provider of another program has the name '
+                f'cellsched-guard-{guard.number}')
         if not has['inventories']:
             server.set_inventories(
                 guard.provider, has['resource_provider_generation'],
@@ -244,7 +248,8 @@ class Guards:
             holds = server.holding(guard.consumer)
             if holds is not None:
                 return holds
-        raise remote.OutcomeUnknown('others make the same guard')
+        raise remote.OutcomeUnknown(
+            'another process creates the same guard')
 
     def _body(self, guard: Guard, generation: int | None) -> messages.Body:
         return self._owners.body(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to Placement and its answers, as values; and their bodies."""
+"""Requests to Placement and its answers, as values."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -10,13 +10,13 @@ import uuid
 from cellsched.claims import base
 from cellsched.claims import remote
 
-#: The lowest version of Placement's interface that has all that is used here.
+#: The lowest microversion with all features in use.
 VERSION = '1.38'
 
-#: The only form of a uuid that Placement keeps as it is.
+#: The form of uuids that Placement stores unchanged.
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
-#: The most guards that there can be, see :mod:`.guards`.
+#: Maximum number of guards; see :mod:`.guards`.
 GUARDS_MAX = 256
 
 _GUARDS = uuid.UUID('5d4c38f8-0a6b-4f7b-8a43-6f0e5c3e2b1d')
@@ -27,7 +27,7 @@ def guard_uuid(kind: str, number: int) -> str:
     return str(uuid.uuid5(_GUARDS, f'{kind} {number}'))
 
 
-#: All providers that are for guards.
+#: The providers of all guards.
 GUARDS = frozenset(
     guard_uuid('provider', number) for number in range(GUARDS_MAX))
 
@@ -36,7 +36,7 @@ Body = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class PlacementRequest:
-    """A request: method, path with its leading slash, and body, if any."""
+    """A request: method, path with a leading slash, and optional body."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ class PlacementRequest:
 
 @dataclasses.dataclass(frozen=True)
 class PlacementAnswer:
-    """An answer: its status, and what its JSON says, if it has any."""
+    """An answer: its status and its JSON, if it has any."""
 
     status: int
     body: Any = None
@@ -56,7 +56,7 @@ class PlacementAnswer:
 
     @property
     def code(self) -> str:
-        """Placement's own code of an error, without its prefix."""
+        """The code of an error, without the prefix ``placement.``"""
         return str(self._error.get('code', '')).removeprefix('placement.')
 
     @property
@@ -66,7 +66,7 @@ class PlacementAnswer:
 
     @property
     def is_conflict(self) -> bool:
-        """True where it lost to somebody else, and may be tried again."""
+        """True after a conflict, when the request can be repeated."""
         return self.status == 409 and self.code in ('concurrent_update', '')
 
     @property
@@ -79,26 +79,25 @@ class PlacementAnswer:
 
 
 def checked(answer: PlacementAnswer, *expected: int) -> PlacementAnswer:
-    """Return an answer that is done or has an expected status.
+    """Return an answer that is successful or has an expected status.
 
-    :raises remote.OutcomeUnknown: it says nothing of what happened
-    :raises remote.NotSent: Placement, or what stands before it, does not take
-        such a request from us
+    :raises remote.OutcomeUnknown: the request may have been executed
+    :raises remote.NotSent: the request was rejected
     """
     if answer.is_done or answer.status in expected:
         return answer
-    said = f'it answered {answer.status} {answer.detail}'.rstrip()
+    error = f'it answered {answer.status} {answer.detail}'.rstrip()
     if 400 <= answer.status < 500:
-        raise remote.NotSent(said)
-    raise remote.OutcomeUnknown(said)
+        raise remote.NotSent(error)
+    raise remote.OutcomeUnknown(error)
 
 
 @dataclasses.dataclass(frozen=True)
 class Owners:
-    """All that Placement is told of consumers besides what they hold.
+    """The fields of a consumer other than its allocations.
 
-    :param project_id: stands for a project that is not known
-    :param user_id: stands for a user that is not known
+    :param project_id: used for claims without a project
+    :param user_id: used for claims without a user
     """
 
     consumer_type: str
@@ -110,10 +109,10 @@ class Owners:
         generation: int | None, project_id: str | None = None,
         user_id: str | None = None, consumer_type: str | None = None,
     ) -> Body:
-        """Return what a consumer is to hold from now on.
+        """Return the body that sets a consumer's allocations.
 
         :param allocations: resources by provider
-        :param generation: the consumer's; None of one that is new
+        :param generation: the consumer's; None for a new consumer
         """
         return {
             'allocations': {provider: {'resources': dict(resources)}
@@ -127,7 +126,7 @@ class Owners:
 
 @dataclasses.dataclass(frozen=True)
 class Holding:
-    """A consumer that holds something, as Placement tells it."""
+    """A consumer with allocations."""
 
     generation: int
     allocations: Mapping[str, Mapping[str, int]]
@@ -136,17 +135,17 @@ class Holding:
     consumer_type: str | None
 
     def body(self, owners: Owners, generation: int | None) -> Body:
-        """Return a body with which another consumer holds the same."""
+        """Return the body that gives another consumer the same."""
         return owners.body(self.allocations, generation, self.project_id,
                            self.user_id, self.consumer_type)
 
     def released(self, owners: Owners) -> Body:
-        """Return a body with which the consumer holds nothing."""
+        """Return the body that removes the allocations."""
         return owners.body({}, self.generation, self.project_id, self.user_id,
                            self.consumer_type)
 
     def claims(self, consumer: str, owners: Owners) -> list[base.Claim]:
-        """Return what is held as claims, but for what is a guard's."""
+        """Return the allocations as claims, without those of guards."""
         project_id = None if (
             self.project_id == owners.project_id) else self.project_id
         user_id = None if self.user_id == owners.user_id else self.user_id
@@ -157,15 +156,14 @@ class Holding:
 
 
 def holding(body: Mapping[str, Any]) -> Holding | None:
-    """Return what the answer to a look at a consumer says, if anything."""
+    """Return the consumer in an answer; None without allocations."""
     if not body['allocations']:
         return None
     kind = body.get('consumer_type')
     return Holding(
         body['consumer_generation'],
-        {provider: said['resources']
-         for provider, said in body['allocations'].items()},
+        {provider: each['resources']
+         for provider, each in body['allocations'].items()},
         body['project_id'], body['user_id'],
-        # One that was claimed by an older version has a type that no
-        # request may have.
+        # Older microversions store a type that requests must not have.
         kind if kind and kind.isupper() else None)

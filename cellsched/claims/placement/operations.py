@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call that writes allocations, from its first attempt to its last.
+"""Claim, release and transfer in Placement.
 
-An attempt returns None where it has to be made again. Each begins by settling
-its guard, so that nothing is told or written while an earlier attempt may yet
-be done.
+Each class is one call. Its ``attempt`` returns None to be repeated. An attempt
+resolves the earlier write with its guard first, so that nothing is read or
+written while that may still be executed.
 """
 
 from collections.abc import Iterable
@@ -22,18 +22,22 @@ from cellsched.claims import validation
 from cellsched.clock import Clock
 
 
-_SAID = re.compile(r'expected 0 but got None')
+_EMPTY_CONSUMER = re.compile(r'expected 0 but got None')
 
 
 class EmptyConsumers:
-    """Those of one call, and their generations.
+    """Consumers without allocations that block a claim.
 
-    Somebody may be about to claim for one: if he is beaten then he removes the
-    consumer of who was faster, whatever that holds by then, and nobody sees it
-    any more. That may be a request of our own, which is settled and has not
-    ended. So whoever it is has time to end.
+    Placement creates a consumer before it checks the allocations, and leaves
+    it behind if a provider does not exist or if the process stops there. A
+    claim of a new consumer fails then, and a read shows no consumer. The
+    generation is 0.
 
-    :param wait_s: seconds that somebody has
+    The consumer may also belong to a request in progress. If that fails, it
+    removes the consumer with the allocations of a faster request. So a claim
+    waits before it uses the generation 0.
+
+    :param wait_s: seconds to wait
     """
 
     def __init__(
@@ -50,9 +54,9 @@ class EmptyConsumers:
     def learn(
         self, answer: messages.PlacementAnswer, consumers: Iterable[str]
     ) -> None:
-        """Find out which consumers are empty, if that is what was lost to."""
+        """Find the empty consumers, if the conflict is about one."""
         self.generations.clear()
-        if not _SAID.search(answer.detail):
+        if not _EMPTY_CONSUMER.search(answer.detail):
             return
         now = self._clock.monotonic()
         if self._since is None:
@@ -60,17 +64,17 @@ class EmptyConsumers:
         if now - self._since < self._wait_s:
             return
         for consumer in dict.fromkeys(consumers):
-            # This changes nothing of one that holds nothing.
+            # No change for a consumer without allocations.
             answer = self._server.set_allocations(
                 {consumer: self._owners.body({}, 0)})
             if answer.is_done:
                 self.generations[consumer] = 0
 
     def remove(self, guard: guards.Guard, consumers: Iterable[str]) -> None:
-        """Remove what a bad request left behind.
+        """Remove the empty consumers of a rejected request.
 
-        Placement removes a consumer only when it gives something back. What
-        it is they take of the guard's.
+        Placement removes a consumer when its allocations are removed, so each
+        gets a unit of the guard's provider first.
         """
         unit = {guard.provider: {guards.RESOURCE_CLASS: 1}}
         for consumer in dict.fromkeys(consumers):
@@ -82,7 +86,7 @@ class EmptyConsumers:
 
 
 class BatchClaim:
-    """Takes a batch."""
+    """Claims a batch."""
 
     def __init__(
         self, server: PlacementServer, guards: Guards,
@@ -93,53 +97,53 @@ class BatchClaim:
         self._guards = guards
         self._owners = owners
         self._claims = claims
-        #: What is not held yet, as far as it is known.
-        self._left = list(claims)
+        #: Claims of consumers that hold nothing, as far as it is known.
+        self._remaining = list(claims)
         self._is_known = True
         self._empty = empty
 
     def attempt(self, guard: Guard) -> int | None:
-        """Return how much was taken, if the batch is.
+        """Claim; return the number of new claims.
 
-        :raises cellsched.exception.ClaimConflict: a consumer holds something
-            else
-        :raises cellsched.exception.ClaimRefused: there is no room
+        :raises cellsched.exception.ClaimConflict: a consumer holds other
+            claims
+        :raises cellsched.exception.ClaimRefused: a claim does not fit
         """
         self._guards.settle(guard)
         if not self._is_known:
             self._look()
-            if not self._left:
+            if not self._remaining:
                 return 0
         self._is_known = False
         answer = self._guards.write(guard, self._bodies())
         if answer.is_done:
-            return len(self._left)
-        consumers = [claim.consumer for claim in self._left]
+            return len(self._remaining)
+        consumers = [claim.consumer for claim in self._remaining]
         if answer.is_conflict:
             self._empty.learn(answer, consumers)
             return None
         if answer.status == 400:
             self._empty.remove(guard, consumers)
-        refusal = resource_providers.refusal(self._server, self._left)
+        refusal = resource_providers.refusal(self._server, self._remaining)
         if refusal is not None and not self._is_held_by_now():
             raise refusal
         return None
 
     def _is_held_by_now(self) -> bool:
-        """Return whether the same was claimed meanwhile, by somebody else.
+        """Return whether another call has made some of the claims.
 
-        Then that is what leaves no room.
+        The capacity may be missing for that reason.
         """
-        before = self._left
+        before = self._remaining
         self._look()
-        return self._left != before
+        return self._remaining != before
 
     def _look(self) -> None:
         held = self._server.holdings(
             list(dict.fromkeys(claim.consumer for claim in self._claims)))
         found = {consumer: holds.claims(consumer, self._owners)
                  for consumer, holds in held.items()}
-        self._left = validation.outstanding(self._claims, {
+        self._remaining = validation.outstanding(self._claims, {
             consumer: claims for consumer, claims in found.items() if claims})
         self._empty.generations |= {
             consumer: held[consumer].generation
@@ -148,8 +152,8 @@ class BatchClaim:
 
     def _bodies(self) -> dict[str, messages.Body]:
         taken: dict[str, list[base.Claim]] = {}
-        # What locks rows does it in the same order as others, if it can.
-        for claim in sorted(self._left, key=lambda claim: claim.provider):
+        # Rows are locked in the same order as by other calls, if possible.
+        for claim in sorted(self._remaining, key=lambda claim: claim.provider):
             taken.setdefault(claim.consumer, []).append(claim)
         return {consumer: self._owners.body(
             {claim.provider: claim.resources for claim in claims},
@@ -158,7 +162,7 @@ class BatchClaim:
 
 
 class Release:
-    """Gives back all that consumers hold."""
+    """Releases consumers."""
 
     def __init__(
         self, server: PlacementServer, guards: Guards,
@@ -172,22 +176,22 @@ class Release:
         self.held: dict[str, messages.Holding] = {}
 
     def look(self) -> bool:
-        """Find out what they hold; return whether that is anything."""
+        """Read the allocations; return whether there are any."""
         self.held = self._server.holdings(self.consumers)
         missing = [each for each in self.consumers if each not in self.held]
         if missing and len(self.consumers) > 1:
-            # One that was transferred between two looks was in neither.
+            # A concurrent transfer may hide both of its consumers.
             self.held |= self._server.holdings(missing)
         self._is_known = True
         return bool(self.held)
 
     def attempt(self, guard: Guard) -> bool | None:
-        """Return True, if they hold nothing."""
+        """Release; return True once the consumers hold nothing."""
         self._guards.settle(guard)
         if not (self._is_known or self.look()):
             return True
         self._is_known = False
-        # As with claims: others lock the same rows.
+        # The same order of rows as in claims.
         answer = self._guards.write(guard, {
             consumer: holds.released(self._owners)
             for consumer, holds in sorted(
@@ -197,7 +201,7 @@ class Release:
 
 
 class Transfer:
-    """Lets one consumer hold what another one held."""
+    """Transfers the claims of one consumer to another."""
 
     def __init__(
         self, server: PlacementServer, guards: Guards,
@@ -213,20 +217,20 @@ class Transfer:
         self._empty = empty
         self._sent: messages.Holding | None = None
         self._is_known = self._is_sent = False
-        #: Bounds that were widened, by provider.
+        #: Units of inventories before they were widened, by provider.
         self._wide: dict[str, dict[str, Any]] = {}
-        #: Providers of which the target gives everything back.
-        self._left: list[str] = []
+        #: Providers of which the target held claims and holds none now.
+        self._remaining: list[str] = []
         self.held: dict[str, messages.Holding] = {}
 
     def look(self) -> bool:
-        """Find out what they hold; return whether the source holds any."""
+        """Read the allocations; return whether the source has any."""
         self.held = self._server.holdings([self._target, self._source])
         self._is_known = True
         return self._source in self.held
 
     def attempt(self, guard: Guard) -> bool | None:
-        """Return whether there was something to transfer, if it is done."""
+        """Transfer; return whether the source held claims."""
         self._guards.settle(guard)
         if not self._is_known and not self._is_sent:
             self.look()
@@ -239,7 +243,7 @@ class Transfer:
             return self._end() and False
         target = self.held.get(self._target)
         self._sent = source
-        self._left = [] if target is None else [
+        self._remaining = [] if target is None else [
             provider for provider in target.allocations
             if provider not in source.allocations]
         answer = self._guards.write(guard, {
@@ -250,7 +254,7 @@ class Transfer:
         if answer.is_done:
             self._is_sent = True
             return self._end()
-        # If it is found done from now on, that was somebody else.
+        # An equal target found later is the result of another call.
         self._sent = None
         if answer.is_conflict:
             self._empty.learn(answer, [self._target])
@@ -259,25 +263,27 @@ class Transfer:
         return None
 
     def _end(self) -> bool | None:
-        """Return True, once the rest is right, too."""
+        """Restore inventories and mark providers; return True when done."""
         self._wide = {
             provider: before for provider, before in self._wide.items()
             if not resource_providers.narrow(self._server, provider, before)}
-        self._left = [provider for provider in self._left
-                      if not resource_providers.mark(self._server, provider)]
-        return None if self._wide or self._left else True
+        self._remaining = [
+            provider for provider in self._remaining
+            if not resource_providers.mark(self._server, provider)]
+        return None if self._wide or self._remaining else True
 
     def _was_done(self) -> bool:
-        """Return whether an attempt of unknown outcome was done."""
+        """Return whether a write without an answer was executed."""
         target = self.held.get(self._target)
         return (self._sent is not None and target is not None
                 and self._source not in self.held
                 and target.allocations == self._sent.allocations)
 
     def _widen(self, source: messages.Holding) -> None:
-        """Have what is held admitted by the bounds on single claims.
+        """Widen the units of inventories so that they admit the claims.
 
-        Placement checks them again, and they may be narrower than they were.
+        Placement checks units again in a transfer, and they may have become
+        narrower since the claim.
         """
         for provider, resources in source.allocations.items():
             before = resource_providers.widen(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inventories and usages of providers, to and from Placement."""
+"""Inventories, usages, traits and queries of providers in Placement."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -17,23 +17,23 @@ from cellsched import exception
 
 _CUSTOM = 'CUSTOM_'
 
-#: Bounds on single claims that admit any.
+#: Units that admit any amount.
 _ANY = {'min_unit': 1, 'max_unit': validation.AMOUNT_MAX, 'step_size': 1}
 
-#: Placement has no class of which there is nothing.
+#: An inventory without capacity, which Placement accepts.
 _NOTHING = {'total': 1, 'reserved': 1, 'allocation_ratio': 1.0, **_ANY}
 
 Inventories = dict[str, dict[str, base.Inventory]]
 
 
 def written(has: base.Inventory) -> dict[str, Any]:
-    """Return an inventory as Placement is told of it.
+    """Return an inventory as a request for Placement.
 
-    It has none whose total is zero, or of which more is reserved.
+    Placement rejects a total of zero, and reserves at most the total.
     """
     total, ratio = max(has.total, 1), float(has.allocation_ratio)
     reserved = min(has.reserved, total) if has.total else total
-    # It does not round what we do.
+    # Placement rounds down where this program rounds.
     while (total - reserved) * ratio < has.capacity:
         ratio = math.nextafter(ratio, math.inf)
     return {'total': total, 'reserved': reserved, 'allocation_ratio': ratio,
@@ -44,18 +44,18 @@ def written(has: base.Inventory) -> dict[str, Any]:
 def inventories_of(
     server: PlacementServer, provider: str
 ) -> dict[str, base.Inventory] | None:
-    """Return what a provider has; None of one that is not there."""
+    """Return the inventory of a provider; None if it does not exist."""
     if not _is_ours(provider):
         return None
     body = server.read(f'/resource_providers/{provider}/inventories')
     return None if body is None else {
-        name: _inventory(said) for name, said in body['inventories'].items()}
+        name: _inventory(has) for name, has in body['inventories'].items()}
 
 
 def used_of(server: PlacementServer, provider: str) -> dict[str, int]:
-    """Return what is taken of a provider, by resource class.
+    """Return the used amounts of a provider, by resource class.
 
-    It is what Placement refuses by: all rows, also of a consumer that it
+    Placement checks the capacity by these, and they include consumers that it
     does not list.
     """
     body = server.read(f'/resource_providers/{provider}/usages')
@@ -63,7 +63,7 @@ def used_of(server: PlacementServer, provider: str) -> dict[str, int]:
 
 
 def consumers_of(server: PlacementServer, provider: str) -> list[str]:
-    """Return who holds something of a provider."""
+    """Return the consumers of a provider."""
     if not _is_ours(provider):
         return []
     body = server.read(f'/resource_providers/{provider}/allocations')
@@ -73,7 +73,7 @@ def consumers_of(server: PlacementServer, provider: str) -> list[str]:
 def usage_of(
     server: PlacementServer, provider: str
 ) -> base.Usage | None:
-    """Return a provider; None of one that is not there."""
+    """Return the usage of a provider; None if it does not exist."""
     inventory = inventories_of(server, provider)
     if inventory is None:
         return None
@@ -87,7 +87,7 @@ def usage_of(
 
 
 def generations(server: PlacementServer) -> Generations:
-    """Return all providers that are not for guards."""
+    """Return the generations of all providers without those of guards."""
     return {provider: generation
             for provider, generation in server.generations().items()
             if provider not in messages.GUARDS}
@@ -96,7 +96,7 @@ def generations(server: PlacementServer) -> Generations:
 def refusal(
     server: PlacementServer, claims: Iterable[base.Claim]
 ) -> exception.ClaimRefused | None:
-    """Return why a batch cannot be taken, or None if it can."""
+    """Return why a batch does not fit, or None if it does."""
     claims = list(claims)
     inventories, used = {}, {}
     for provider in dict.fromkeys(claim.provider for claim in claims):
@@ -111,10 +111,9 @@ def set_inventory(
     server: PlacementServer, provider: str,
     inventory: Mapping[str, base.Inventory],
 ) -> bool:
-    """Say what a provider has; return False if it has to be said again.
+    """Set the inventory of a provider; return False to repeat it.
 
-    A class that is left out is removed, or is there with nothing in it as
-    long as somebody holds something of it.
+    A class that is left out is removed, or has no capacity while it is used.
     """
     path = f'/resource_providers/{provider}/inventories'
     has = server.read(path)
@@ -123,31 +122,31 @@ def set_inventory(
         has = server.read(path)
         if has is None:
             raise remote.NotSent(
-                f'a resource provider of another uuid has the name {provider}')
+                f'another resource provider has the name {provider}')
     before = has['inventories']
-    wanted = {name: written(each) for name, each in inventory.items()}
-    if wanted == before:
+    requested = {name: written(each) for name, each in inventory.items()}
+    if requested == before:
         return True
     generation = has['resource_provider_generation']
-    answer = server.set_inventories(provider, generation, wanted)
+    answer = server.set_inventories(provider, generation, requested)
     if answer.code == 'inventory.inuse':
         held = {name for name, amount in used_of(server, provider).items()
                 if amount}
-        wanted |= {name: _NOTHING for name in before
-                   if name in held and name not in wanted}
-        if wanted == before:
+        requested |= {name: _NOTHING for name in before
+                      if name in held and name not in requested}
+        if requested == before:
             return True
-        answer = server.set_inventories(provider, generation, wanted)
+        answer = server.set_inventories(provider, generation, requested)
     if answer.status == 400:
-        for name in wanted:
+        for name in requested:
             if name.startswith(_CUSTOM) and name not in before:
                 server.create_class(name)
-        answer = server.set_inventories(provider, generation, wanted)
+        answer = server.set_inventories(provider, generation, requested)
         if answer.status == 400:
             raise exception.InvalidField(
                 where=f'inventory of {provider}', field='resource class',
-                expected=f'standard ones of Placement and {_CUSTOM}…; it '
-                         f'answered {answer.detail!r:.300}')
+                expected=f'standard ones of Placement and {_CUSTOM}…; '
+                         f'Placement answered {answer.detail!r:.300}')
     return answer.is_done
 
 
@@ -155,20 +154,20 @@ def widen(
     server: PlacementServer, provider: str,
     resources: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Have amounts admitted that break the bounds on single claims.
+    """Widen the units of inventories that do not admit the amounts.
 
-    What is widened has no room meanwhile, so that nobody else can use it.
+    Their whole total is reserved meanwhile, so that no claim can use them.
 
-    :returns: what :func:`narrow` has to set right
+    :returns: the inventories before, for :func:`narrow`
     """
     path = f'/resource_providers/{provider}/inventories'
     body = server.read(path) or {'inventories': {}}
     before = body['inventories']
     broken = {
-        name: said for name, said in before.items()
-        if name in resources and not _inventory(said).admits(resources[name])}
-    wide = {name: {**said, **_ANY, 'reserved': said['total']}
-            for name, said in broken.items()}
+        name: has for name, has in before.items()
+        if name in resources and not _inventory(has).admits(resources[name])}
+    wide = {name: {**has, **_ANY, 'reserved': has['total']}
+            for name, has in broken.items()}
     if wide and not server.set_inventories(
             provider, body['resource_provider_generation'],
             {**before, **wide}).is_done:
@@ -179,25 +178,25 @@ def widen(
 def narrow(
     server: PlacementServer, provider: str, before: Mapping[str, Any]
 ) -> bool:
-    """Set right what was widened, if nobody else did; return whether it is."""
+    """Restore widened inventories; return whether they are restored."""
     path = f'/resource_providers/{provider}/inventories'
     body = server.read(path)
     if not body:
         return True
-    there = body['inventories']
-    left = {name: said for name, said in before.items()
-            if there.get(name) == {
-                **said, **_ANY, 'reserved': said['total']}}
-    return not left or server.set_inventories(
+    current = body['inventories']
+    changed = {
+        name: has for name, has in before.items()
+        if current.get(name) == {**has, **_ANY, 'reserved': has['total']}}
+    return not changed or server.set_inventories(
         provider, body['resource_provider_generation'],
-        {**there, **left}).is_done
+        {**current, **changed}).is_done
 
 
 def mark(server: PlacementServer, provider: str) -> bool:
-    """Have a provider told as changed; return False if it was not marked.
+    """Increment a provider's generation; return False to repeat it.
 
-    Placement does so only for those that a write names, and not for those of
-    which a consumer holds no longer anything.
+    Placement does not increment it when the last allocation of a consumer is
+    removed from the provider.
     """
     body = server.read(f'/resource_providers/{provider}/inventories')
     return not body or server.set_inventories(
@@ -205,8 +204,8 @@ def mark(server: PlacementServer, provider: str) -> bool:
         body['inventories']).is_done
 
 
-def _inventory(said: Mapping[str, Any]) -> base.Inventory:
-    return base.Inventory(**{field: said[field] for field in _NOTHING})
+def _inventory(has: Mapping[str, Any]) -> base.Inventory:
+    return base.Inventory(**{field: has[field] for field in _NOTHING})
 
 
 def _is_ours(provider: str) -> bool:
@@ -214,8 +213,8 @@ def _is_ours(provider: str) -> bool:
             and provider not in messages.GUARDS)
 
 
-#: Trait of providers of which a store said what they can do.
-TOLD = 'CUSTOM_CELLSCHED_TOLD'
+#: Marks providers whose traits a store has set.
+MARKED = 'CUSTOM_CELLSCHED_TOLD'
 
 _PATH = '/resource_providers'
 
@@ -224,9 +223,9 @@ def set_traits(
     server: PlacementServer, provider: str, traits: frozenset[str],
     root: str,
 ) -> bool:
-    """Say what a provider can do; return False if it has to be said again.
+    """Set the traits of a provider and its root; return False to repeat it.
 
-    :raises cellsched.exception.InvalidField: Placement knows no such trait
+    :raises cellsched.exception.InvalidField: Placement rejects a trait
     """
     if not _set_parent(server, provider, None if root == provider else root):
         return False
@@ -234,34 +233,34 @@ def set_traits(
     has = server.read(path)
     if has is None:
         return False
-    wanted = sorted(traits | {TOLD})
-    if wanted == sorted(has['traits']):
+    requested = sorted(traits | {MARKED})
+    if requested == sorted(has['traits']):
         return True
     body = {'resource_provider_generation': has[
-        'resource_provider_generation'], 'traits': wanted}
+        'resource_provider_generation'], 'traits': requested}
     answer = server.send('PUT', path, body, 400, 409)
     if answer.status == 400:
-        for name in wanted:
+        for name in requested:
             if name.startswith(_CUSTOM):
                 server.send('PUT', f'/traits/{name}', None)
         answer = server.send('PUT', path, body, 400, 409)
         if answer.status == 400:
             raise exception.InvalidField(
                 where=f'traits of {provider}', field='traits',
-                expected=f'standard ones of Placement and {_CUSTOM}…; it '
-                         f'answered {answer.detail!r:.300}')
+                expected=f'standard ones of Placement and {_CUSTOM}…; '
+                         f'Placement answered {answer.detail!r:.300}')
     return answer.is_done
 
 
 def _set_parent(
     server: PlacementServer, provider: str, parent: str | None
 ) -> bool:
-    """Make a provider the child of another one, or of none."""
+    """Set the parent of a provider, or remove it; return False to repeat."""
     path = f'{_PATH}/{provider}'
     has = server.read(path)
     if has is not None and has['parent_provider_uuid'] == parent:
         return True
-    # That of a root is none, so there is no loop either.
+    # The root has no parent, which also excludes loops.
     if parent is not None and not _set_parent(server, parent, None):
         return False
     if has is None:
@@ -269,7 +268,7 @@ def _set_parent(
         has = server.read(path)
         if has is None:
             raise remote.NotSent(
-                f'a resource provider of another uuid has the name {provider}')
+                f'another resource provider has the name {provider}')
         if parent is None:
             return True
     return server.send('PUT', path, {
@@ -277,13 +276,13 @@ def _set_parent(
 
 
 def root_of(server: PlacementServer, provider: str) -> str | None:
-    """Return the root of a provider of which a store said something."""
+    """Return the root of a provider whose traits a store has set."""
     if (not messages.UUID.fullmatch(provider)
             or provider in messages.GUARDS):
         return None
     has = server.read(f'{_PATH}/{provider}')
-    said = has and server.read(f'{_PATH}/{provider}/traits')
-    if not has or not said or TOLD not in said['traits']:
+    traits = has and server.read(f'{_PATH}/{provider}/traits')
+    if not has or not traits or MARKED not in traits['traits']:
         return None
     return str(has['root_provider_uuid'])
 
@@ -291,9 +290,10 @@ def root_of(server: PlacementServer, provider: str) -> str | None:
 def find(
     server: PlacementServer, query: base.ProviderQuery
 ) -> set[str]:
-    """Return the roots of the trees that have what a query asks for.
+    """Return the roots of the trees that match a query.
 
-    What a tree had before and has still, each of the requests finds.
+    Several requests are combined; a tree that matches all the time is in each
+    of the answers.
     """
     if query.resources:
         found = set.intersection(*(
@@ -304,23 +304,22 @@ def find(
     else:
         found = set(_listed(server).values())
     if found and (query.required or query.forbidden):
-        told = {provider for provider in _listed(server, required=TOLD)
-                if provider in found}
-        fit = set(told)
+        marked = found.intersection(_listed(server, required=MARKED))
+        fit = set(marked)
         for trait in sorted(query.required):
             fit.intersection_update(_listed(server, required=trait).values())
         for trait in sorted(query.forbidden):
             fit.difference_update(_listed(server, required=trait))
-        found = found - told | fit
+        found = found - marked | fit
     return found
 
 
 def _listed(
     server: PlacementServer, **query: str
 ) -> dict[str, str]:
-    """Return the roots of providers by these, but for those of guards."""
+    """Return the roots of matching providers, without those of guards."""
     path = f'{_PATH}?{parse.urlencode(query)}' if query else _PATH
-    # It does not know a class or a trait that nobody has.
+    # Placement rejects a class or a trait that was never used.
     answer = server.send('GET', path, None, 400)
     if answer.status == 400:
         return {}

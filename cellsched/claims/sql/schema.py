@@ -105,4 +105,4 @@ group_locks = sa.Table(
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
 SCHEMA = schema.Schema(
-    'claims', 'cellsched.claims.sql', METADATA, '8c51d7e03b9a')
+    'claims', 'cellsched.claims.sql', METADATA, '9e3d1f70c5a8')

@@ -10,7 +10,6 @@ from oslo_log import log
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.conductor.tasks.steps import schedule
 from cellsched.context import RequestContext
 from cellsched.db.api import instance_mappings
@@ -20,6 +19,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
@@ -98,7 +98,7 @@ class Move:
         self._targets = targets
         self._scheduler = scheduler
         self._compute = compute
-        self._moving = moves.MoveClaims(claims, host)
+        self._migrations = migrations.Migrations(claims, host)
         self._notifier = notifier
         self._reached = reached
 
@@ -138,7 +138,7 @@ class Move:
         self._reached('MoveSelect')
         if not self._decide(work, selection):
             # Whoever ended it is told that there is one claim more.
-            self._moving.give_up(
+            self._migrations.abort(
                 self._targets.database(work.cell), work.move,
                 exception.InstanceNotFound(uuid=work.instance.uuid))
             return
@@ -170,7 +170,7 @@ class Move:
         if move is None or move.instance_uuid != uuid:
             return None
         if instance is None:
-            self._moving.give_up(
+            self._migrations.abort(
                 database, move, exception.InstanceNotFound(uuid=uuid))
             return None
         return MoveWork(move, cell, instance, image_ref or instance.image_ref,
@@ -255,8 +255,9 @@ class Move:
                     context, _METHODS[work.move.migration_type],
                     work.instance, work.spec, reason, after.vm_state)
 
-        self._moving.give_up(
-            self._targets.database(work.cell), work.move, reason, tell=tell)
+        self._migrations.abort(
+            self._targets.database(work.cell), work.move, reason,
+            notify=tell)
         self._reached('MoveGiveUp')
 
 

@@ -16,13 +16,13 @@ import dataclasses
 import numpy as np
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.filters import retry
 from cellsched.hosts import view
+from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision import destinations
 
-consumer, names = moves.consumer, moves.names
+consumer, names = migrations.consumer, migrations.consumers
 
 _TRIED = retry.RetryFilter(options=None)
 

@@ -12,7 +12,6 @@ from cellsched.cells import cell0
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
-from cellsched.claims import moves
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -26,6 +25,7 @@ from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched import migrations
 from cellsched.testing import clock as clocks
 from tests.unit.cells import base
 from tests.unit.db import samples
@@ -233,7 +233,7 @@ class TestCase(base.TestCase):
             samples.uuids(1)[0], uuid, kind, status, 'a1', 'node-a1')
         self.write(self.cell(cell), server_moves.create, migration,
                    context.admin(), samples.NOW)
-        return moves.consumer(uuid)
+        return migrations.consumer(uuid)
 
     def take_down(self, name):
         self._set_url(name, 'sqlite:////nowhere/gone.sqlite')

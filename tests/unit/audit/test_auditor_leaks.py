@@ -2,8 +2,8 @@
 
 from cellsched.audit import auditor
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.db.cell import server_moves
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -126,4 +126,4 @@ class TestLeakedClaimsOfNoList(TestLeakedClaims):
         self.leaked.release_leaked()
 
         self.assertEqual(
-            {uuid, moved, moves.consumer(moved)}, {*self.store.asked})
+            {uuid, moved, migrations.consumer(moved)}, {*self.store.asked})

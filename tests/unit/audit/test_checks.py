@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.claims import moves
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -331,7 +331,7 @@ class TestDecided(base.TestCase):
                 lambda uuid: self.change_row(uuid, 'cell2', host=None),
                 lambda uuid: self.change_row(uuid, 'cell2', host='unknown'),
                 lambda uuid: self.change_row(uuid, 'cell2', host='a1'),
-                lambda uuid: self.take(moves.consumer(uuid), 'a2')):
+                lambda uuid: self.take(migrations.consumer(uuid), 'a2')):
             uuid = self.running('cell2', 'b1')
             self.map_to(uuid, 'cell1')
             change(uuid)
@@ -342,7 +342,7 @@ class TestDecided(base.TestCase):
                        if each.kind == 'row-elsewhere']
             self.assertEqual((uuid, None), (found.of, found.action))
             self.assertEqual('cell1', self.mapped(uuid))
-            self.claims.release(moves.names([uuid]))
+            self.claims.release(migrations.consumers([uuid]))
             self.write(self.cell('cell2'), instances.purge, [uuid])
             self.unmap(uuid)
 

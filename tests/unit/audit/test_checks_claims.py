@@ -3,12 +3,12 @@
 from oslo_serialization import jsonutils
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import server_moves
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import child_providers
 from tests.unit.audit import base
@@ -124,7 +124,7 @@ class TestRightClaims(base.TestCase):
 
     def assertHolds(self, uuid, host):
         self.assertEqual({self.providers[host]: base.SIZE}, self.held(uuid))
-        self.assertEqual({}, self.held(moves.consumer(uuid)))
+        self.assertEqual({}, self.held(migrations.consumer(uuid)))
 
     def test_claim_on_another_host_is_claimed_anew(self):
         uuid = self.running()
@@ -181,7 +181,7 @@ class TestRightClaims(base.TestCase):
         self.assertEqual(
             {claim.provider: claim.resources for claim in right},
             self.held(uuid))
-        self.assertEqual({}, self.held(moves.consumer(uuid)))
+        self.assertEqual({}, self.held(migrations.consumer(uuid)))
 
     def test_groups_that_are_claimed_wrong_are_left(self):
         uuid = self.running()

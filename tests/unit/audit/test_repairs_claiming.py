@@ -8,10 +8,10 @@ from oslo_serialization import jsonutils
 from cellsched.audit import auditor
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.db.api import instance_groups
 from cellsched.db.cell import instances
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 from tests.unit.audit import base
 from tests.unit.db import samples
@@ -160,7 +160,7 @@ class TestClaiming(base.TestCase):
         self.repairs.repair(found, facts)
 
         self.assertEqual({self.providers['a2']: base.SIZE}, self.held(uuid))
-        self.assertEqual({}, self.held(moves.consumer(uuid)))
+        self.assertEqual({}, self.held(migrations.consumer(uuid)))
 
 
 class TestReleasing(base.TestCase):
@@ -169,7 +169,7 @@ class TestReleasing(base.TestCase):
         for action in Action.RELEASE, Action.RELEASE_MOVE:
             uuid = self.accept()
             name = (uuid if action is Action.RELEASE
-                    else moves.consumer(uuid))
+                    else migrations.consumer(uuid))
             self.take(name, 'a1')
             self.decide(uuid, 'cell1')
             self.forget(uuid)
@@ -185,7 +185,7 @@ class TestReleasing(base.TestCase):
     def test_claims_of_what_is_buried_leak_with_and_without_a_record(self):
         for lost in False, True:
             uuid = self.failed()
-            name = moves.consumer(uuid)
+            name = migrations.consumer(uuid)
             self.take(uuid, 'a1')
             self.take(name, 'a2')
             if lost:
@@ -206,10 +206,10 @@ class TestReleasing(base.TestCase):
                 ({'task_state': 'resize_prep', 'deleted': 1}, True)):
             uuid = self.running()
             self.claims.release([uuid])
-            self.take(moves.consumer(uuid), 'a2')
+            self.take(migrations.consumer(uuid), 'a2')
             self.change_row(uuid, 'cell1', **values)
 
             self.assertEqual(leaks, self.repairs.release(
                 uuid, Action.RELEASE_MOVE), values)
             self.assertEqual(not leaks, bool(self.held(
-                moves.consumer(uuid))), values)
+                migrations.consumer(uuid))), values)

@@ -2,9 +2,9 @@
 """What is read of servers, and where it is looked for."""
 
 from cellsched.audit import state
-from cellsched.claims import moves
 from cellsched.db.api import audit_queries as api
 from cellsched.db.cell import audit_queries
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -16,7 +16,7 @@ class TestFacts(base.TestCase):
 
     def test_facts_are_of_all_databases_and_of_the_claims(self):
         uuid = self.running()
-        name = moves.consumer(uuid)
+        name = migrations.consumer(uuid)
         self.take(name, 'a2')
 
         [(key, facts)] = self.reader.servers([uuid, uuid], asked=True).items()

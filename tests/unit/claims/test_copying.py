@@ -67,12 +67,12 @@ class TestCopy(copies.CopyingTestCase):
         copies.fill(self.source)
         self.source.set_inventory('empty', {})
 
-        self.assertEqual(copying.Copied(4, 5, 9, 5, 0), self.copy())
+        self.assertEqual(copying.CopyResult(4, 5, 9, 5, 0), self.copy())
 
         self.assertCopied()
 
     def test_empty_store_is_copied(self):
-        self.assertEqual(copying.Copied(0, 0, 0, 0, 0), self.copy())
+        self.assertEqual(copying.CopyResult(0, 0, 0, 0, 0), self.copy())
 
         self.assertCopied()
 
@@ -89,7 +89,7 @@ class TestCopy(copies.CopyingTestCase):
         self.copy()
         token = self.target.usages().token
 
-        self.assertEqual(copying.Copied(3, 5, 9, 0, 0), self.copy())
+        self.assertEqual(copying.CopyResult(3, 5, 9, 0, 0), self.copy())
 
         self.assertEqual([], self.target.usages(token).usages)
 
@@ -255,7 +255,7 @@ class TestStoresThatLackSomething(copies.CopyingTestCase):
     def test_memberships_that_the_target_cannot_keep_are_counted(self):
         self.target = Groupless()
 
-        self.assertEqual(1, self.copy().memberships_left)
+        self.assertEqual(1, self.copy().memberships_lost)
 
         self.assertEqual([], self.differences())
 

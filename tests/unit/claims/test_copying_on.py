@@ -49,7 +49,7 @@ class TestEachKind(copies.CopyingTestCase):
             copied = copier.copy()
             self.assertEqual(12, copied.consumers)
             self.assertEqual([], [*copier.compare()])
-            left.append(copied.memberships_left)
+            left.append(copied.memberships_lost)
             source = target
         return left
 

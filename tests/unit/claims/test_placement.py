@@ -266,8 +266,8 @@ class TestPlacementClaims(
     def test_old_placement_and_something_else_are_refused(self):
         for status, body, said in (
                 (200, {'versions': [{'max_version': '1.36'}]}, '1.38'),
-                (200, {'versions': []}, 'something else'),
-                (200, {'hello': 1}, 'something else')):
+                (200, {'versions': []}, 'another service'),
+                (200, {'hello': 1}, 'another service')):
             self.client.server.answer = (
                 lambda request: messages.PlacementAnswer(status, body))
 

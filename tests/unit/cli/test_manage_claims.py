@@ -11,8 +11,8 @@ from tests.unit.cli import base
 from tests.unit.cli import test_server
 
 
-#: The version of the claims database before the one that sets collations.
-BEFORE_COLLATION = '4b7c20e9d1f6'
+#: A version of the claims database that is not the current one.
+OLDER = '0123456789ab'
 
 
 class RushingClock(clock.Clock):
@@ -83,7 +83,7 @@ class TestCopy(CopyTestCase):
         self.assertEqual((0, ''), (ran.code, ran.err))
         self.assertEqual({
             'action': 'copied', 'kind': 'claims', 'providers': 2,
-            'consumers': 3, 'claims': 6, 'new': 0, 'memberships_left': 0,
+            'consumers': 3, 'claims': 6, 'new': 0, 'memberships_lost': 0,
             'verified': True, 'differences': [], 'more_differences': 0,
         }, ran.data)
 
@@ -164,9 +164,15 @@ class TestRefused(CopyTestCase):
 
     def test_target_of_an_older_schema_names_the_command(self):
         path = self.write_new(self.sqlite('older'), 'older.conf')
-        self.manage('claims_db', 'sync', BEFORE_COLLATION, conf=(path.name,))
+        self.manage('claims_db', 'sync', conf=(path.name,))
+        engine = sa.create_engine(self.sqlite('older'))
+        self.addCleanup(engine.dispose)
+        with engine.begin() as connection:
+            connection.execute(sa.text(
+                f'UPDATE {schema.SCHEMA.version_table} '
+                f"SET version_num = '{OLDER}'"))
 
-        self.assertEnds(1, self.copy(to=path), BEFORE_COLLATION,
+        self.assertEnds(1, self.copy(to=path), OLDER,
                         'run: cellsched-manage claims_db sync')
 
     def test_source_without_tables_names_the_command(self):

@@ -2,10 +2,10 @@
 """Agents of moves with their cell, and one server that runs on host1."""
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.compute import moves as agent_moves
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
+from cellsched import migrations
 from cellsched.testing import clients
 from tests.unit.compute import agents
 from tests.unit.db import samples
@@ -46,7 +46,7 @@ class MoverTestCase(agents.AgentTestCase):
                 connection, move, agents.USER, self.clock.now())
         if move.kind.leaves and ask:
             self.claims.claim([claims_base.Claim(
-                moves.consumer(self.uuid), self.there, {'VCPU': 1})])
+                migrations.consumer(self.uuid), self.there, {'VCPU': 1})])
         return move
 
     def end(self, move, status=server_moves.ERROR):
@@ -74,7 +74,7 @@ class MoverTestCase(agents.AgentTestCase):
     @property
     def places(self):
         """The nodes where something is claimed, by the names."""
-        names = {self.uuid: 'own', moves.consumer(self.uuid): 'move'}
+        names = {self.uuid: 'own', migrations.consumer(self.uuid): 'move'}
         nodes = {self.provider: 'host1', self.there: 'host2'}
         return {names[consumer]: nodes[claim.provider] for consumer, [claim]
                 in self.claims.claims_of(names).items()}

@@ -4,9 +4,9 @@
 from concurrent import futures
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.compute import progress
 from cellsched import exception
+from cellsched import migrations
 from tests.unit.compute import agents
 
 
@@ -140,7 +140,7 @@ class TestDeletion(agents.AgentTestCase):
         self.build()
         self.delete()
         release = self.claims.release
-        conductor = moves.MoveClaims(self.claims, 'conductor')
+        conductor = migrations.Migrations(self.claims, 'conductor')
 
         def released(consumers):
             self.claims.release = release
@@ -148,7 +148,7 @@ class TestDeletion(agents.AgentTestCase):
             self.claims.claim([claims_base.Claim(
                 self.uuid, self.provider, {'VCPU': 1})])
             settled.append(threads.submit(
-                conductor.settle, self.cell, self.uuid))
+                conductor.release_ended, self.cell, self.uuid))
             # It could be done by now if nothing held it up.
             futures.wait(settled, 0.05)
 

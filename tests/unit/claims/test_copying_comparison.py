@@ -72,14 +72,14 @@ class TestTargetThatIsAnother(copies.CopyingTestCase):
     def test_store_itself(self):
         self.target = self.source
 
-        self.assertRefused('the store that they are in')
+        self.assertRefused('the same store as the source')
 
     def test_store_itself_by_another_path(self):
         self.source = self.stores.store('named')
         (self.directory / 'link').symlink_to(self.directory / 'named')
         self.target = self.stores.store('link')
 
-        self.assertRefused('the store that they are in')
+        self.assertRefused('the same store as the source')
 
     def test_consumer_that_comes_to_hold_something_else_is_a_conflict(self):
         copier = copying.ClaimCopier(self.source, self.target, 2)

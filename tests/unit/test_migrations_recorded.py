@@ -4,11 +4,11 @@
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moves
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
+from cellsched import migrations
 from tests.unit.compute import agents
 from tests.unit.compute import mover
 
@@ -17,7 +17,7 @@ class TestRecorded(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.moving = moves.MoveClaims(self.claims, 'here')
+        self.migrations = migrations.Migrations(self.claims, 'here')
 
     def rows(self, table):
         with self.cell.reader() as connection:
@@ -36,15 +36,15 @@ class TestRecorded(mover.MoverTestCase):
         return {row.action: (row.message, row.finish_time)
                 for row in self.rows(models.instance_actions)}
 
-    def give_up(self, move, **options):
-        return self.moving.give_up(
+    def abort(self, move, **options):
+        return self.migrations.abort(
             self.cell, move, exception.NoValidHost(reason='Full.'), **options)
 
     def test_fault_says_who_gave_up_and_what_failed(self):
         move = self.begin()
         self.clock.advance(7)
 
-        self.give_up(move)
+        self.abort(move)
 
         [fault] = self.rows(models.instance_faults)
         self.assertEqual(
@@ -52,14 +52,14 @@ class TestRecorded(mover.MoverTestCase):
              'No valid host was found. Full.'),
             (fault.instance_uuid, fault.host, fault.created_at,
              fault.message))
-        self.moving.give_up(self.cell, self.accept(), KeyError('x'))
+        self.migrations.abort(self.cell, self.accept(), KeyError('x'))
         self.assertIn('Migration of instance failed', self.fault)
 
     def test_move_that_is_given_up_ends_at_that_time(self):
         move = self.begin()
         self.clock.advance(7)
 
-        self.give_up(move)
+        self.abort(move)
 
         [row] = self.rows(models.migrations)
         self.assertEqual((server_moves.ERROR, self.clock.now()),
@@ -73,20 +73,20 @@ class TestRecorded(mover.MoverTestCase):
         move = self.begin()
 
         for _ in range(2):
-            self.give_up(move)
+            self.abort(move)
 
             self.assertEqual(1, self.logs.output.count(
-                f'The migration of {self.uuid} is given up: '))
+                f'Aborted the migration of instance {self.uuid}: '))
 
     def test_server_goes_back_as_it_is_told(self):
         move = self.begin(server_moves.REBUILD)
 
-        self.give_up(move, revert='revert_rebuild')
+        self.abort(move, revert='revert_rebuild')
 
         self.assertState('active', None, 'host1')
 
     def test_server_whose_rebuild_failed_is_in_error_where_it_is(self):
-        self.give_up(self.begin(server_moves.REBUILD))
+        self.abort(self.begin(server_moves.REBUILD))
 
         self.assertState('error', None, 'host1')
         self.assertEqual({'own': 'host1'}, self.places)
@@ -96,7 +96,7 @@ class TestRecorded(mover.MoverTestCase):
         self.end(move, server_moves.MOVED)
         self.clock.advance(7)
 
-        self.assertTrue(self.moving.complete(self.cell, move))
+        self.assertTrue(self.migrations.finish(self.cell, move))
 
         [row] = self.rows(models.migrations)
         self.assertEqual((server_moves.FINISHED, self.clock.now()),
@@ -111,9 +111,9 @@ class TestRecorded(mover.MoverTestCase):
         self.end(move, server_moves.MOVED)
         # Of a scheduler that nobody waited for any more.
         self.claims.claim([claims_base.Claim(
-            moves.consumer(self.uuid), self.there, {'VCPU': 1})])
+            migrations.consumer(self.uuid), self.there, {'VCPU': 1})])
 
-        self.assertTrue(self.moving.complete(self.cell, move))
+        self.assertTrue(self.migrations.finish(self.cell, move))
 
         self.assertEqual(server_moves.DONE, self.status(move))
         self.assertEqual({'own': 'host1'}, self.places)
@@ -125,8 +125,8 @@ class TestRecorded(mover.MoverTestCase):
             'unknown', self.uuid, server_moves.MIGRATION,
             source_compute='host1')
 
-        self.assertFalse(self.give_up(move))
-        self.assertFalse(self.moving.complete(self.cell, move))
+        self.assertFalse(self.abort(move))
+        self.assertFalse(self.migrations.finish(self.cell, move))
 
         self.assertState('active', None, 'host1')
         self.assertEqual(([], None), (
@@ -137,10 +137,10 @@ class TestSettled(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.moving = moves.MoveClaims(self.claims, 'here')
+        self.migrations = migrations.Migrations(self.claims, 'here')
 
     def settle(self):
-        self.moving.settle(self.cell, self.uuid)
+        self.migrations.release_ended(self.cell, self.uuid)
         return self.places
 
     def test_server_that_moves_keeps_both_places(self):

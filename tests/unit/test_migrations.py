@@ -3,11 +3,11 @@
 
 import sqlalchemy as sa
 
-from cellsched.claims import moves
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
+from cellsched import migrations
 from tests.unit.compute import agents
 from tests.unit.compute import mover
 
@@ -16,22 +16,23 @@ class TestMoving(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.moving = moves.MoveClaims(self.claims, 'here')
+        self.migrations = migrations.Migrations(self.claims, 'here')
 
-    def give_up(self, move, *args):
-        return self.moving.give_up(
+    def abort(self, move, *args):
+        return self.migrations.abort(
             self.cell, move, exception.NoValidHost(reason='Full.'), *args)
 
     def test_names_are_the_same_in_every_process(self):
         self.assertEqual(
             '0847d5cb-e932-5e5a-be52-13c73d2e8d07',
-            moves.consumer('00000000-0000-4000-8000-000000000000'))
-        self.assertEqual(['u', moves.consumer('u')], moves.names(['u']))
+            migrations.consumer('00000000-0000-4000-8000-000000000000'))
+        self.assertEqual(['u', migrations.consumer('u')],
+                         migrations.consumers(['u']))
 
     def test_move_that_is_given_up_leaves_the_server_as_it_was(self):
         move = self.accept()
         for first in (True, False):
-            self.assertEqual(first, self.give_up(move))
+            self.assertEqual(first, self.abort(move))
 
         self.assertState('active', None, 'host1')
         self.assertEqual({'own': 'host1'}, self.places)
@@ -44,8 +45,8 @@ class TestMoving(mover.MoverTestCase):
     def test_move_of_a_server_that_stays_is_told_of_once(self):
         move, told = self.accept(), []
         for _ in range(2):
-            self.moving.give_up(
-                self.cell, move, KeyError('x'), tell=lambda: told.append(1))
+            self.migrations.abort(
+                self.cell, move, KeyError('x'), notify=lambda: told.append(1))
 
         self.assertEqual([1], told)
         self.assertEqual(
@@ -56,8 +57,8 @@ class TestMoving(mover.MoverTestCase):
         move, told = self.accept(), []
         self.delete()
 
-        self.assertTrue(self.moving.give_up(
-            self.cell, move, KeyError('x'), tell=lambda: told.append(1)))
+        self.assertTrue(self.migrations.abort(
+            self.cell, move, KeyError('x'), notify=lambda: told.append(1)))
 
         self.assertState('active', 'deleting', 'host1')
         self.assertEqual(([], None), (told, self.fault))
@@ -68,18 +69,18 @@ class TestMoving(mover.MoverTestCase):
             instance_history.create_all(
                 connection, {self.uuid: agents.USER}, 'migrate',
                 self.clock.now())
-        self.give_up(self.accept())
+        self.abort(self.accept())
 
         with self.cell.reader() as connection:
             [row] = connection.execute(
-                instance_history._TABLE.select()).all()
+                instance_history._ACTIONS.select()).all()
         self.assertEqual(('Error', self.clock.now()),
                          (row.message, row.finish_time))
 
     def test_move_that_went_on_is_not_given_up(self):
         move = self.accept()
 
-        self.assertFalse(self.give_up(move, [server_moves.ACCEPTED]))
+        self.assertFalse(self.abort(move, [server_moves.ACCEPTED]))
 
         self.assertState('active', 'resize_prep', 'host1')
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
@@ -88,7 +89,7 @@ class TestMoving(mover.MoverTestCase):
         move = self.accept()
         self.end(move, server_moves.MOVED)
 
-        self.assertFalse(self.give_up(move))
+        self.assertFalse(self.abort(move))
 
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
 
@@ -96,12 +97,12 @@ class TestMoving(mover.MoverTestCase):
         move = self.accept()
         self.end(move)
         self.transit('revert_migrate')
-        self.claims.release([moves.consumer(self.uuid)])
+        self.claims.release([migrations.consumer(self.uuid)])
         self.accept()
 
-        self.assertFalse(self.give_up(move))
-        self.moving.complete(self.cell, move)
-        self.moving.settle(self.cell, self.uuid)
+        self.assertFalse(self.abort(move))
+        self.migrations.finish(self.cell, move)
+        self.migrations.release_ended(self.cell, self.uuid)
 
         self.assertState('active', 'resize_prep', 'host1')
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
@@ -111,18 +112,18 @@ class TestMoving(mover.MoverTestCase):
         self.end(move)
         self.transit('revert_migrate')
 
-        self.moving.settle(self.cell, self.uuid)
+        self.migrations.release_ended(self.cell, self.uuid)
 
         self.assertEqual({'own': 'host1'}, self.places)
 
     def test_claims_follow_once(self):
         move = self.accept()
-        self.assertFalse(self.moving.complete(self.cell, move))
+        self.assertFalse(self.migrations.finish(self.cell, move))
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
         self.end(move, server_moves.MOVED)
 
         for first in (True, False):
-            self.assertEqual(first, self.moving.complete(self.cell, move))
+            self.assertEqual(first, self.migrations.finish(self.cell, move))
             self.assertEqual({'own': 'host2'}, self.places)
 
     def test_deleted_server_holds_nothing_in_any_name(self):
@@ -131,7 +132,7 @@ class TestMoving(mover.MoverTestCase):
         self.terminate()
         self.assertEqual({'move': 'host2'}, self.places)
 
-        self.assertTrue(self.give_up(move))
+        self.assertTrue(self.abort(move))
 
         self.assertEqual({}, self.places)
 
@@ -141,6 +142,6 @@ class TestMoving(mover.MoverTestCase):
         self.delete()
         self.terminate()
 
-        self.assertTrue(self.moving.complete(self.cell, move))
+        self.assertTrue(self.migrations.finish(self.cell, move))
 
         self.assertEqual({}, self.places)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of servers that are moved, and the end of a move.
+"""Migrations of servers: their claims, and their end.
 
-A server that goes to another host keeps what it holds where it is until it
-has gone there; what it gets meanwhile is claimed in another name. When its
-row says that it is there, that becomes what it holds.
+Until a server is on its destination it holds its claims on the source, and
+the claims on the destination belong to a second consumer, whose uuid follows
+from the server's. At the end of the migration they are transferred to the
+server.
 """
 
 from collections.abc import Callable
@@ -23,28 +24,28 @@ from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
-#: In which instances have the names by which they claim where they go.
+#: Namespace of the uuids of migrations' consumers.
 _NAMESPACE = UUID('6f1e2c7a-5b0d-4d3e-9a84-c2f7d0b9e615')
 
 
 def consumer(instance: str) -> str:
-    """Return the name in which an instance claims where it is moved to."""
+    """Return the consumer of an instance's claims on its destination."""
     return str(uuid5(_NAMESPACE, instance))
 
 
-def names(instances_: Sequence[str]) -> list[str]:
-    """Return all names in which instances may hold something."""
+def consumers(instances_: Sequence[str]) -> list[str]:
+    """Return all consumers of some instances."""
     return [*instances_, *map(consumer, instances_)]
 
 
-class MoveClaims:
-    """Ends moves in one cell: their rows, their servers and their claims.
+class Migrations:
+    """Ends migrations in a cell: their rows, their servers and their claims.
 
-    The server's row is held while its claims are changed, and they are
-    changed only for the move that is going on or where there is none. So who
-    is late takes nothing from a later move, which claims in the same name.
+    The server's row is locked while its claims are changed, and they are
+    changed only for the migration in progress, or if there is none. So a late
+    call takes no claims from a later migration, which has the same consumer.
 
-    :param host: who says so in faults
+    :param host: recorded as the host of faults
     """
 
     def __init__(
@@ -52,24 +53,25 @@ class MoveClaims:
         self._claims = claims
         self._host = host
 
-    def give_up(
+    def abort(
         self, database: session.Database, move: server_moves.Migration,
         reason: Exception,
         statuses: Sequence[str] = server_moves.UNMOVED,
         revert: str | None = None,
-        tell: Callable[[], None] = lambda: None,
+        notify: Callable[[], None] = lambda: None,
     ) -> bool:
-        """End a move whose server has not gone; return whether that did it.
+        """Abort a migration whose server is on its source.
 
-        The server is what it was, or in ERROR after a rebuild. One that is
-        being deleted is left alone, and nothing has failed then: no fault is
-        recorded. What was claimed for the move is given
-        back, by whoever comes last.
+        The server returns to its previous state, or goes to ERROR after a
+        rebuild, with a fault. A server that is being deleted is not changed
+        and gets no fault. The claims on the destination are released.
+        Idempotent.
 
-        :param statuses: of which the move must be in one
-        :param revert: the transition of the server, if it is not that of all
-            such moves
-        :param tell: is called when a move was ended whose server stays
+        :param statuses: the migration must have one of these
+        :param revert: transition of the server, if it differs from the usual
+            one of such migrations
+        :param notify: called if the migration was aborted and the server stays
+        :returns: whether this call aborted the migration
         """
         uuid = move.instance_uuid
         with database.writer() as connection:
@@ -89,20 +91,22 @@ class MoveClaims:
                 instance_history.fail(
                     connection, uuid, move.kind.action, move.migration_type,
                     now, reason, self._host)
-            self._settle(connection, uuid)
+            self._release_ended(connection, uuid)
         if ended:
-            LOG.warning('The %s of %s is given up: %s',
+            LOG.warning('Aborted the %s of instance %s: %s',
                         move.migration_type, uuid, reason)
         if stays:
-            tell()
+            notify()
         return ended
 
-    def complete(
+    def finish(
         self, database: session.Database, move: server_moves.Migration
     ) -> bool:
-        """Let the claims follow a server that has gone; return if that did it.
+        """Transfer the claims of a server that is on its destination.
 
-        May be done again at any point, and by several at once.
+        Idempotent, and safe for concurrent callers.
+
+        :returns: whether this call finished the migration
         """
         uuid = move.instance_uuid
         after = (server_moves.FINISHED if move.kind.leaves
@@ -119,29 +123,28 @@ class MoveClaims:
                 connection, move.uuid, [server_moves.MOVED], after, now)
             instance_history.finish(
                 connection, uuid, move.kind.action, now)
-            self._settle(connection, uuid)
+            self._release_ended(connection, uuid)
         return True
 
-    def settle(self, database: session.Database, uuid: str) -> None:
-        """Give back what was claimed for moves of a server that have ended.
+    def release_ended(self, database: session.Database, uuid: str) -> None:
+        """Release the claims of a server's migrations that have ended.
 
-        A claim may come after the end of its move, of a scheduler that nobody
-        waited for any more.
+        A slow scheduler may claim after the end of the migration.
         """
         with database.writer() as connection:
             server_moves.hold(connection, uuid)
-            self._settle(connection, uuid)
+            self._release_ended(connection, uuid)
 
-    def _settle(self, connection: Any, uuid: str) -> None:
-        """Give back what no move holds any more."""
+    def _release_ended(self, connection: Any, uuid: str) -> None:
+        """Release claims that no migration needs."""
         row = instances.get(connection, uuid)
         if row is None:
-            self._claims.release(names([uuid]))
+            self._claims.release(consumers([uuid]))
         elif server_moves.live(connection, uuid) is None:
             self._claims.release(
-                names([uuid]) if row.host is None else [consumer(uuid)])
+                consumers([uuid]) if row.host is None else [consumer(uuid)])
 
 
 def _stays(row: objects.Instance | None) -> bool:
-    """Return whether a server is not deleted, nor being deleted."""
+    """Return whether a server is neither deleted nor being deleted."""
     return row is not None and row.task_state != 'deleting'
