@@ -9,7 +9,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -27,7 +27,7 @@ ZONE_KEY = 'availability_zone'
 _WHERE = 'aggregate'
 
 
-class Aggregates(facet.Facet):
+class Aggregates(base.Controller):
     """Keeps hosts that have metadata in common, of whatever cells.
 
     An aggregate is named by its id or its name. The key
@@ -45,7 +45,7 @@ class Aggregates(facet.Facet):
         self._clock = clock
         self._new_uuid = new_uuid
 
-    @facet.requires('os_compute_api:os-aggregates:create')
+    @base.requires('os_compute_api:os-aggregates:create')
     def create(
         self, context: RequestContext, name: str,
         metadata: Mapping[str, str] | None = None,
@@ -64,7 +64,7 @@ class Aggregates(facet.Facet):
                               metadata, self._clock.now())
         return self._get(name)
 
-    @facet.requires('os_compute_api:os-aggregates:show')
+    @base.requires('os_compute_api:os-aggregates:show')
     def get(
         self, context: RequestContext, name: str
     ) -> aggregates.AggregateRow:
@@ -75,7 +75,7 @@ class Aggregates(facet.Facet):
         """
         return self._get(name)
 
-    @facet.requires('os_compute_api:os-aggregates:index')
+    @base.requires('os_compute_api:os-aggregates:index')
     def list_all(
         self, context: RequestContext
     ) -> list[aggregates.AggregateRow]:
@@ -83,7 +83,7 @@ class Aggregates(facet.Facet):
         with self._database.reader() as connection:
             return aggregates.list_all(connection)
 
-    @facet.requires('os_compute_api:os-aggregates:set_metadata')
+    @base.requires('os_compute_api:os-aggregates:set_metadata')
     def set_metadata(
         self, context: RequestContext, name: str,
         metadata: Mapping[str, str | None],
@@ -99,7 +99,7 @@ class Aggregates(facet.Facet):
         _check_metadata(metadata)
         return self._change(name, aggregates.set_metadata, metadata)
 
-    @facet.requires('os_compute_api:os-aggregates:add_host')
+    @base.requires('os_compute_api:os-aggregates:add_host')
     def add_hosts(
         self, context: RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
@@ -122,7 +122,7 @@ class Aggregates(facet.Facet):
                 raise exception.HostMappingNotFound(host=host)
         return self._change(name, aggregates.add_hosts, hosts)
 
-    @facet.requires('os_compute_api:os-aggregates:remove_host')
+    @base.requires('os_compute_api:os-aggregates:remove_host')
     def remove_hosts(
         self, context: RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
@@ -142,7 +142,7 @@ class Aggregates(facet.Facet):
                     host=host, aggregate=name)
         return self._change(name, aggregates.remove_hosts, hosts)
 
-    @facet.requires('os_compute_api:os-aggregates:delete')
+    @base.requires('os_compute_api:os-aggregates:delete')
     def delete(self, context: RequestContext, name: str) -> None:
         """Delete an aggregate; its hosts are in it no more.
 

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -51,7 +51,7 @@ class CellRecord:
     reason: str = ''
 
 
-class CellStates(facet.Facet):
+class CellStates(base.Controller):
     """Reads cells, as they are mapped and as they answer.
 
     :param down_s: seconds without a report after which a service is down
@@ -67,7 +67,7 @@ class CellStates(facet.Facet):
         self._gatherer = gatherer
         self._down_s = down_s
 
-    @facet.requires('cellsched:cells:index')
+    @base.requires('cellsched:cells:index')
     def list(self, context: RequestContext) -> Sequence[CellRecord]:
         """Return all cells by name, cell0 and disabled ones among them.
 
@@ -76,7 +76,7 @@ class CellStates(facet.Facet):
         self._cells.refresh()
         return self._read(self._cells.all())
 
-    @facet.requires('cellsched:cells:show')
+    @base.requires('cellsched:cells:show')
     def get(self, context: RequestContext, name: str) -> CellRecord:
         """Return a cell, by its name or its uuid.
 

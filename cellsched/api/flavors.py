@@ -8,7 +8,7 @@ import re
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -29,7 +29,7 @@ SPECS_MAX = 128
 _KEY = re.compile('[A-Za-z0-9-_:. ]+')
 
 
-class Flavors(facet.Facet):
+class Flavors(base.Controller):
     """Keeps the sizes that servers come in."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Flavors(facet.Facet):
         self._clock = clock
         self._new_uuid = new_uuid
 
-    @facet.requires('os_compute_api:os-flavor-manage:create')
+    @base.requires('os_compute_api:os-flavor-manage:create')
     def create(
         self, context: RequestContext, name: str, vcpus: int,
         ram_mb: int, disk_gb: int = 0, ephemeral_gb: int = 0, swap_mb: int = 0,
@@ -71,7 +71,7 @@ class Flavors(facet.Facet):
             flavors.create(connection, flavor, self._clock.now())
             return flavors.get(connection, flavorid)
 
-    @facet.requires('cellsched:flavors:show')
+    @base.requires('cellsched:flavors:show')
     def get(
         self, context: RequestContext, name: str
     ) -> objects.Flavor:
@@ -84,7 +84,7 @@ class Flavors(facet.Facet):
         with self._database.reader() as connection:
             return flavors.get(connection, name)
 
-    @facet.requires('cellsched:flavors:show')
+    @base.requires('cellsched:flavors:show')
     def list_all(
         self, context: RequestContext
     ) -> list[objects.Flavor]:
@@ -92,7 +92,7 @@ class Flavors(facet.Facet):
         with self._database.reader() as connection:
             return flavors.list_all(connection)
 
-    @facet.requires('os_compute_api:os-flavor-extra-specs:update')
+    @base.requires('os_compute_api:os-flavor-extra-specs:update')
     def set_extra_specs(
         self, context: RequestContext, name: str,
         extra_specs: Mapping[str, str | None],
@@ -132,7 +132,7 @@ class Flavors(facet.Facet):
                 connection, flavor.id, extra_specs, self._clock.now())
             return flavors.get(connection, flavor.flavorid)
 
-    @facet.requires('os_compute_api:os-flavor-manage:delete')
+    @base.requires('os_compute_api:os-flavor-manage:delete')
     def delete(self, context: RequestContext, name: str) -> None:
         """Delete a flavor by its id or its name; its servers stay.
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api.moves import Moves
 from cellsched.api import server_history
 from cellsched.api.services import Services
@@ -45,7 +45,7 @@ class Departure:
     reason: str = ''
 
 
-class HostDrain(facet.Facet):
+class HostDrain(base.Controller):
     """Has all servers of a host moved to others of its cell, some at a time.
 
     What was done so far is known from the cell alone: whoever is stopped may
@@ -66,7 +66,7 @@ class HostDrain(facet.Facet):
         self._history = history
         self._clock = clock
 
-    @facet.requires('cellsched:hosts:drain')
+    @base.requires('cellsched:hosts:drain')
     def drain(
         self, context: RequestContext, host: str,
         at_once: int = 10, timeout_s: float = 3600,
@@ -93,7 +93,7 @@ class HostDrain(facet.Facet):
             lambda uuid: self._moves.migrate(context, uuid),
             lambda uuid: self._reason(context, uuid), timeout_s, show)
 
-    @facet.requires('cellsched:hosts:evacuate')
+    @base.requires('cellsched:hosts:evacuate')
     def evacuate(
         self, context: RequestContext, host: str,
         to: str | None = None, at_once: int = 10, timeout_s: float = 3600,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -36,7 +36,7 @@ class _Accepted(NamedTuple):
     vm_state: str | None
 
 
-class Moves(facet.ServerFacet):
+class Moves(base.ServerController):
     """Takes wishes that have a server built anew; it stays in its cell.
 
     A move is accepted when a method returns. The server has a task then, and
@@ -67,7 +67,7 @@ class Moves(facet.ServerFacet):
         self._down_s = down_s
         self._new_uuid = new_uuid
 
-    @facet.requires('os_compute_api:servers:rebuild', names='uuid')
+    @base.requires('os_compute_api:servers:rebuild', resource_param='uuid')
     def rebuild(
         self, context: RequestContext, uuid: str,
         image_ref: str | None = None,
@@ -91,7 +91,7 @@ class Moves(facet.ServerFacet):
         self._tell(aimed, accepted, lambda: self._conductor().rebuild_instance(
             context, uuid, move.uuid, image_ref))
 
-    @facet.requires('os_compute_api:os-evacuate', names='uuid')
+    @base.requires('os_compute_api:os-evacuate', resource_param='uuid')
     def evacuate(
         self, context: RequestContext, uuid: str,
         host: str | None = None,
@@ -117,8 +117,8 @@ class Moves(facet.ServerFacet):
         self._tell(aimed, accepted, lambda: self._conductor().rebuild_instance(
             context, uuid, move.uuid, host=host))
 
-    @facet.requires(
-        'os_compute_api:os-migrate-server:migrate', names='uuid')
+    @base.requires(
+        'os_compute_api:os-migrate-server:migrate', resource_param='uuid')
     def migrate(
         self, context: RequestContext, uuid: str,
         host: str | None = None,
@@ -146,7 +146,7 @@ class Moves(facet.ServerFacet):
         self._tell(aimed, accepted, lambda: self._conductor().migrate_server(
             context, uuid, move.uuid, host))
 
-    @facet.requires('os_compute_api:os-shelve:shelve', names='uuid')
+    @base.requires('os_compute_api:os-shelve:shelve', resource_param='uuid')
     def shelve(self, context: RequestContext, uuid: str) -> None:
         """Have a server leave its host, and keep it without one.
 
@@ -162,7 +162,7 @@ class Moves(facet.ServerFacet):
         self._tell(aimed, accepted, lambda: client.shelve_offload_instance(
             aimed, host, objects.Instance(uuid=uuid), move.uuid))
 
-    @facet.requires('os_compute_api:os-shelve:unshelve', names='uuid')
+    @base.requires('os_compute_api:os-shelve:unshelve', resource_param='uuid')
     def unshelve(self, context: RequestContext, uuid: str) -> None:
         """Have a server that was shelved come back, to its cell.
 

@@ -12,7 +12,7 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import provider_fields
 from cellsched.api import provider_records
 from cellsched.api import validation
@@ -38,7 +38,7 @@ _WHERE = 'provider'
 InventoryChanges = Mapping[str, Mapping[str, Any] | None]
 
 
-class Providers(facet.Facet):
+class Providers(base.Controller):
     """Shows what there is to claim, and keeps what aggregates share.
 
     Compute nodes, and the providers below them, are reported by agents. An
@@ -64,7 +64,7 @@ class Providers(facet.Facet):
         self._clock = clock
         self._new_uuid = new_uuid
 
-    @facet.requires('cellsched:resource_providers:create')
+    @base.requires('cellsched:resource_providers:create')
     def create(
         self, context: RequestContext, name: str, aggregate: str,
         inventories: Mapping[str, Mapping[str, Any]],
@@ -99,7 +99,7 @@ class Providers(facet.Facet):
         self._settle(made.uuid)
         return self._shown(made)
 
-    @facet.requires('cellsched:resource_providers:update')
+    @base.requires('cellsched:resource_providers:update')
     def update(
         self, context: RequestContext, name: str,
         new_name: str | None = None, aggregate: str | None = None,
@@ -148,7 +148,7 @@ class Providers(facet.Facet):
                 changed.uuid, lambda known: known._replace(name=new_name))
         return self._shown(changed)
 
-    @facet.requires('cellsched:resource_providers:delete')
+    @base.requires('cellsched:resource_providers:delete')
     def delete(self, context: RequestContext, name: str) -> None:
         """Delete a sharing provider of which nothing is held.
 
@@ -169,7 +169,7 @@ class Providers(facet.Facet):
             shared_providers.delete(connection, known.uuid)
         self._settle(known.uuid)
 
-    @facet.requires('cellsched:resource_providers:show')
+    @base.requires('cellsched:resource_providers:show')
     def get(
         self, context: RequestContext, name: str
     ) -> provider_records.ProviderRecord:
@@ -203,7 +203,7 @@ class Providers(facet.Facet):
         [record] = provider_records.with_usage(found, self._claims())
         return record
 
-    @facet.requires('cellsched:resource_providers:index')
+    @base.requires('cellsched:resource_providers:index')
     def list(
         self, context: RequestContext, kind: str | None = None
     ) -> provider_records.ProviderPage:

@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api.base import Controller
+from cellsched.api.base import requires
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -55,7 +56,7 @@ class CellUsage:
     usage: instance_mappings.ProjectUsage
 
 
-class Quotas(facet.Facet):
+class Quotas(Controller):
     """Shows operators what projects may have and have, and lets them set it.
 
     Limits that are set are those of the driver that keeps them in the API
@@ -74,8 +75,8 @@ class Quotas(facet.Facet):
         self._driver = driver
         self._clock = clock
 
-    @facet.requires(
-        'os_compute_api:os-quota-sets:show', names='project_id',
+    @requires(
+        'os_compute_api:os-quota-sets:show', resource_param='project_id',
         of_project=True)
     def get(
         self, context: RequestContext, project_id: str,
@@ -97,8 +98,9 @@ class Quotas(facet.Facet):
                       max(0, accepted[resource] - used[resource]))
                 for resource in base.RESOURCES]
 
-    @facet.requires(
-        'cellsched:quotas:by_cell', names='project_id', of_project=True)
+    @requires(
+        'cellsched:quotas:by_cell',
+        resource_param='project_id', of_project=True)
     def by_cell(
         self, context: RequestContext, project_id: str
     ) -> list[CellUsage]:
@@ -116,8 +118,8 @@ class Quotas(facet.Facet):
                       usages.get(cell.uuid, instance_mappings.ProjectUsage()))
             for cell in sorted(cells, key=lambda cell: cell.name or '')]
 
-    @facet.requires(
-        'os_compute_api:os-quota-sets:update', names='project_id',
+    @requires(
+        'os_compute_api:os-quota-sets:update', resource_param='project_id',
         of_project=True)
     def set(
         self, context: RequestContext, project_id: str,
@@ -151,8 +153,8 @@ class Quotas(facet.Facet):
             quotas.set_limits(connection, project_id, user_id, limits,
                               self._clock.now())
 
-    @facet.requires(
-        'os_compute_api:os-quota-sets:delete', names='project_id',
+    @requires(
+        'os_compute_api:os-quota-sets:delete', resource_param='project_id',
         of_project=True)
     def unset(
         self, context: RequestContext, project_id: str,

@@ -8,7 +8,7 @@ import datetime
 from typing import Any
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import server_history
 from cellsched.cells import gather
 from cellsched.context import RequestContext
@@ -65,7 +65,7 @@ class ServerDetails:
     moves: Sequence[server_history.MigrationRecord] = ()
 
 
-class Details(facet.ServerFacet):
+class Details(base.ServerController):
     """Reads servers with all that is known of them."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Details(facet.ServerFacet):
         self._database = database
         self._gatherer = gatherer
 
-    @facet.requires('os_compute_api:servers:show', names='uuid')
+    @base.requires('os_compute_api:servers:show', resource_param='uuid')
     def get(
         self, context: RequestContext, uuid: str
     ) -> ServerDetails:

@@ -8,7 +8,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -23,7 +23,7 @@ _WHERE = 'server group'
 _RULES = (*requests.BOUNDS, 'spread')
 
 
-class ServerGroups(facet.Facet):
+class ServerGroups(base.Controller):
     """Keeps the groups of servers that are placed with regard to each other.
 
     A project sees its own, an administrator all of them.
@@ -42,7 +42,7 @@ class ServerGroups(facet.Facet):
         self._limit_max = limit_max
         self._new_uuid = new_uuid
 
-    @facet.requires('os_compute_api:os-server-groups:create')
+    @base.requires('os_compute_api:os-server-groups:create')
     def create(
         self, context: RequestContext, name: str,
         policy: str | None = None, rules: Mapping[str, Any] | None = None,
@@ -67,8 +67,8 @@ class ServerGroups(facet.Facet):
             instance_groups.create(connection, group, self._clock.now())
             return instance_groups.get(connection, group.uuid)
 
-    @facet.requires(
-        'os_compute_api:os-server-groups:show', names='uuid')
+    @base.requires(
+        'os_compute_api:os-server-groups:show', resource_param='uuid')
     def get(
         self, context: RequestContext, uuid: str
     ) -> objects.InstanceGroup:
@@ -79,7 +79,7 @@ class ServerGroups(facet.Facet):
         """
         return self._get(context, uuid)
 
-    @facet.requires('os_compute_api:os-server-groups:index')
+    @base.requires('os_compute_api:os-server-groups:index')
     def list_all(
         self, context: RequestContext, limit: int | None = None
     ) -> list[objects.InstanceGroup]:
@@ -94,8 +94,8 @@ class ServerGroups(facet.Facet):
             return instance_groups.list_all(
                 connection, _owner(context), limit)
 
-    @facet.requires(
-        'os_compute_api:os-server-groups:delete', names='uuid')
+    @base.requires(
+        'os_compute_api:os-server-groups:delete', resource_param='uuid')
     def delete(self, context: RequestContext, uuid: str) -> None:
         """Delete a group; its servers stay, and stay where they are.
 

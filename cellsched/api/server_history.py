@@ -9,7 +9,7 @@ import itertools
 from typing import Any
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -75,7 +75,7 @@ class MigrationPage:
     down_cells: list[str]
 
 
-class ServerHistory(facet.ServerFacet):
+class ServerHistory(base.ServerController):
     """Reads what was done with servers, from their cells."""
 
     def __init__(
@@ -87,8 +87,8 @@ class ServerHistory(facet.ServerFacet):
         self._cells = cells
         self._gatherer = gatherer
 
-    @facet.requires(
-        'os_compute_api:servers:migrations:index', names='server')
+    @base.requires(
+        'os_compute_api:servers:migrations:index', resource_param='server')
     def migrations(
         self, context: RequestContext, server: str | None = None,
         host: str | None = None, status: str | None = None,
@@ -136,8 +136,8 @@ class ServerHistory(facet.ServerFacet):
             each.created_at or datetime.datetime.min), reverse=True)
         return MigrationPage(records[:limit], down)
 
-    @facet.requires(
-        'os_compute_api:os-instance-actions:list', names='server')
+    @base.requires(
+        'os_compute_api:os-instance-actions:list', resource_param='server')
     def actions(
         self, context: RequestContext, server: str
     ) -> list[ActionRecord]:

@@ -13,9 +13,9 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
+from cellsched.api import base
 from cellsched.api import block_devices
 from cellsched.api import deletion
-from cellsched.api import facet
 from cellsched.api.retry import Retry
 from cellsched.api import revision
 from cellsched.api import validation
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 LOG = log.getLogger(__name__)
 
 
-class Servers(facet.ServerFacet):
+class Servers(base.ServerController):
     """Takes users' wishes.
 
     A server is accepted when :meth:`create` returns: it is in the API
@@ -86,7 +86,7 @@ class Servers(facet.ServerFacet):
         self._revision = revision.Revision(database, targets, clock)
         self._retry = Retry(database, targets, clock)
 
-    @facet.requires('os_compute_api:servers:create')
+    @base.requires('os_compute_api:servers:create')
     def create(
         self, context: RequestContext, name: str, flavor: str,
         image_ref: str | None = None, availability_zone: str | None = None,
@@ -136,7 +136,7 @@ class Servers(facet.ServerFacet):
         self._tell(context, uuids)
         return uuids
 
-    @facet.requires('os_compute_api:servers:show', names='uuid')
+    @base.requires('os_compute_api:servers:show', resource_param='uuid')
     def get(
         self, context: RequestContext, uuid: str
     ) -> server.Server:
@@ -147,7 +147,7 @@ class Servers(facet.ServerFacet):
         """
         return self._get(context, uuid)
 
-    @facet.requires('os_compute_api:servers:delete', names='uuid')
+    @base.requires('os_compute_api:servers:delete', resource_param='uuid')
     def delete(self, context: RequestContext, uuid: str) -> None:
         """Delete a server, whatever is being done with it.
 
@@ -164,7 +164,7 @@ class Servers(facet.ServerFacet):
         self._reader.get(context, uuid, to_delete=True)
         self._deletion.run(context, uuid)
 
-    @facet.requires('os_compute_api:servers:update', names='uuid')
+    @base.requires('os_compute_api:servers:update', resource_param='uuid')
     def update(
         self, context: RequestContext, uuid: str, name: str
     ) -> None:
@@ -178,8 +178,8 @@ class Servers(facet.ServerFacet):
         self._get(context, uuid)
         self._revision.rename(uuid, name)
 
-    @facet.requires(
-        'os_compute_api:os-server-tags:update_all', names='uuid')
+    @base.requires(
+        'os_compute_api:os-server-tags:update_all', resource_param='uuid')
     def set_tags(
         self, context: RequestContext, uuid: str,
         tags: Sequence[str],
@@ -194,7 +194,7 @@ class Servers(facet.ServerFacet):
         self._get(context, uuid)
         self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
 
-    @facet.requires('cellsched:servers:retry', names='uuid')
+    @base.requires('cellsched:servers:retry', resource_param='uuid')
     def retry(self, context: RequestContext, uuid: str) -> None:
         """Have a server in cell0 built again, under the same uuid.
 
@@ -206,7 +206,7 @@ class Servers(facet.ServerFacet):
         self._retry.run(uuid)
         self._tell(context, [uuid])
 
-    @facet.requires('os_compute_api:servers:index')
+    @base.requires('os_compute_api:servers:index')
     def list(
         self, context: RequestContext,
         filters: Mapping[str, Any] | None = None,

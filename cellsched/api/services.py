@@ -10,7 +10,7 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api import base
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -63,7 +63,7 @@ class ServicePage:
     down_cells: list[str]
 
 
-class Services(facet.Facet):
+class Services(base.Controller):
     """Looks after the services of all cells.
 
     :param down_s: seconds without a report after which a service is down
@@ -84,7 +84,7 @@ class Services(facet.Facet):
         self._down_s = down_s
         self._claims = claims
 
-    @facet.requires('os_compute_api:os-services:update')
+    @base.requires('os_compute_api:os-services:update')
     def set(
         self, context: RequestContext, host: str, binary: str,
         disabled: bool | None = None, reason: str | None = None,
@@ -123,7 +123,7 @@ class Services(facet.Facet):
                 services.set_forced_down(
                     connection, host, forced_down, database.now())
 
-    @facet.requires('os_compute_api:os-services:delete')
+    @base.requires('os_compute_api:os-services:delete')
     def delete(
         self, context: RequestContext, uuid: str
     ) -> ServiceRecord:
@@ -162,7 +162,7 @@ class Services(facet.Facet):
             self._claims().set_inventory(provider, {})
         return found
 
-    @facet.requires('os_compute_api:os-services:list')
+    @base.requires('os_compute_api:os-services:list')
     def list(
         self, context: RequestContext, binary: str | None = None,
         host: str | None = None, cell: str | None = None,

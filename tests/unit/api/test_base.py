@@ -6,7 +6,9 @@ import pkgutil
 
 from cellsched import api
 from cellsched.api import authorization
-from cellsched.api import facet
+from cellsched.api.base import __name__
+from cellsched.api.base import Controller
+from cellsched.api.base import requires
 from cellsched import context
 from cellsched import exception
 from cellsched.policies import rules
@@ -22,15 +24,15 @@ MORE = {'os_compute_api:os-migrate-server:migrate:host',
 OWNED = {'uuid', 'server', 'project_id'}
 
 
-def facets():
+def controllers():
     """Return the classes that make up the API."""
     for module in pkgutil.iter_modules(api.__path__, 'cellsched.api.'):
         importlib.import_module(module.name)
-    found, more = set(), [facet.Facet]
+    found, more = set(), [Controller]
     while more:
         cls = more.pop()
         more += cls.__subclasses__()
-        if cls.__module__ != facet.__name__ and (
+        if cls.__module__ != __name__ and (
                 cls.__module__.startswith('cellsched.')):
             found.add(cls)
     return found
@@ -40,7 +42,7 @@ def calls():
     """Return the public methods of the API, by what they are called."""
     return {
         f'{cls.__name__}.{name}': method
-        for cls in facets()
+        for cls in controllers()
         for name, method in inspect.getmembers(cls, inspect.isfunction)
         if not name.startswith('_') and name != 'check_visible'}
 
@@ -56,31 +58,31 @@ class Refusing(authorization.Authorizer):
         raise exception.PolicyNotAuthorized(action=rule)
 
 
-class Shelf(facet.Facet):
+class Shelf(Controller):
     """A part of an API, with one thing of which each project sees its own."""
 
     def check_visible(self, context, name):
         if name != context.project_id:
             raise exception.InstanceNotFound(uuid=name)
 
-    @facet.requires('take', names='uuid')
+    @requires('take', resource_param='uuid')
     def take(self, context, uuid=None):
         return uuid
 
-    @facet.requires('count', names='project_id', of_project=True)
+    @requires('count', resource_param='project_id', of_project=True)
     def count(self, context, project_id):
         return project_id
 
 
 class TestCalls(base.TestCase):
 
-    def test_every_part_of_the_api_is_a_facet(self):
+    def test_every_part_of_the_api_is_a_controller(self):
         made = {name: inspect.signature(
             getattr(API, name).func).return_annotation.split('.')[-1]
             for name in CONTROLLERS}
 
         self.assertEqual(sorted(made.values()),
-                         sorted(cls.__name__ for cls in facets()))
+                         sorted(cls.__name__ for cls in controllers()))
 
     def test_every_call_names_a_rule(self):
         self.assertLess(30, len(calls()))
@@ -101,7 +103,8 @@ class TestCalls(base.TestCase):
                 continue
             owned = OWNED & inspect.signature(method).parameters.keys()
             self.assertEqual(
-                owned, set() if method.names is None else {method.names},
+                owned, set() if method.resource_param is None
+                else {method.resource_param},
                 name)
 
     def test_rules_are_those_that_calls_name(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the API, each call of which names the rule that it asks."""
+"""Base of the controllers of the API, and the check of their rules."""
 
 from collections.abc import Callable
 import functools
@@ -17,19 +17,19 @@ from cellsched import exception
 from cellsched import objects
 
 if TYPE_CHECKING:
-    # Parts that have no servers read none.
+    # A controller without servers does not import the listing.
     from cellsched.listing import server
     from cellsched.listing import servers as listing
 
-_F = TypeVar('_F', bound='Facet')
+_F = TypeVar('_F', bound='Controller')
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
 
 _Call = Callable[Concatenate[_F, RequestContext, _P], _R]
 
 
-class Facet:
-    """A part of the API, whose calls name rules; see :func:`requires`."""
+class Controller:
+    """A part of the API; :func:`requires` names the rule of each method."""
 
     def __init__(self, authorizer: authorization.Authorizer) -> None:
         self._authorizer = authorizer
@@ -37,21 +37,21 @@ class Facet:
     def check_visible(
         self, context: RequestContext, name: Any
     ) -> None:
-        """Make sure that what a call names is there for who calls.
+        """Make sure that the user may know that a resource exists.
 
-        :raises cellsched.exception.NotFound: it is not, or it is another
-            project's
+        :raises cellsched.exception.NotFound: it does not exist, or belongs to
+            another project
         """
 
     def _authorize(
         self, context: RequestContext, rule: str
     ) -> RequestContext:
-        """Return the context to go on with, where one more rule allows it."""
+        """Check one more rule; return the context to continue with."""
         return self._authorizer.authorize(context, rule)
 
 
-class ServerFacet(Facet):
-    """A part of the API whose calls name servers."""
+class ServerController(Controller):
+    """A part of the API whose methods take the uuid of a server."""
 
     def __init__(
         self, authorizer: authorization.Authorizer,
@@ -69,7 +69,7 @@ class ServerFacet(Facet):
     def _read(
         self, context: RequestContext, uuid: str
     ) -> 'tuple[server.Server, objects.CellMapping | None]':
-        """Return a server as who asks may see it, and its cell."""
+        """Return a server and its cell, without fields for administrators."""
         validation.check_text('server', 'id', uuid)
         found, cell = self._reader.get(context, uuid)
         if not context.is_admin:
@@ -78,21 +78,21 @@ class ServerFacet(Facet):
 
 
 def requires(
-    rule: str, names: str | None = None, of_project: bool = False
+    rule: str, resource_param: str | None = None, of_project: bool = False
 ) -> Callable[[_Call[_F, _P, _R]], _Call[_F, _P, _R]]:
-    """Return a decorator: who calls this method of a facet needs a rule.
+    """Return a decorator that checks a rule before a method is called.
 
-    :param names: the parameter that names something of a project. Who may
-        not call, and does not see that, is told that it is not there, and
-        not that there is a rule
-    :param of_project: whether what it names is the project itself
+    :param resource_param: the parameter with the id of a resource. If the
+        rule denies the call, and the user may not see the resource, the error
+        says that the resource does not exist
+    :param of_project: whether the resource is a project
     """
     def decorate(method: _Call[_F, _P, _R]) -> _Call[_F, _P, _R]:
         signature = inspect.signature(method)
 
         def named(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
-            return given.get(names) if names else None
+            return given.get(resource_param) if resource_param else None
 
         @functools.wraps(method)
         def authorized(
@@ -105,7 +105,7 @@ def requires(
                 allowed = self._authorizer.authorize(
                     context, rule, project_id)
             except exception.PolicyNotAuthorized:
-                # It is looked for only now, as most calls are allowed.
+                # Most calls are allowed, so the resource is read only now.
                 name = named(self, context, *args, **kwargs)
                 if name is not None:
                     self.check_visible(context, name)
@@ -113,7 +113,8 @@ def requires(
             return method(self, allowed, *args, **kwargs)
 
         authorized.rule = rule  # type: ignore[attr-defined]
-        authorized.names = names  # type: ignore[attr-defined]
+        authorized.resource_param = (  # type: ignore[attr-defined]
+            resource_param)
         return authorized
 
     return decorate
