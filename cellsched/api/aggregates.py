@@ -10,6 +10,7 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
+from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -18,10 +19,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db import session
 from cellsched import exception
 
-#: Hosts or keys that one call may name.
-NAMED_MAX = 10_000
-
-#: The key for the availability zone of an aggregate's hosts.
+#: The metadata key with the availability zone of the hosts.
 ZONE_KEY = 'availability_zone'
 
 _WHERE = 'aggregate'
@@ -58,7 +56,10 @@ class Aggregates(base.Controller):
         """
         metadata = {} if metadata is None else metadata
         validation.check_text(_WHERE, 'name', name)
-        _check_metadata(metadata, removable=False)
+        validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
+        for key, value in metadata.items():
+            # None removes a key, and a new aggregate has none.
+            validation.check_text(_WHERE, f'metadata.{key}', value)
         with self._database.writer() as connection:
             aggregates.create(connection, self._new_uuid(), name, [],
                               metadata, self._clock.now())
@@ -70,8 +71,8 @@ class Aggregates(base.Controller):
     ) -> aggregates.AggregateRow:
         """Return an aggregate by its id or its name.
 
-        :raises cellsched.exception.InvalidField: no name that can be kept
-        :raises cellsched.exception.AggregateNotFound: there is neither
+        :raises cellsched.exception.InvalidField: the name is invalid
+        :raises cellsched.exception.AggregateNotFound: it does not exist
         """
         return self._get(name)
 
@@ -92,11 +93,11 @@ class Aggregates(base.Controller):
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.HostInOtherZone: one of its hosts is in
             another zone than the one that it is to have
         """
-        _check_metadata(metadata)
+        validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
         return self._change(name, aggregates.set_metadata, metadata)
 
     @base.requires('os_compute_api:os-aggregates:add_host')
@@ -109,12 +110,12 @@ class Aggregates(base.Controller):
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.HostMappingNotFound: a host is in no cell
         :raises cellsched.exception.HostInOtherZone: a host is in another zone
             than the aggregate's; none is added then
         """
-        _check_hosts(hosts)
+        validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
         with self._database.reader() as connection:
             mapped = host_mappings.get_many(connection, hosts)
         for host in hosts:
@@ -130,14 +131,14 @@ class Aggregates(base.Controller):
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.AggregateHostNotFound: a host is not in
             it; all of them stay then
         """
-        _check_hosts(hosts)
-        there = set(self._get(name).hosts)
+        validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
+        present = set(self._get(name).hosts)
         for host in hosts:
-            if host not in there:
+            if host not in present:
                 raise exception.AggregateHostNotFound(
                     host=host, aggregate=name)
         return self._change(name, aggregates.remove_hosts, hosts)
@@ -146,8 +147,8 @@ class Aggregates(base.Controller):
     def delete(self, context: RequestContext, name: str) -> None:
         """Delete an aggregate; its hosts are in it no more.
 
-        :raises cellsched.exception.InvalidField: no name that can be kept
-        :raises cellsched.exception.AggregateNotFound: there is neither
+        :raises cellsched.exception.InvalidField: the name is invalid
+        :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.AggregateInUse: its hosts share a resource
             provider, which has to go first
         """
@@ -180,30 +181,3 @@ def _check_zones(zone: str, zones: Mapping[str, set[str]]) -> None:
     for host, found in zones.items():
         for other in sorted(found - {zone}):
             raise exception.HostInOtherZone(host=host, zone=other)
-
-
-def _check_hosts(hosts: Sequence[str]) -> None:
-    if not isinstance(hosts, (list, tuple)):
-        raise exception.InvalidField(
-            where=_WHERE, field='hosts', expected='a list of names')
-    validation.check_count(_WHERE, 'number of hosts', len(hosts), NAMED_MAX)
-    for host in hosts:
-        validation.check_text(_WHERE, 'host', host)
-
-
-def _check_metadata(
-    metadata: Mapping[str, str | None], removable: bool = True
-) -> None:
-    if not isinstance(metadata, Mapping):
-        raise exception.InvalidField(
-            where=_WHERE, field='metadata', expected='a mapping')
-    validation.check_count(
-        _WHERE, 'number of keys', len(metadata), NAMED_MAX, least=0)
-    for key, value in metadata.items():
-        validation.check_text(_WHERE, 'key', key)
-        if value is not None or not removable:
-            validation.check_text(_WHERE, f'value of {key}', value)
-    # A request for a host names it as ZONE:HOST.
-    if ':' in (metadata.get(ZONE_KEY) or ''):
-        raise exception.InvalidField(
-            where=_WHERE, field=ZONE_KEY, expected='a name without a colon')

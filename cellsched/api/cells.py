@@ -80,9 +80,9 @@ class CellStates(base.Controller):
     def get(self, context: RequestContext, name: str) -> CellRecord:
         """Return a cell, by its name or its uuid.
 
-        :raises cellsched.exception.InvalidField: no name that can be kept,
+        :raises cellsched.exception.InvalidField: the name is invalid,
             or one that several cells have
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingNotFound: it does not exist
         """
         validation.check_text('cell', 'name', name)
         self._cells.refresh()

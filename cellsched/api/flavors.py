@@ -3,12 +3,12 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
-import re
 
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
+from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -19,14 +19,8 @@ from cellsched import objects
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 
-#: The most that the columns of sizes take.
-SIZE_MAX = 2 ** 31 - 1
-
 #: Extra specs of one flavor.
 SPECS_MAX = 128
-
-#: Keys of extra specs, as Nova has them.
-_KEY = re.compile('[A-Za-z0-9-_:. ]+')
 
 
 class Flavors(base.Controller):
@@ -55,14 +49,11 @@ class Flavors(base.Controller):
             bound
         :raises cellsched.exception.FlavorExists: name or id is taken
         """
-        where = 'flavor'
         flavorid = self._new_uuid() if flavorid is None else flavorid
-        validation.check_text(where, 'name', name)
-        validation.check_text(where, 'id', flavorid)
-        for field, value, least in (
-                ('vcpus', vcpus, 1), ('ram', ram_mb, 1), ('disk', disk_gb, 0),
-                ('ephemeral', ephemeral_gb, 0), ('swap', swap_mb, 0)):
-            validation.check_count(where, field, value, SIZE_MAX, least)
+        validation.validate('flavor', '', {
+            'name': name, 'id': flavorid, 'vcpus': vcpus, 'ram': ram_mb,
+            'disk': disk_gb, 'ephemeral': ephemeral_gb, 'swap': swap_mb,
+        }, schemas.FLAVOR)
         flavor = objects.Flavor(
             name=name, flavorid=flavorid, vcpus=vcpus, memory_mb=ram_mb,
             root_gb=disk_gb, ephemeral_gb=ephemeral_gb, swap=swap_mb,
@@ -77,8 +68,8 @@ class Flavors(base.Controller):
     ) -> objects.Flavor:
         """Return a flavor by its id or its name.
 
-        :raises cellsched.exception.InvalidField: no name that can be kept
-        :raises cellsched.exception.FlavorNotFound: there is neither
+        :raises cellsched.exception.InvalidField: the name is invalid
+        :raises cellsched.exception.FlavorNotFound: it does not exist
         """
         validation.check_text('flavor', 'name', name)
         with self._database.reader() as connection:
@@ -104,26 +95,20 @@ class Flavors(base.Controller):
         :param extra_specs: those that are None are removed
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.FlavorNotFound: there is neither
+        :raises cellsched.exception.FlavorNotFound: it does not exist
         """
         validation.check_text('flavor', 'name', name)
-        for key, value in extra_specs.items():
-            validation.check_text('flavor', 'extra_specs', key)
-            if not _KEY.fullmatch(key):
-                raise exception.InvalidField(
-                    where='flavor', field='extra_specs',
-                    expected='keys of letters, digits, spaces and any of '
-                             f'-_:., not {key!a:.60}')
-            if value is not None:
-                validation.check_text('flavor', f'extra_specs.{key}', value)
+        validation.validate(
+            'flavor', 'extra_specs', extra_specs, schemas.EXTRA_SPECS)
         with self._database.writer() as connection:
             flavor = flavors.get(connection, name)
             kept = {**(flavor.get('extra_specs') or {}), **extra_specs}
             if sum(value is not None for value in kept.values()) > SPECS_MAX:
                 raise exception.InvalidField(
                     where='flavor', field='extra_specs',
-                    expected=f'no more than {SPECS_MAX}')
-            # Others may have written what is not changed.
+                    problem='there are too many',
+                    expected=f'at most {SPECS_MAX}')
+            # Specs that do not change may come from Nova, and are accepted.
             given = {key: value for key, value in extra_specs.items()
                      if value is not None}
             resources.requested(given)
@@ -136,8 +121,8 @@ class Flavors(base.Controller):
     def delete(self, context: RequestContext, name: str) -> None:
         """Delete a flavor by its id or its name; its servers stay.
 
-        :raises cellsched.exception.InvalidField: no name that can be kept
-        :raises cellsched.exception.FlavorNotFound: there is neither
+        :raises cellsched.exception.InvalidField: the name is invalid
+        :raises cellsched.exception.FlavorNotFound: it does not exist
         """
         validation.check_text('flavor', 'name', name)
         with self._database.writer() as connection:

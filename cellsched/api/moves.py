@@ -76,7 +76,7 @@ class Moves(base.ServerController):
 
         :param image_ref: id of another image, which its host must suit
         :raises cellsched.exception.InvalidField: names the field
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: names the state
         :raises cellsched.exception.CellUnreachable: nobody could be told, and
             nothing was begun
@@ -128,7 +128,7 @@ class Moves(base.ServerController):
         :param host: where it is to go, by a rule of its own; by default the
             scheduler chooses
         :raises cellsched.exception.InvalidField: names the field
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: names the state
         :raises cellsched.exception.HostMappingNotFound: no such host
         :raises cellsched.exception.CellUnreachable: nobody could be told, and

@@ -6,19 +6,23 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
+import re
 from typing import Any
+from typing import NamedTuple
 
+import os_traits
 from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import provider_fields
-from cellsched.api import provider_records
+from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
+from cellsched.claims import base as claims
 from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
@@ -32,20 +36,159 @@ from cellsched.objects import resources
 
 LOG = log.getLogger(__name__)
 
+
+#: Kinds of providers: a compute node; a part of a compute node; and a
+#: provider that the hosts of an aggregate share.
+ROOT, CHILD, SHARING = KINDS = ('root', 'child', 'sharing')
+
+
+class ClassUsage(NamedTuple):
+    """The inventory of a resource class, and its usage."""
+
+    inventory: resources.Inventory
+    used: int
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the usage exceeds the capacity."""
+        return self.used > self.inventory.capacity
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderRecord:
+    """A resource provider.
+
+    :param kind: one of :data:`KINDS`
+    :param parent: uuid of the provider directly above a child
+    :param root: uuid of the root of a child; else the uuid of the provider
+    :param host: the compute host, unless the provider is shared
+    :param cell: name of the cell of the host
+    :param aggregate: name of the aggregate whose hosts share the provider
+    :param inventories: by resource class
+    :param consumers: number of consumers with an allocation
+    """
+
+    uuid: str
+    name: str
+    kind: str
+    parent: str | None
+    root: str
+    host: str | None
+    cell: str | None
+    aggregate: str | None
+    traits: frozenset[str]
+    inventories: Mapping[str, ClassUsage] = dataclasses.field(
+        default_factory=dict)
+    consumers: int = 0
+
+    @property
+    def over_capacity(self) -> list[str]:
+        """The resource classes whose usage exceeds the capacity, sorted.
+
+        That happens when an inventory is reduced. Existing allocations stay,
+        and no more is allocated of these classes.
+        """
+        return [name for name, has in sorted(self.inventories.items())
+                if has.is_over]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderPage:
+    """Resource providers, and the names of cells that did not answer.
+
+    Nodes are sorted by cell and name, each with its children; sharing
+    providers follow.
+    """
+
+    providers: list[ProviderRecord]
+    down_cells: list[str]
+
+
+def of_nodes(
+    nodes: Iterable[compute_nodes.RootRow], cell: str
+) -> list[ProviderRecord]:
+    """Return the nodes of a cell with their children."""
+    found = []
+    for node in nodes:
+        found.append(ProviderRecord(
+            node.uuid, node.name, ROOT, None, node.uuid, node.host, cell,
+            None, node.traits))
+        found += [
+            ProviderRecord(
+                child.uuid, child.name, CHILD, child.parent or node.uuid,
+                node.uuid, node.host, cell, None, child.traits)
+            for child in node.children]
+    return found
+
+
+def of_shared(
+    shared: Iterable[shared_providers.SharedProvider],
+    aggregates: Mapping[str, str],
+) -> list[ProviderRecord]:
+    """Return sharing providers.
+
+    :param aggregates: names of aggregates, by uuid
+    """
+    return [
+        ProviderRecord(
+            each.uuid, each.name, SHARING, None, each.uuid, None, None,
+            aggregates.get(each.aggregate_uuid, each.aggregate_uuid),
+            each.traits)
+        for each in shared]
+
+
+def with_usage(
+    records: Iterable[ProviderRecord], store: claims.ClaimStore,
+    everything: bool = False,
+) -> list[ProviderRecord]:
+    """Return providers with their inventories and usage.
+
+    A class without inventory and usage is left out.
+
+    :param everything: whether the records are nearly all providers; the store
+        is asked for all of them then
+    """
+    records = list(records)
+    asked = None if everything else [each.uuid for each in records]
+    usages = {each.provider: each
+              for each in store.usages(providers=asked).usages}
+    inventories = store.inventories(asked)
+    return [
+        dataclasses.replace(
+            each, consumers=usages[each.uuid].consumers, inventories=_shown(
+                usages[each.uuid], inventories.get(each.uuid, {})))
+        if each.uuid in usages else each for each in records]
+
+
+def _shown(
+    usage: claims.Usage, inventories: Mapping[str, resources.Inventory]
+) -> dict[str, ClassUsage]:
+    nothing = resources.Inventory(0)
+    shown = {
+        name: ClassUsage(inventories.get(name, nothing),
+                         usage.used.get(name, 0))
+        for name in sorted({*inventories, *usage.used})}
+    return {name: has for name, has in shown.items()
+            if has.inventory.total or has.used}
+
+
 _WHERE = 'provider'
 
-#: Fields of an inventory by resource class; None where there is to be none.
+_TRAITS = frozenset(os_traits.get_traits())
+_CUSTOM_TRAIT = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
+
+#: Fields of an inventory by resource class; None removes the inventory.
 InventoryChanges = Mapping[str, Mapping[str, Any] | None]
 
 
 class Providers(base.Controller):
-    """Shows what there is to claim, and keeps what aggregates share.
+    """Lists all resource providers, and changes the sharing providers.
 
-    Compute nodes, and the providers below them, are reported by agents. An
-    operator adds those that the hosts of an aggregate share, such as a pool
-    of storage. The row in the API database says what is to be and is written
-    first; the claim store follows it, whoever wrote last. So what ended
-    half-way is finished by being done again.
+    Agents report compute nodes and the providers below them. An operator
+    creates the providers that the hosts of an aggregate share, such as a
+    storage pool. The row in the API database is written first, and the claim
+    store is updated from it. A change that was interrupted is completed when
+    it is repeated.
 
     :param claims: returns the claim store
     """
@@ -69,24 +212,24 @@ class Providers(base.Controller):
         self, context: RequestContext, name: str, aggregate: str,
         inventories: Mapping[str, Mapping[str, Any]],
         traits: Iterable[str] = (),
-    ) -> provider_records.ProviderRecord:
-        """Add a provider that the hosts of an aggregate share; return it.
+    ) -> ProviderRecord:
+        """Create a provider that the hosts of an aggregate share.
 
-        Where it is there already, just as it is to be, nothing changes.
+        If an identical provider exists, nothing changes.
 
         :param aggregate: its id or name
         :param inventories: fields of :class:`.objects.resources.Inventory` by
             resource class, of which ``total`` has no default
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.ResourceProviderExists: its name is taken
         """
         _check_name(name)
         made = shared_providers.SharedProvider(
             self._new_uuid(), name, self._aggregate(aggregate),
-            provider_fields.check_traits('traits', traits),
-            provider_fields.changed({}, inventories))
+            check_traits('traits', traits),
+            changed_inventories({}, inventories))
         try:
             with self._database.writer() as connection:
                 shared_providers.create(
@@ -96,7 +239,7 @@ class Providers(base.Controller):
             if known._replace(uuid=made.uuid) != made:
                 raise
             made = known
-        self._settle(made.uuid)
+        self._sync(made.uuid)
         return self._shown(made)
 
     @base.requires('cellsched:resource_providers:update')
@@ -105,10 +248,10 @@ class Providers(base.Controller):
         new_name: str | None = None, aggregate: str | None = None,
         inventories: InventoryChanges | None = None,
         add_traits: Iterable[str] = (), remove_traits: Iterable[str] = (),
-    ) -> provider_records.ProviderRecord:
-        """Change a sharing provider and return it; what is None stays.
+    ) -> ProviderRecord:
+        """Change a sharing provider and return it; None changes nothing.
 
-        What is held of it stays, whatever there is of it from now on.
+        Existing allocations stay, even if the inventory becomes smaller.
 
         :param name: its name or uuid
         :param aggregate: id or name of the aggregate whose hosts share it
@@ -116,32 +259,32 @@ class Providers(base.Controller):
             a class
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.AggregateNotFound: there is none
-        :raises cellsched.exception.ResourceProviderNotFound: there is none
+        :raises cellsched.exception.AggregateNotFound: it does not exist
+        :raises cellsched.exception.ResourceProviderNotFound: it does not exist
         :raises cellsched.exception.ResourceProviderExists: the new name is
             taken
         """
         validation.check_text(_WHERE, 'name', name)
         if new_name is not None:
             _check_name(new_name)
-        add = provider_fields.check_traits('traits', add_traits)
-        remove = provider_fields.check_traits('traits', remove_traits)
+        add = check_traits('traits', add_traits)
+        remove = check_traits('traits', remove_traits)
         uuid = None if aggregate is None else self._aggregate(aggregate)
 
         def change(
             known: shared_providers.SharedProvider
         ) -> shared_providers.SharedProvider:
-            traits = provider_fields.check_traits(
+            traits = check_traits(
                 'traits', (known.traits - remove) | add)
             return known._replace(
                 aggregate_uuid=uuid or known.aggregate_uuid, traits=traits,
-                inventories=provider_fields.changed(
+                inventories=changed_inventories(
                     known.inventories, inventories or {}))
 
         if new_name is not None:
             self._check_free(new_name, self._get_shared(name).uuid)
         changed = self._change(name, change)
-        self._settle(changed.uuid)
+        self._sync(changed.uuid)
         if new_name not in (None, changed.name):
             # Comes last: until then all of it can be done again by this name.
             changed = self._change(
@@ -150,36 +293,36 @@ class Providers(base.Controller):
 
     @base.requires('cellsched:resource_providers:delete')
     def delete(self, context: RequestContext, name: str) -> None:
-        """Delete a sharing provider of which nothing is held.
+        """Delete a sharing provider without allocations.
 
         :param name: its name or uuid
-        :raises cellsched.exception.InvalidField: no name that can be kept
-        :raises cellsched.exception.ResourceProviderNotFound: there is none
-        :raises cellsched.exception.ResourceProviderInUse: something is held;
-            more may be claimed then, as before
+        :raises cellsched.exception.InvalidField: the name is invalid
+        :raises cellsched.exception.ResourceProviderNotFound: it does not exist
+        :raises cellsched.exception.ResourceProviderInUse: it has allocations;
+            it does not change then
         """
         validation.check_text(_WHERE, 'name', name)
         known = self._get_shared(name)
         self._check_unused(known)
-        # Whoever claims from now on is refused, so what is held at last is
-        # all that there will be.
+        # Without an inventory no further claim succeeds, so the second check
+        # is final.
         self._claims().set_inventory(known.uuid, {})
         self._check_unused(known)
         with self._database.writer() as connection:
             shared_providers.delete(connection, known.uuid)
-        self._settle(known.uuid)
+        self._sync(known.uuid)
 
     @base.requires('cellsched:resource_providers:show')
     def get(
         self, context: RequestContext, name: str
-    ) -> provider_records.ProviderRecord:
-        """Return a provider by its uuid or name; sharing ones go first.
+    ) -> ProviderRecord:
+        """Return a provider by uuid or name, a sharing provider first.
 
-        :raises cellsched.exception.InvalidField: no name that can be kept, or
-            one that several have
-        :raises cellsched.exception.ResourceProviderNotFound: there is none
-        :raises cellsched.exception.CellsDown: cells do not answer, and none
-            is in the others
+        :raises cellsched.exception.InvalidField: the name is invalid, or
+            several providers have it
+        :raises cellsched.exception.ResourceProviderNotFound: it does not exist
+        :raises cellsched.exception.CellsDown: some cells do not answer, and
+            the other cells do not have it
         """
         validation.check_text(_WHERE, 'name', name)
         try:
@@ -191,8 +334,9 @@ class Providers(base.Controller):
         if len(found) > 1:
             raise exception.InvalidField(
                 where=_WHERE, field='name',
-                expected='a name that one provider has, or the uuid of one: '
-                         + ', '.join(sorted(each.uuid for each in found)))
+                problem=f'{len(found)} providers have the name {name}',
+                expected='the uuid of one: ' + ', '.join(
+                    sorted(each.uuid for each in found)))
         if not found and down:
             raise exception.CellsDown(
                 f'There is no resource provider {name} in the cells that '
@@ -200,42 +344,42 @@ class Providers(base.Controller):
                 cells=', '.join(down))
         if not found:
             raise exception.ResourceProviderNotFound(provider=name)
-        [record] = provider_records.with_usage(found, self._claims())
+        [record] = with_usage(found, self._claims())
         return record
 
     @base.requires('cellsched:resource_providers:index')
     def list(
         self, context: RequestContext, kind: str | None = None
-    ) -> provider_records.ProviderPage:
-        """Return all providers; those of cells that do not answer are missing.
+    ) -> ProviderPage:
+        """Return all providers of the cells that answer.
 
         :param kind: only such ones; see
             :data:`.api.provider_records.KINDS`
-        :raises cellsched.exception.InvalidField: there is no such kind
+        :raises cellsched.exception.InvalidField: the kind is unknown
         """
         if kind is not None:
             validation.check_choice(
-                _WHERE, 'kind', kind, provider_records.KINDS)
+                _WHERE, 'kind', kind, KINDS)
         found, down = (
-            ((), ()) if kind == provider_records.SHARING
+            ((), ()) if kind == SHARING
             else self._of_cells())
-        return provider_records.ProviderPage(
-            provider_records.with_usage(
+        return ProviderPage(
+            with_usage(
                 [each for each in (*found, *self._shared())
                  if kind in (None, each.kind)],
                 self._claims(), kind is None), [*down])
 
     def _of_cells(
         self
-    ) -> tuple[Sequence[provider_records.ProviderRecord], Sequence[str]]:
+    ) -> tuple[Sequence[ProviderRecord], Sequence[str]]:
         """Return the providers of cells, and the cells that do not answer."""
         cells = sorted(self._cells.real(), key=server.name_of)
         gathered = self._gatherer.gather(admin(), cells, _read)
-        found: builtins.list[provider_records.ProviderRecord] = []
+        found: builtins.list[ProviderRecord] = []
         down = []
         for cell in cells:
             if cell.uuid in gathered.results:
-                found += provider_records.of_nodes(
+                found += of_nodes(
                     gathered.results[cell.uuid], server.name_of(cell))
                 continue
             LOG.warning('Cell %s does not answer for its providers: %s',
@@ -244,22 +388,22 @@ class Providers(base.Controller):
             down.append(server.name_of(cell))
         return found, down
 
-    def _shared(self) -> Sequence[provider_records.ProviderRecord]:
+    def _shared(self) -> Sequence[ProviderRecord]:
         with self._database.reader() as connection:
             shared = shared_providers.list_all(connection)
             names = {each.uuid: each.name
                      for each in aggregates.list_all(connection)}
-        return provider_records.of_shared(shared, names)
+        return of_shared(shared, names)
 
     def _shown(
         self, provider: shared_providers.SharedProvider
-    ) -> provider_records.ProviderRecord:
+    ) -> ProviderRecord:
         found = [each for each in self._shared()
                  if each.uuid == provider.uuid]
         if not found:
-            # Somebody deleted it meanwhile.
+            # Another request has deleted it.
             raise exception.ResourceProviderNotFound(provider=provider.name)
-        [record] = provider_records.with_usage(found, self._claims())
+        [record] = with_usage(found, self._claims())
         return record
 
     def _get_shared(self, name: str) -> shared_providers.SharedProvider:
@@ -274,11 +418,12 @@ class Providers(base.Controller):
         if not found.uuid:
             raise exception.InvalidField(
                 where=_WHERE, field='aggregate',
-                expected=f'one that has a uuid, as {name} has not')
+                problem=f'the aggregate {name} has no uuid',
+                expected='an aggregate with a uuid')
         return found.uuid
 
     def _check_free(self, name: str, uuid: str) -> None:
-        """Make sure that no other provider has a name."""
+        """Make sure that no other sharing provider has a name."""
         try:
             if self._get_shared(name).uuid != uuid:
                 raise exception.ResourceProviderExists(name=name)
@@ -286,10 +431,10 @@ class Providers(base.Controller):
             pass
 
     def _check_unused(self, known: shared_providers.SharedProvider) -> None:
-        """Make sure that nothing is held, or else let more be claimed."""
+        """Make sure that there are no allocations, else restore the class."""
         for usage in self._claims().usages(providers=[known.uuid]).usages:
             if usage.consumers:
-                self._settle(known.uuid)
+                self._sync(known.uuid)
                 raise exception.ResourceProviderInUse(
                     provider=known.name, count=usage.consumers)
 
@@ -304,30 +449,99 @@ class Providers(base.Controller):
             shared_providers.update(connection, changed, self._clock.now())
         return changed
 
-    def _settle(self, uuid: str) -> None:
-        """Have the claim store say what the row says, or nothing without one.
+    def _sync(self, uuid: str) -> None:
+        """Set the inventory in the claim store to that in the database.
 
-        Of several that change one at a time, each looks whether the row is
-        still what it told the store, so the last one tells the last row.
+        Concurrent requests may set it in any order. Each reads the row again
+        after it has set the inventory, so that the last one sets the last
+        row.
         """
-        told: Mapping[str, resources.Inventory] | None = None
+        synced: Mapping[str, resources.Inventory] | None = None
         while True:
             try:
-                said = self._get_shared(uuid).inventories
+                inventories = self._get_shared(uuid).inventories
             except exception.ResourceProviderNotFound:
-                said = {}
-            if said == told:
+                inventories = {}
+            if inventories == synced:
                 return
-            self._claims().set_inventory(uuid, said)
-            told = said
+            self._claims().set_inventory(uuid, inventories)
+            synced = inventories
 
 
 def _check_name(name: Any) -> None:
     validation.check_text(_WHERE, 'name', name)
     if uuidutils.is_uuid_like(name):
         raise exception.InvalidField(
-            where=_WHERE, field='name',
-            expected=f'one that does not look like a uuid, as {name} does')
+            where=_WHERE, field='name', problem=f'{name} looks like a uuid',
+            expected='a name that is not a uuid')
+
+
+def changed_inventories(
+    known: Mapping[str, resources.Inventory], changes: InventoryChanges
+) -> dict[str, resources.Inventory]:
+    """Return inventories by class, after changes.
+
+    :param changes: fields of an inventory, by class. Fields that are not
+        given do not change. A new inventory needs ``total``. None removes an
+        inventory.
+    :raises cellsched.exception.InvalidField: names the field and the bound
+    """
+    _check_mapping('inventories', changes)
+    inventories = dict(known)
+    for name, fields in changes.items():
+        if not (isinstance(name, str) and resources.is_known(name)):
+            raise _invalid('inventories', name, (
+                'a resource class of os-resource-classes, or CUSTOM_ with '
+                'capital letters, digits and _'))
+        if fields is None:
+            inventories.pop(name, None)
+            continue
+        _check_mapping(name, fields)
+        present = inventories.get(name)
+        merged = {**({} if present is None else dataclasses.asdict(present)),
+                  **fields}
+        validation.validate(_WHERE, name, merged, schemas.INVENTORY)
+        for field, bound in (('reserved', 'total'), ('min_unit', 'max_unit')):
+            most = merged.get(bound, resources.AMOUNT_MAX)
+            if merged.get(field, 0) > most:
+                raise exception.InvalidField(
+                    where=_WHERE, field=f'{name}.{field}',
+                    problem=f'{merged[field]} is out of range',
+                    expected=f'at most the {bound}, {most}')
+        inventories[name] = resources.Inventory(**merged)
+    validation.check_count(_WHERE, 'number of resource classes',
+                           len(inventories), schemas.CONTENTS_MAX, least=0)
+    return inventories
+
+
+def check_traits(field: str, traits: Any) -> frozenset[str]:
+    """Return the names of traits as a set.
+
+    :raises cellsched.exception.InvalidField: names the field and the bound
+    """
+    if not isinstance(traits, (list, tuple, set, frozenset)):
+        raise _invalid(field, traits, 'a list of names')
+    validation.check_count(
+        _WHERE, f'number of {field}', len(traits), schemas.CONTENTS_MAX,
+        least=0)
+    for name in traits:
+        if not (isinstance(name, str) and (
+                name in _TRAITS or _CUSTOM_TRAIT.fullmatch(name))):
+            raise _invalid(
+                field, name, 'a trait of os-traits, or CUSTOM_ with 1 to 248 '
+                             'capital letters, digits and _')
+    return frozenset(traits)
+
+
+def _check_mapping(field: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise _invalid(field, value, 'a mapping')
+
+
+def _invalid(field: str, value: Any, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where=_WHERE, field=field,
+        problem=f'{validation.shown(value)} is not valid', expected=expected)
 
 
 def _read(aimed: RequestContext) -> list[compute_nodes.RootRow]:

@@ -8,6 +8,7 @@ from typing import Any
 from cellsched.api import authorization
 from cellsched.api.base import Controller
 from cellsched.api.base import requires
+from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -22,9 +23,6 @@ from cellsched.listing import servers as listing
 from cellsched.quota import base
 
 _WHERE = 'quota'
-
-#: The largest limit that the tables take.
-_LIMIT_MAX = 2 ** 31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Quotas(Controller):
         """Return limit and usage of each resource.
 
         :param user_id: return what this user may have and has in the project
-        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InvalidField: the id is invalid
         """
         _check_owner(project_id, user_id)
         with self._database.reader() as connection:
@@ -106,7 +104,7 @@ class Quotas(Controller):
     ) -> list[CellUsage]:
         """Return what a project's servers hold in each cell, by its name.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InvalidField: the id is invalid
         """
         _check_owner(project_id, None)
         with self._database.reader() as connection:
@@ -138,17 +136,11 @@ class Quotas(Controller):
         if not self._driver.keeps_limits:
             raise exception.ConfigurationInvalid(
                 field='[quota] driver',
-                expected='one whose limits are kept here, such as '
+                problem='the limits of this driver are set elsewhere',
+                expected='a driver with limits of its own, such as '
                          'DbQuotaDriver')
-        if not limits:
-            raise exception.InvalidField(
-                where=_WHERE, field='limits',
-                expected=f'a limit of {", ".join(base.RESOURCES)}')
-        for resource, limit in limits.items():
-            validation.check_choice(
-                _WHERE, 'limits', resource, base.RESOURCES)
-            validation.check_count(
-                _WHERE, resource, limit, _LIMIT_MAX, least=-1)
+        validation.validate(
+            _WHERE, 'limits', limits, schemas.limits(base.RESOURCES))
         with self._database.writer() as connection:
             quotas.set_limits(connection, project_id, user_id, limits,
                               self._clock.now())
@@ -164,7 +156,7 @@ class Quotas(Controller):
 
         Where no user is given the limits of the project's users go too.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InvalidField: the id is invalid
         """
         _check_owner(project_id, user_id)
         with self._database.writer() as connection:

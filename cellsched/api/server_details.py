@@ -82,9 +82,9 @@ class Details(base.ServerController):
     ) -> ServerDetails:
         """Return a server that may wait for a cell, or is in one.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
-        :raises cellsched.exception.InstanceNotFound: there is none, or it is
-            another project's
+        :raises cellsched.exception.InvalidField: the id is invalid
+        :raises cellsched.exception.InstanceNotFound: it does not exist, or
+            belongs to another project
         """
         found, cell = self._read(context, uuid)
         with self._database.reader() as connection:

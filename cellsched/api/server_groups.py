@@ -9,6 +9,7 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
+from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -19,8 +20,6 @@ from cellsched import objects
 from cellsched.objects import requests
 
 _WHERE = 'server group'
-
-_RULES = (*requests.BOUNDS, 'spread')
 
 
 class ServerGroups(base.Controller):
@@ -74,8 +73,8 @@ class ServerGroups(base.Controller):
     ) -> objects.InstanceGroup:
         """Return a group, with its members in the order they joined.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
-        :raises cellsched.exception.InstanceGroupNotFound: there is none
+        :raises cellsched.exception.InvalidField: the id is invalid
+        :raises cellsched.exception.InstanceGroupNotFound: it does not exist
         """
         return self._get(context, uuid)
 
@@ -99,8 +98,8 @@ class ServerGroups(base.Controller):
     def delete(self, context: RequestContext, uuid: str) -> None:
         """Delete a group; its servers stay, and stay where they are.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
-        :raises cellsched.exception.InstanceGroupNotFound: there is none
+        :raises cellsched.exception.InvalidField: the id is invalid
+        :raises cellsched.exception.InstanceGroupNotFound: it does not exist
         """
         validation.check_text(_WHERE, 'id', uuid)
         with self._database.writer() as connection:
@@ -125,26 +124,16 @@ def _owner(context: RequestContext) -> str | None:
 
 
 def _check_rules(policy: Any, rules: Any) -> None:
-    if not isinstance(rules, Mapping):
-        raise exception.InvalidField(
-            where=_WHERE, field='rules', expected='a mapping')
-    for name, value in rules.items():
-        validation.check_choice(_WHERE, 'rules', name, _RULES)
-        if name == 'spread':
-            validation.check_choice(
-                _WHERE, 'rules.spread', value, requests.SPREADS)
-        else:
-            least, most = requests.BOUNDS[name]
-            validation.check_count(
-                _WHERE, f'rules.{name}', value, most, least)
+    validation.validate(_WHERE, 'rules', rules, schemas.RULES)
     if policy is not None or 'spread' not in rules:
         validation.check_choice(
             _WHERE, 'policy', policy, requests.POLICIES)
-    for name, needed, there in (
+    for name, needed, given in (
             ('max_server_per_host', 'the policy anti-affinity',
              policy == 'anti-affinity'),
             ('max_skew', 'the rule spread', 'spread' in rules)):
-        if name in rules and not there:
+        if name in rules and not given:
             raise exception.InvalidField(
                 where=_WHERE, field=f'rules.{name}',
-                expected=f'nothing without {needed}')
+                problem=f'the rule needs {needed}',
+                expected=f'{needed}, or no {name}')

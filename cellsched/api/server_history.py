@@ -143,7 +143,7 @@ class ServerHistory(base.ServerController):
     ) -> list[ActionRecord]:
         """Return what was done with a server, the newest first.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InvalidField: the id is invalid
         :raises cellsched.exception.InstanceNotFound: no such server
         :raises cellsched.exception.CellUnreachable: its cell does not answer
         """

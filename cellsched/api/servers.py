@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: create, get, list, change, delete, try again."""
+"""Servers: create, get, list, change, delete, retry."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -14,21 +15,21 @@ from oslo_utils import uuidutils
 
 from cellsched.api import authorization
 from cellsched.api import base
-from cellsched.api import block_devices
-from cellsched.api import deletion
-from cellsched.api.retry import Retry
-from cellsched.api import revision
+from cellsched.api import schemas
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
+from cellsched.db.api import cell_mappings
 from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
 from cellsched.db.api import request_specs
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import pages
@@ -38,7 +39,7 @@ from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import base as quota_base
 
-# Who only reads servers sends no messages.
+# A command that only reads servers does not import messaging.
 if TYPE_CHECKING:
     from cellsched.rpc import compute as compute_rpc
     from cellsched.rpc import conductor as conductor_rpc
@@ -47,19 +48,18 @@ LOG = log.getLogger(__name__)
 
 
 class Servers(base.ServerController):
-    """Takes users' wishes.
+    """Creates, reads, changes and deletes servers.
 
-    A server is accepted when :meth:`create` returns: it is in the API
-    database then, and one way or another it will end as one server in one
-    cell, as one in cell0 that says why, or deleted. Whether the broker took
-    the message to the conductors makes no difference: they look for what they
-    were not told of.
+    When :meth:`create` returns, the servers are accepted: they are in the API
+    database. Each accepted server ends in a cell, in cell0 with the reason of
+    its failure, or deleted. If a message to the conductors is lost, they find
+    the server in the database.
 
     :param conductor: returns the client of conductors
     :param compute: returns the clients of agents
-    :param reached: is told what was done: ``Accept``, it is in the API
-        database; ``Tell``, a conductor was told; ``Delete``, the API database
-        says that it is deleted
+    :param reached: called after each step: ``Accept``, the server is in the
+        API database; ``Tell``, the conductors are notified; ``Delete``, the
+        API database has the deletion
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Servers(base.ServerController):
         self._bounds = bounds
         self._new_uuid = new_uuid
         self._reached = reached
-        self._deletion = deletion.Deletion(
+        self._deletion = Deletion(
             database, targets, compute, claims, clock, reached)
-        self._revision = revision.Revision(database, targets, clock)
+        self._revision = Revision(database, targets, clock)
         self._retry = Retry(database, targets, clock)
 
     @base.requires('os_compute_api:servers:create')
@@ -97,24 +97,24 @@ class Servers(base.ServerController):
     ) -> list[str]:
         """Accept servers; return their uuids.
 
-        As many as ``max_count`` are built if they fit, and none if fewer than
-        ``min_count`` do. Those that the project's quota has no room for are
-        not accepted.
+        If at least ``min_count`` servers fit, as many as fit are built, up to
+        ``max_count``; otherwise none is built. Servers beyond the quota of
+        the project are not accepted.
 
         :param flavor: its id or its name
         :param hints: scheduler hints; ``group`` is the id of a server group
-            of the project, whose members the servers become
-        :param max_count: ``min_count`` unless it is given
-        :param tags: of each of them
-        :param block_device_mappings: of each of them; fields of
-            :class:`cellsched.objects.BlockDeviceMapping`
+            of the project, which the servers join
+        :param max_count: by default ``min_count``
+        :param tags: the tags of each server
+        :param block_device_mappings: the block devices of each server, as
+            fields of :class:`cellsched.objects.BlockDeviceMapping`
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.FlavorNotFound: no such flavor
+        :raises cellsched.exception.FlavorNotFound: the flavor does not exist
         :raises cellsched.exception.InstanceGroupNotFound: the project has no
             such server group
-        :raises cellsched.exception.OverQuota: the project's quota has no room
-            for ``min_count``
+        :raises cellsched.exception.OverQuota: the quota of the project does
+            not allow ``min_count`` servers
         """
         count = min_count if max_count is None else max_count
         request = validation.ServerRequest(
@@ -122,7 +122,6 @@ class Servers(base.ServerController):
             {} if hints is None else hints, min_count, count, tags,
             block_device_mappings)
         request.check(self._bounds)
-        block_devices.check(block_device_mappings, several=count > 1)
         with self._database.writer() as connection:
             group = self._group(connection, context, request)
             sizes = flavors.get(connection, flavor)
@@ -142,23 +141,23 @@ class Servers(base.ServerController):
     ) -> server.Server:
         """Return a server.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InvalidField: the id is invalid
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         """
         return self._get(context, uuid)
 
     @base.requires('os_compute_api:servers:delete', resource_param='uuid')
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """Delete a server, whatever is being done with it.
+        """Delete a server, in any state.
 
-        It is accepted when the cell's database has it. A host that could not
-        be told finds it there.
+        The deletion is accepted when the database of the cell has it. If the
+        host gets no message, its agent finds the deletion there.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InvalidField: the id is invalid
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.DatabaseUnreachable: its cell does not
-            answer; nobody brings it into one any more, and another call goes
-            on from there
+            answer. No conductor brings the server into the cell any more, and
+            another call continues the deletion
         """
         validation.check_text('server', 'id', uuid)
         self._reader.get(context, uuid, to_delete=True)
@@ -168,11 +167,11 @@ class Servers(base.ServerController):
     def update(
         self, context: RequestContext, uuid: str, name: str
     ) -> None:
-        """Rename a server, whatever is being done with it.
+        """Rename a server, in any state.
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         """
         validation.check_text('server', 'name', name)
         self._get(context, uuid)
@@ -184,22 +183,22 @@ class Servers(base.ServerController):
         self, context: RequestContext, uuid: str,
         tags: Sequence[str],
     ) -> None:
-        """Give a server these tags, and no others.
+        """Replace the tags of a server.
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         """
-        validation.check_tags('server', tags)
+        validation.validate('server', 'tags', tags, schemas.TAGS)
         self._get(context, uuid)
         self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
 
     @base.requires('cellsched:servers:retry', resource_param='uuid')
     def retry(self, context: RequestContext, uuid: str) -> None:
-        """Have a server in cell0 built again, under the same uuid.
+        """Build a server in cell0 again, with the same uuid.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InvalidField: the id is invalid
+        :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: it is not in cell0
         """
         self._get(context, uuid)
@@ -215,24 +214,23 @@ class Servers(base.ServerController):
     ) -> pages.Page:
         """Return a page of the servers of the project, or of all for an admin.
 
-        They are in one order, wherever they are: waiting for a cell, in one,
-        or in cell0. Cells that do not answer are named.
+        The order is the same for servers without a cell, in a cell and in
+        cell0. The page names cells that do not answer.
 
-        :param filters: by the names of ``listing.query.FILTERS``, a text or
-            several, or ``flavor``, the id or name of one
-        :param sort_keys: of ``db.cell.instance_list.SORT_KEYS``; without any
-            the newest come first
-        :param sort_dirs: ``asc`` or ``desc`` of each key
-        :param limit: no more than this; by default what ``[api] max_limit``
-            allows
-        :param marker: the uuid of the last server of the page before
+        :param filters: values, or lists of values, by the names of
+            ``listing.query.FILTERS``; ``flavor`` is an id or a name
+        :param sort_keys: of ``db.cell.instance_list.SORT_KEYS``; by default
+            the newest servers come first
+        :param sort_dirs: ``asc`` or ``desc``, for each key
+        :param limit: the most servers; by default ``[api] max_limit``
+        :param marker: the uuid of the last server of the previous page
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.FlavorNotFound: no such flavor
+        :raises cellsched.exception.FlavorNotFound: the flavor does not exist
         :raises cellsched.exception.MarkerNotFound: the project has no such
             server
-        :raises cellsched.exception.CellsDown: a cell does not answer, where
-            none may be left out
+        :raises cellsched.exception.CellsDown: a cell does not answer, and
+            every cell is required
         """
         limit = self._bounds.limit_max if limit is None else limit
         validation.check_count(
@@ -248,11 +246,11 @@ class Servers(base.ServerController):
             validation.check_text('server list', 'filters.flavor', flavor)
             with self._database.reader() as connection:
                 flavor_id = flavors.get(connection, flavor).id
-        wanted = query.wanted(
+        query_filters = query.wanted(
             filters, None if is_admin else context.project_id or '', is_admin,
             flavor_id)
         return self._reader.list(context, query.ServerQuery(
-            wanted, order, limit, marker, is_admin))
+            query_filters, order, limit, marker, is_admin))
 
     def _get(
         self, context: RequestContext, uuid: str
@@ -266,8 +264,8 @@ class Servers(base.ServerController):
         try:
             self._conductor().build_and_schedule(context, uuids)
         except Exception as exc:
-            # They are accepted whatever became of the message, and who asked
-            # needs their ids.
+            # The servers are accepted without the message, and the caller
+            # needs their ids. To import messaging takes long.
             from cellsched.rpc import delivery
 
             LOG.warning('Request %s: could not cast build_and_schedule for '
@@ -282,18 +280,19 @@ class Servers(base.ServerController):
     ) -> objects.InstanceGroup | None:
         """Return the group to join, without its members.
 
-        They change, and are read again when the servers are placed.
+        The members are read again when the servers are scheduled.
         """
         if request.group is None:
             return None
         group = instance_groups.get(
             connection, request.group, context.project_id or '', lock=True)
-        most, there = self._bounds.group_members_max, len(group.members)
-        if there + request.max_count > most:
+        most, members = self._bounds.group_members_max, len(group.members)
+        if members + request.max_count > most:
             raise exception.InvalidField(
                 where='server', field='hints.group',
-                expected=f'a server group with room for {request.max_count} '
-                         f'more; it has {there} of at most {most} members')
+                problem=f'the group has {members} of at most {most} members, '
+                        f'and {request.max_count} more are requested',
+                expected='a server group with fewer members')
         group.members = []
         return group
 
@@ -304,11 +303,11 @@ def _accept(
     group: objects.InstanceGroup | None, now: datetime.datetime,
     new_uuid: Callable[[], str],
 ) -> list[str]:
-    """Put the servers of a request into the API database; return their uuids.
+    """Write the servers of a request to the API database; return their uuids.
 
-    What they share is made once, and checked once.
+    The fields that all servers share are serialized and validated once.
 
-    :param request: whose ``max_count`` says how many
+    :param request: a request whose ``max_count`` the quota allows
     :param group: the group to join, without its members
     """
     project_id = context.project_id or ''
@@ -326,8 +325,7 @@ def _accept(
         for index, uuid in enumerate(uuids)], now, request.min_count)
     request_specs.create(
         connection, [_with(spec, instance_uuid=uuid) for uuid in uuids], now)
-    # To the second, as objects tell when a server was created: listings
-    # compare the two.
+    # Without microseconds, as in the objects: listings compare the two.
     instance_mappings.create(
         connection, uuids, project_id, context.user_id,
         now.replace(microsecond=0), flavor)
@@ -395,5 +393,288 @@ def _tags(
 def _devices(
     request: validation.ServerRequest, uuid: str, new_uuid: Callable[[], str]
 ) -> dict[str, Any] | None:
-    made = block_devices.made(request.block_device_mappings, uuid, new_uuid)
-    return None if made is None else made.obj_to_primitive()
+    if not request.block_device_mappings:
+        return None
+    return objects.BlockDeviceMappingList(objects=[
+        objects.BlockDeviceMapping(
+            uuid=new_uuid(), instance_uuid=uuid, **device)
+        for device in request.block_device_mappings]).obj_to_primitive()
+
+
+class Deletion:
+    """Deletes servers, in any state.
+
+    First, one transaction in the API database deletes the build request and
+    marks the mapping, which then takes no cell. Then the row in the cell is
+    deleted. If a conductor may be about to write the row, a deleted row is
+    written first, which the conductor finds.
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        compute: 'Callable[[], compute_rpc.ComputeAPIs]',
+        claims: claims_base.ClaimStore,
+        clock: Clock, reached: Callable[[str], None],
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._compute = compute
+        self._claims = claims
+        self._clock = clock
+        self._reached = reached
+
+    def run(self, context: RequestContext, uuid: str) -> None:
+        """Delete a server, or continue an interrupted deletion."""
+        with self._database.writer() as connection:
+            request = build_requests.get(connection, uuid, lock=True)
+            instance_mappings.mark_deleted(
+                connection, [uuid], self._clock.now())
+            if request is None:
+                # A retry may have created it before the mapping was marked.
+                request = build_requests.get(connection, uuid, lock=True)
+            if request is not None:
+                if request.buried:
+                    self._remove_from_cell0(connection, uuid)
+                build_requests.delete(connection, [uuid])
+            instance_groups.remove_members(connection, [uuid])
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+        self._reached('Delete')
+        decided = None if mapping is None else mapping.cell_mapping
+        if decided is not None:
+            # The row may exist before the request is deleted, if a conductor
+            # has died between the two.
+            self._delete_in_cell(context, decided, uuid, request)
+        elif request is not None:
+            # A conductor that works on the build finds the request deleted,
+            # and rolls back.
+            self._claims.release([uuid])
+
+    def _remove_from_cell0(self, connection: Any, uuid: str) -> None:
+        """Remove the row in cell0 of a server that is being retried.
+
+        The caller holds the lock of the request, so no conductor takes it.
+        """
+        cell0 = cell_mappings.find(connection, objects.CELL0_UUID)
+        if cell0 is not None:
+            with self._targets.database(cell0).writer() as in_cell0:
+                instances.purge(in_cell0, instances.lock(in_cell0, [uuid]))
+
+    def _delete_in_cell(
+        self, context: RequestContext, cell: objects.CellMapping,
+        uuid: str, request: objects.BuildRequest | None,
+    ) -> None:
+        aimed = self._targets.aim(context, cell)
+        assert aimed.cell is not None
+        if request is not None:
+            with aimed.cell.database.writer() as connection:
+                _forestall(connection, request.instance, self._clock.now())
+        instance = self._mark(aimed.cell.database, uuid)
+        if instance is None:
+            self._claims.release([uuid])
+            return
+        try:
+            self._compute().get(aimed.cell.transport).terminate_instance(
+                aimed, instance.host, instance)
+        except Exception as exc:
+            # The row is marked, and agents look for marked rows. To import
+            # messaging takes long.
+            from cellsched.rpc import delivery
+
+            LOG.warning('Request %s: could not cast to host %s of cell %s to '
+                        'delete instance %s; it will find it: %s',
+                        context.request_id, instance.host, cell.identity,
+                        uuid, delivery.describe(exc))
+
+    def _mark(
+        self, database: session.Database, uuid: str
+    ) -> objects.Instance | None:
+        """Delete a row without a host; else mark the row, and return it."""
+        while True:
+            now = self._clock.now()
+            with database.writer() as connection:
+                if instances.delete(connection, uuid, now, host=None):
+                    return None
+                instance = instances.get(connection, uuid)
+                # The row may have changed its host since it was read.
+                if instance is None or instance.host and instances.transit(
+                        connection, uuid, 'mark_deleting', now,
+                        host=instance.host):
+                    return instance
+
+
+def _forestall(
+    connection: Any, instance: objects.Instance, now: datetime.datetime
+) -> None:
+    """Write a deleted row before a conductor writes the row."""
+    if instances.create(connection, [instance], now):
+        instances.delete(connection, instance.uuid, now)
+
+
+#: Attempts to change a server that moves between databases meanwhile.
+_TRIES_MAX = 5
+
+
+class Revision:
+    """Renames and tags servers, in the build request or in the cell.
+
+    A build request is changed as long as it exists; a conductor that deletes
+    the request sees the change, and writes it to the cell first. After that
+    the row in the cell is changed. A row in cell0 is changed while no request
+    can be made of it.
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._clock = clock
+
+    def rename(self, uuid: str, name: str) -> None:
+        """Rename a server.
+
+        :raises cellsched.exception.InstanceNotFound: it does not exist
+        """
+        def in_request(request: objects.BuildRequest) -> None:
+            request.instance.display_name = name
+
+        def in_cell(connection: Any, now: datetime.datetime) -> bool:
+            return instances.update(
+                connection, uuid, {'display_name': name}, now)
+
+        self._change(uuid, in_request, in_cell)
+
+    def set_tags(self, uuid: str, tags: Iterable[str]) -> None:
+        """Replace the tags of a server.
+
+        :raises cellsched.exception.InstanceNotFound: it does not exist
+        """
+        def in_request(request: objects.BuildRequest) -> None:
+            request.tags = objects.TagList.made(uuid, tags)
+
+        def in_cell(connection: Any, now: datetime.datetime) -> bool:
+            present = bool(instances.lock(connection, [uuid]))
+            if present:
+                instance_children.replace_tags(connection, uuid, tags)
+            return present
+
+        self._change(uuid, in_request, in_cell)
+
+    def _change(
+        self, uuid: str, in_request: Callable[[objects.BuildRequest], None],
+        in_cell: Callable[[Any, datetime.datetime], bool],
+    ) -> None:
+        for _ in range(_TRIES_MAX):
+            with self._database.writer() as connection:
+                if build_requests.revise(connection, uuid, in_request):
+                    return
+                mapping = instance_mappings.get_many(
+                    connection, [uuid]).get(uuid)
+            cell = mapping.cell_mapping if mapping else None
+            if cell is None:
+                # A retry may be creating the request again.
+                continue
+            database = self._targets.database(cell)
+            if not cell.is_cell0():
+                with database.writer() as connection:
+                    changed = in_cell(connection, self._clock.now())
+            else:
+                with self._database.writer() as connection:
+                    changed = self._change_record(
+                        connection, uuid, cell, database, in_request, in_cell)
+            if changed:
+                return
+        raise exception.InstanceNotFound(uuid=uuid)
+
+    def _change_record(
+        self, connection: Any, uuid: str, cell0: objects.CellMapping,
+        database: session.Database,
+        in_request: Callable[[objects.BuildRequest], None],
+        in_cell: Callable[[Any, datetime.datetime], bool],
+    ) -> bool:
+        if not instance_mappings.confirm(connection, [uuid], cell0.id):
+            return False
+        # A retry may have created the request before the mapping was locked.
+        if build_requests.revise(connection, uuid, in_request):
+            return True
+        with database.writer() as in_cell0:
+            return in_cell(in_cell0, self._clock.now())
+
+
+class Retry:
+    """Creates build requests again, from the rows in cell0.
+
+    The row stays in cell0 until a conductor takes the request. The request is
+    marked, so that a conductor that finds it removes the row.
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._clock = clock
+
+    def run(self, uuid: str) -> None:
+        """Build a server again, with the same uuid.
+
+        :raises cellsched.exception.InstanceInvalidState: it is not in cell0
+        :raises cellsched.exception.InstanceNotFound: it was deleted
+        """
+        with self._database.reader() as connection:
+            pending = build_requests.get(connection, uuid) is not None
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+        cell = mapping.cell_mapping if mapping else None
+        if mapping is None or mapping.queued_for_delete and not pending:
+            raise exception.InstanceNotFound(uuid=uuid)
+        if pending or cell is None:
+            # It has a build request, or is getting one.
+            raise _refused(uuid, 'BUILD')
+        database = self._targets.database(cell)
+        if not cell.is_cell0():
+            with database.reader() as connection:
+                instance = instances.get(connection, uuid)
+            if instance is None:
+                raise exception.InstanceNotFound(uuid=uuid)
+            status = server.status_of(instance.vm_state)
+            raise _refused(uuid, f'{status} in {server.name_of(cell)}'
+                                 ' and not in cell0')
+        with self._database.writer() as connection:
+            self._accept(connection, uuid, cell, database)
+
+    def _accept(
+        self, connection: Any, uuid: str, cell0: objects.CellMapping,
+        database: session.Database,
+    ) -> None:
+        now = self._clock.now()
+        if not instance_mappings.reopen(connection, uuid, cell0.id, now):
+            # A concurrent request has retried or deleted it.
+            if build_requests.get(connection, uuid) is not None:
+                raise _refused(uuid, 'BUILD')
+            raise exception.InstanceNotFound(uuid=uuid)
+        spec = request_specs.get(connection, uuid)
+        if spec is None:
+            raise _refused(uuid, 'without its request specification')
+        # The mapping is locked, so the row cannot change any more.
+        with database.reader() as in_cell0:
+            instance = instances.get(in_cell0, uuid)
+            names = instance_children.get_tags(in_cell0, [uuid]).get(uuid, [])
+            devices = instance_children.get_block_devices(
+                in_cell0, [uuid]).get(uuid)
+        if instance is None:
+            raise exception.InstanceNotFound(uuid=uuid)
+        instance.vm_state, instance.task_state = 'building', 'scheduling'
+        instance.flavor = objects.RequestSpec.obj_from_primitive(spec).flavor
+        build_requests.create(connection, [objects.BuildRequest(
+            instance_uuid=uuid, project_id=instance.project_id or '',
+            instance=instance, buried=True,
+            tags=objects.TagList.made(uuid, names) if names else None,
+            block_device_mappings=objects.BlockDeviceMappingList(
+                objects=devices) if devices else None)], now)
+
+
+def _refused(uuid: str, state: str) -> exception.InstanceInvalidState:
+    return exception.InstanceInvalidState(
+        uuid=uuid, action='be retried', state=state)

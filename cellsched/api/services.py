@@ -132,7 +132,7 @@ class Services(base.Controller):
         The host is new when its agent starts again. Until then there is
         nothing to claim on its nodes.
 
-        :raises cellsched.exception.ServiceNotFound: there is none in the
+        :raises cellsched.exception.ServiceNotFound: it does not exist in the
             cells that answer
         :raises cellsched.exception.HostInUse: servers are on its host
         :raises cellsched.exception.InvalidField: it is up
@@ -174,7 +174,7 @@ class Services(base.Controller):
         :param binary: such services only
         :param host: that of this host
         :param cell: those of this cell, by its name or uuid
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingNotFound: it does not exist
         """
         return self._list(binary, host, cell)
 

@@ -24,7 +24,7 @@ from cellsched.cli import base
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.api.provider_records import ProviderRecord
+    from cellsched.api.providers import ProviderRecord
 
 _KINDS = (plugins.CLAIMS,)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 
-from cellsched.api import provider_fields
+from cellsched.api import providers
 from cellsched.compute import children
 from cellsched import exception
 from cellsched.objects import request_groups
@@ -260,10 +260,10 @@ def _check_resources(
                     f'{exc.field}: {exc.expected}') from None
     for number, shared in enumerate(document.get('sharing_providers', ())):
         try:
-            provider_fields.changed({}, {
+            providers.changed_inventories({}, {
                 name: {'total': total}
                 for name, total in shared['inventories'].items()})
-            provider_fields.check_traits('traits', shared.get('traits', ()))
+            providers.check_traits('traits', shared.get('traits', ()))
         except exception.InvalidField as exc:
             raise invalid(
                 path, ('sharing_providers', number, exc.field), exc.expected,

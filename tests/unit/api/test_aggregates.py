@@ -3,6 +3,7 @@
 
 from cellsched.api import aggregates
 from cellsched.api import authorization
+from cellsched.api import schemas
 from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched import exception
@@ -161,11 +162,11 @@ class TestAggregates(base.TestCase):
                 ('name', lambda: self.aggregates.get(ADMIN, bad)),
                 ('name', lambda: self.aggregates.delete(ADMIN, bad)),
                 ('name', lambda: self.aggregates.add_hosts(ADMIN, bad, ['a'])),
-                ('host', lambda: self.aggregates.add_hosts(
+                ('hosts', lambda: self.aggregates.add_hosts(
                     ADMIN, 'fast', [bad])),
-                ('host', lambda: self.aggregates.remove_hosts(
+                ('hosts', lambda: self.aggregates.remove_hosts(
                     ADMIN, 'fast', [bad])),
-                ('value of k', lambda: self.aggregates.create(
+                ('metadata.k', lambda: self.aggregates.create(
                     ADMIN, 'new', {'k': bad})),
             ):
                 error = self.assertRaises(exception.InvalidField, call)
@@ -174,13 +175,13 @@ class TestAggregates(base.TestCase):
                 error = self.assertRaises(
                     exception.InvalidField, self.aggregates.set_metadata,
                     ADMIN, 'fast', {bad: 'x'})
-                self.assertEqual('key', error.field)
+                self.assertEqual('metadata', error.field)
         self.assertEqual(
             ['fast'], [each.name for each in self.aggregates.list_all(ADMIN)])
 
     def test_what_is_no_list_and_no_mapping_is_refused(self):
         self.aggregates.create(ADMIN, 'fast')
-        many = aggregates.NAMED_MAX + 1
+        many = schemas.NAMES_MAX + 1
         for bad in 'a', None, 5, {'a'}, [], ['a'] * many:
             self.assertRaises(
                 exception.InvalidField, self.aggregates.add_hosts, ADMIN,

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sharing providers: create, change, delete."""
 
+import hypothesis
+from hypothesis import strategies
 import sqlalchemy as sa
 
-from cellsched.api import provider_records
+from cellsched.api import providers
+from cellsched.claims import validation
 from cellsched.db.api import models as api_models
+from cellsched.db.api import shared_providers
+from cellsched.db.cell import compute_nodes
 from cellsched import exception
+from cellsched.objects import child_providers
 from cellsched.objects import resources
 from tests.unit.api import hostile
 from tests.unit.api import sharing
+from tests.unit import base
 from tests.unit.db import samples
 
 
@@ -20,11 +27,11 @@ class TestSharing(sharing.TestCase):
                                      'allocation_ratio': 2}},
             traits=['STORAGE_DISK_SSD'])
 
-        self.assertEqual(provider_records.ProviderRecord(
+        self.assertEqual(providers.ProviderRecord(
             uuid=made.uuid, name='pool', kind='sharing', parent=None,
             root=made.uuid, host=None, cell=None, aggregate='racks',
             traits=frozenset({'STORAGE_DISK_SSD'}),
-            inventories={'DISK_GB': provider_records.ClassUsage(
+            inventories={'DISK_GB': providers.ClassUsage(
                 resources.Inventory(1000, 10, 2), 0)}), made)
         for name in 'pool', made.uuid:
             self.assertEqual(made, self.get(name))
@@ -215,3 +222,233 @@ class TestSharing(sharing.TestCase):
                 exception.InvalidField, call).field)
         self.assertEqual([made],
                          self.providers.list(sharing.ADMIN).providers)
+
+
+KNOWN = {'DISK_GB': resources.Inventory(100, 5, 2.0, 1, 50, 5)}
+
+
+class TestInventories(base.TestCase):
+
+    def refusal(self, changes, known=KNOWN):
+        error = self.assertRaises(
+            exception.InvalidField, providers.changed_inventories, known,
+            changes)
+        self.assertEqual('provider', error.where)
+        return error
+
+    def test_fields_that_are_not_named_stay(self):
+        self.assertEqual(
+            {'DISK_GB': resources.Inventory(200, 5, 2.0, 1, 50, 5)},
+            providers.changed_inventories(KNOWN, {'DISK_GB': {'total': 200}}))
+
+    def test_new_class_has_defaults(self):
+        self.assertEqual(
+            {**KNOWN, 'CUSTOM_X': resources.Inventory(7, reserved=7)},
+            providers.changed_inventories(
+                KNOWN, {'CUSTOM_X': {'total': 7, 'reserved': 7}}))
+
+    def test_class_is_removed(self):
+        self.assertEqual({}, providers.changed_inventories(
+            KNOWN, {'DISK_GB': None, 'VCPU': None}))
+
+    def test_new_class_needs_its_total(self):
+        self.assertEqual(
+            'VCPU.total', self.refusal({'VCPU': {'reserved': 1}}).field)
+
+    def test_refusal_names_the_field_and_the_bound(self):
+        most = resources.AMOUNT_MAX
+        for field, value, bound in (
+                ('total', -1, f'0 to {most}'),
+                ('total', most + 1, f'0 to {most}'),
+                ('total', True, f'0 to {most}'),
+                ('total', '5', f'0 to {most}'),
+                ('reserved', -1, f'0 to {most}'),
+                ('reserved', 101, 'at most the total, 100'),
+                ('min_unit', 0, f'1 to {most}'),
+                ('min_unit', 51, 'at most the max_unit, 50'),
+                ('max_unit', 0, f'1 to {most}'),
+                ('step_size', 0, f'1 to {most}'),
+                ('allocation_ratio', 0, 'above 0, at most 1000000'),
+                ('allocation_ratio', 1e7, 'above 0, at most 1000000'),
+                ('allocation_ratio', float('nan'), 'above 0'),
+                ('allocation_ratio', True, 'above 0'),
+                ('allocation_ratio', None, 'above 0')):
+            error = self.refusal({'DISK_GB': {field: value}})
+            self.assertEqual(f'DISK_GB.{field}', error.field)
+            self.assertIn(bound, str(error))
+
+    def test_what_is_no_inventory_is_refused(self):
+        for changes, field in (
+                ('DISK_GB', 'inventories'), (None, 'inventories'),
+                ([('DISK_GB', {})], 'inventories'),
+                ({'DISK_GB': 5}, 'DISK_GB'),
+                ({'DISK_GB': {'size': 5}}, 'DISK_GB'),
+                ({'DISK_GB': {5: 5}}, 'DISK_GB'),
+                ({'disk_gb': {'total': 5}}, 'inventories'),
+                ({'CUSTOM_': {'total': 5}}, 'inventories'),
+                ({f'CUSTOM_{"X" * 249}': None}, 'inventories'),
+                ({f'CUSTOM_{number}': {'total': 1} for number in range(1001)},
+                 'number of resource classes')):
+            self.assertEqual(field, self.refusal(changes).field)
+        for bad in hostile.NAMES:
+            if bad.__hash__ is not None:
+                self.assertEqual(
+                    'inventories', self.refusal({bad: {'total': 1}}).field)
+
+    @hypothesis.given(strategies.dictionaries(
+        strategies.sampled_from(('total', 'reserved', 'min_unit', 'max_unit',
+                                 'step_size', 'allocation_ratio')),
+        strategies.integers(-1, 2 ** 33) | strategies.floats()
+        | strategies.none()))
+    def test_what_is_taken_is_an_inventory_for_claim_stores(self, fields):
+        try:
+            taken = providers.changed_inventories({}, {'DISK_GB': fields})
+        except exception.InvalidField:
+            return
+
+        validation.check_inventory('a', taken)
+
+
+class TestTraits(base.TestCase):
+
+    def test_standard_and_custom_names_are_taken(self):
+        names = ['STORAGE_DISK_SSD', 'CUSTOM_POOL_1', f'CUSTOM_{"X" * 248}']
+
+        self.assertEqual(frozenset(names), providers.check_traits(
+            'traits', [*names, names[0]]))
+
+    def test_others_are_refused(self):
+        for bad in ('STORAGE_DISK_SSD', None, 5, ['SSD'], ['custom_x'],
+                    ['CUSTOM_'], [f'CUSTOM_{"X" * 249}'], [5],
+                    ['CUSTOM_X\n'], ['CUSTOM_X'] * 1001):
+            error = self.assertRaises(
+                exception.InvalidField, providers.check_traits,
+                'traits', bad)
+            self.assertIn('traits', error.field)
+
+
+class TestReading(sharing.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.west, self.east = self.add_cell('west'), self.add_cell('east')
+        self.nodes = {name: self.add_node(cell, name) for cell, name in (
+            (self.west, 'w1'), (self.east, 'e2'), (self.east, 'e1'))}
+        self.create()
+
+    def add_node(self, cell, name, **values):
+        [uuid] = samples.uuids(1)
+        database = self.targets.database(cell)
+        uuid = self.write(
+            database, compute_nodes.save, uuid, f'host-{name}', name,
+            {**samples.NODE, 'traits': '["HW_CPU_X86_VMX"]', **values},
+            database.now())
+        self.store.set_inventory(uuid, {
+            'VCPU': resources.Inventory(8, allocation_ratio=4.0)})
+        return uuid
+
+    def take_down(self, cell):
+        table = api_models.cell_mappings
+        self.write(self.database, lambda connection: connection.execute(
+            sa.update(table).where(table.c.id == cell.id).values(
+                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
+        self.cells.refresh()
+
+    def test_providers_are_listed_by_cell_and_name(self):
+        self.assertEqual(['e1', 'e2', 'w1', 'pool'], self.named())
+
+    def test_kinds_are_listed_apart(self):
+        self.assertEqual(['e1', 'e2', 'w1'], self.named(kind='root'))
+        self.assertEqual(['pool'], self.named(kind='sharing'))
+        self.assertEqual([], self.named(kind='child'))
+
+    def test_node_is_a_root(self):
+        self.claim(self.nodes['e1'], VCPU=3)
+
+        for name in 'e1', self.nodes['e1']:
+            self.assertEqual(providers.ProviderRecord(
+                uuid=self.nodes['e1'], name='e1', kind='root', parent=None,
+                root=self.nodes['e1'], host='host-e1', cell='east',
+                aggregate=None, traits=frozenset({'HW_CPU_X86_VMX'}),
+                inventories={'VCPU': providers.ClassUsage(
+                    resources.Inventory(8, allocation_ratio=4.0), 3)},
+                consumers=1), self.get(name))
+
+    def test_children_come_after_their_node(self):
+        gpu, part = (child_providers.Child(
+            uuid, name, None, frozenset({'CUSTOM_GPU'}))
+            for uuid, name in zip(samples.uuids(2), ('gpu', 'part')))
+        part = part._replace(parent=gpu.uuid)
+        node = self.add_node(
+            self.east, 'e1a', providers=child_providers.dump([gpu, part]))
+        self.store.set_inventory(gpu.uuid, {'VGPU': resources.Inventory(4)})
+        self.claim(gpu.uuid, VGPU=1)
+
+        self.assertEqual(['e1', 'e1a', 'gpu', 'part', 'e2', 'w1', 'pool'],
+                         self.named())
+        self.assertEqual(['gpu', 'part'], self.named(kind='child'))
+        self.assertEqual(providers.ProviderRecord(
+            uuid=gpu.uuid, name='gpu', kind='child', parent=node, root=node,
+            host='host-e1a', cell='east', aggregate=None,
+            traits=frozenset({'CUSTOM_GPU'}),
+            inventories={'VGPU': providers.ClassUsage(
+                resources.Inventory(4), 1)}, consumers=1), self.get('gpu'))
+        self.assertEqual((gpu.uuid, node), (
+            self.get(part.uuid).parent, self.get(part.uuid).root))
+
+    def test_node_that_the_store_never_heard_of_has_nothing(self):
+        database = self.targets.database(self.east)
+        self.write(database, compute_nodes.save, samples.uuids(1)[0], 'new',
+                   'new', samples.NODE, database.now())
+
+        self.assertEqual({}, self.get('new').inventories)
+
+    def test_cells_that_are_down_are_named(self):
+        self.take_down(self.east)
+
+        page = self.providers.list(sharing.ADMIN)
+
+        self.assertEqual(['east'], page.down_cells)
+        self.assertEqual(['w1', 'pool'],
+                         [each.name for each in page.providers])
+
+    def test_what_may_be_in_a_cell_that_is_down_is_not_said_to_be_missing(
+            self):
+        self.take_down(self.east)
+
+        self.assertEqual('w1', self.get('w1').name)
+        error = self.assertRaises(exception.CellsDown, self.get, 'e1')
+        self.assertEqual('east', error.cells)
+        self.assertRaises(
+            exception.ResourceProviderNotFound, self.delete, 'e1')
+
+    def test_name_that_several_have_is_refused_with_their_uuids(self):
+        other = self.add_node(self.west, 'e1')
+
+        error = self.assertRaises(exception.InvalidField, self.get, 'e1')
+
+        for uuid in other, self.nodes['e1']:
+            self.assertIn(uuid, str(error))
+            self.assertEqual(uuid, self.get(uuid).uuid)
+
+    def test_sharing_provider_is_shown_whatever_cells_are_down(self):
+        self.take_down(self.east)
+
+        self.assertEqual('sharing', self.get('pool').kind)
+        self.assertEqual([], self.providers.list(
+            sharing.ADMIN, kind='sharing').down_cells)
+
+    def test_store_is_asked_as_often_for_many_as_for_one(self):
+        for number in range(20):
+            self.add_node(self.west, f'more{number}')
+            self.create(f'pool{number}')
+        self.store.calls = 1
+
+        self.assertEqual(44, len(self.named()))
+
+    def test_row_that_lost_its_aggregate_is_listed(self):
+        self.write(self.database, lambda connection: connection.execute(
+            sa.delete(api_models.aggregates)))
+        [shared] = self.read(self.database, shared_providers.list_all)
+
+        self.assertEqual(shared.aggregate_uuid, self.get('pool').aggregate)

@@ -62,9 +62,10 @@ class TestQuotas(base.TestCase):
     def test_what_cannot_be_is_refused(self):
         for limits, field in (
                 ({}, 'limits'), ({'disk': 1}, 'limits'),
-                ({'cores': -2}, 'cores'), ({'ram': 2 ** 31}, 'ram'),
-                ({'instances': True}, 'instances'),
-                ({'cores': '1'}, 'cores')):
+                ({'cores': -2}, 'limits.cores'),
+                ({'ram': 2 ** 31}, 'limits.ram'),
+                ({'instances': True}, 'limits.instances'),
+                ({'cores': '1'}, 'limits.cores')):
             self.assertEqual(field, self.refused(
                 self.quotas.set, ADMIN, 'project', limits))
         for project in '', 'x' * 256, 'a\nb', 3:

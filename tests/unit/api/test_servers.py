@@ -2,6 +2,7 @@
 """Servers: create, get, list, delete."""
 
 from concurrent import futures
+import contextlib
 
 from amqp import exceptions as amqp_exc
 from kombu import exceptions as kombu_exc
@@ -13,6 +14,7 @@ from cellsched.api import authorization
 from cellsched.api import flavors
 from cellsched.api import servers
 from cellsched.api import validation
+from cellsched.cells.cell0 import Cell0
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
@@ -20,6 +22,7 @@ from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched.listing import servers as listing
@@ -29,6 +32,7 @@ from cellsched.testing import clients
 from tests.unit.api import hostile
 from tests.unit.cells import base
 from tests.unit.db import samples
+from tests.unit import racing
 
 PROVIDER = '22222222-2222-4222-8222-222222222222'
 
@@ -393,3 +397,259 @@ class TestFlavorOfServer(ServersTestCase):
         self.assertIsInstance(leased.spec.flavor, objects.Flavor)
         self.assertEqual((2, 512), (
             leased.spec.flavor.vcpus, leased.request.instance.memory_mb))
+
+
+class TestRevision(ServersTestCase):
+
+    def setUp(self):
+        super().setUp()
+        [self.uuid] = self.create(tags=['b', 'a', 'b'])
+
+    def change(self):
+        self.servers.update(self.context, self.uuid, name='new')
+        self.servers.set_tags(self.context, self.uuid, ['c'])
+
+    def told(self):
+        found = self.servers.get(self.context, self.uuid)
+        return found.name, found.tags
+
+    def test_request_is_changed_and_not_the_row(self):
+        self.assertEqual(('web', ('a', 'b')), self.told())
+        self.decide(self.uuid, self.cell)
+        self.add_row(self.uuid, self.cell)
+
+        self.change()
+
+        self.assertEqual(('new', ('c',)), self.told())
+        self.assertEqual(
+            'server', self.row(self.uuid, self.cell).display_name)
+
+    def test_row_is_changed_once_there_is_no_request(self):
+        for cell in self.cell, self.cells.cell0():
+            [self.uuid] = self.create()
+            self.put(self.uuid, cell)
+
+            self.change()
+
+            self.assertEqual(('new', ('c',)), self.told())
+            self.assertEqual(
+                {self.uuid: ['c']},
+                self.read(self.targets.database(cell),
+                          instance_children.get_tags,
+                          [self.uuid]))
+
+    def test_server_that_went_meanwhile_is_not_found(self):
+        revision = self.servers._revision
+        self.write(self.database, build_requests.delete, [self.uuid])
+        for _ in range(2):
+            self.assertRaises(exception.InstanceNotFound,
+                              revision.rename, self.uuid, 'x')
+            self.assertRaises(exception.InstanceNotFound,
+                              revision.set_tags, self.uuid, ['x'])
+            self.decide(self.uuid, self.cell)
+        self.assertEqual({}, self.read(
+            self.targets.database(self.cell), instance_children.get_tags,
+            [self.uuid]))
+
+    def test_server_that_is_retried_meanwhile_keeps_the_change(self):
+        cell0 = self.cells.cell0()
+        self.put(self.uuid, cell0, vm_state='error', task_state=None)
+        target = self.targets.database(cell0)
+
+        class Retrying:
+            """The cell, from which the server is taken right before."""
+
+            @staticmethod
+            def database(cell):
+                self.servers.retry(self.context, self.uuid)
+                return target
+
+        self.servers._revision._targets = Retrying
+        self.servers.update(self.context, self.uuid, name='new')
+
+        self.assertEqual('new', self.told()[0])
+        self.assertTrue(self.read(
+            self.database, build_requests.get, self.uuid).buried)
+
+    def test_server_that_is_buried_anew_meanwhile_keeps_the_change(self):
+        lying = self.cells.cell0()
+        self.put(self.uuid, lying, vm_state='error', task_state=None)
+        database = self.targets.database(lying)
+        cell0 = Cell0(
+            self.database, self.cells, self.targets, self.clock, 'conductor')
+
+        class Burying:
+            """A cell0 from which it is taken, and where it is buried anew."""
+
+            @staticmethod
+            def database(cell):
+                self.servers.retry(self.context, self.uuid)
+                return Burying
+
+            @staticmethod
+            @contextlib.contextmanager
+            def writer():
+                with database.writer() as connection:
+                    yield connection
+                cell0.remove(database, [self.uuid])
+                request = self.read(
+                    self.database, build_requests.get, self.uuid)
+                cell0.bury(self.context, [request.instance],
+                           exception.NoValidHost(reason='None.'))
+
+        self.servers._revision._targets = Burying
+        self.servers.update(self.context, self.uuid, name='new')
+
+        self.assertEqual('new', self.told()[0])
+
+    def test_names_and_tags_that_cannot_be_kept_are_refused(self):
+        for bad in hostile.NAMES:
+            for tried in (
+                    lambda: self.servers.update(self.context, self.uuid, bad),
+                    lambda: self.servers.set_tags(
+                        self.context, self.uuid, [bad]),
+                    lambda: self.create(tags=[bad])):
+                self.assertRaises(exception.InvalidField, tried)
+        for bad in (['a/b'], ['a,b'], ['x' * 61], ['\U0001f600'], 'ab', None,
+                    {'a'}, [str(number) for number in range(51)]):
+            error = self.assertRaises(
+                exception.InvalidField, self.servers.set_tags, self.context,
+                self.uuid, bad)
+            self.assertEqual('tags', error.field)
+        self.assertEqual(('web', ('a', 'b')), self.told())
+
+    def test_server_of_another_project_is_not_there(self):
+        stranger = context.RequestContext(project_id='other')
+
+        self.assertRaises(exception.InstanceNotFound, self.servers.update,
+                          stranger, self.uuid, 'x')
+        self.assertRaises(exception.InstanceNotFound, self.servers.set_tags,
+                          stranger, self.uuid, ['x'])
+        self.assertEqual(('web', ('a', 'b')), self.told())
+
+
+DISK = {'source_type': 'volume', 'destination_type': 'volume',
+        'volume_id': 'v'}
+
+
+class TestRetry(ServersTestCase):
+
+    def setUp(self):
+        super().setUp()
+        [self.uuid] = self.create(hints={'different_host': ['x']})
+        self.cell0 = self.cells.cell0()
+
+    def bury(self):
+        self.put(self.uuid, self.cell0, vm_state='error', task_state=None,
+                 display_name='renamed')
+
+    def retry(self):
+        self.servers.retry(self.context, self.uuid)
+
+    def mapped(self):
+        return self.read(self.database, instance_mappings.get_many,
+                         [self.uuid])[self.uuid].cell_mapping
+
+    def assertRefused(self, text):
+        error = self.assertRaises(exception.InstanceInvalidState, self.retry)
+        self.assertIn(text, str(error))
+
+    def test_request_is_made_anew_and_a_conductor_told(self):
+        self.bury()
+        self.conductor.sent.clear()
+
+        self.retry()
+
+        [leased] = self.write(
+            self.database, build_requests.lease, [self.uuid], 'me', 0, 1)
+        instance = leased.request.instance
+        self.assertEqual(
+            ('renamed', 'building', 'scheduling', None, 2),
+            (instance.display_name, instance.vm_state, instance.task_state,
+             instance.host, instance.flavor.vcpus))
+        self.assertTrue(leased.request.buried)
+        self.assertEqual(['x'], leased.spec.hint('different_host'))
+        self.assertEqual(1, leased.min_count)
+        self.assertIsNone(self.mapped())
+        [sent] = self.conductor.sent
+        self.assertEqual({'instance_uuids': [self.uuid]}, sent.arguments)
+
+    def test_server_is_refused_with_its_state(self):
+        self.assertRefused('BUILD')
+        self.bury()
+        self.retry()
+        self.assertRefused('BUILD')
+
+        [self.uuid] = self.create()
+        self.put(self.uuid, self.cell, vm_state='active', task_state=None)
+        self.assertRefused('ACTIVE in cell1')
+        self.assertEqual('cell1', self.mapped().name)
+
+    def test_server_without_its_request_spec_is_refused(self):
+        self.bury()
+        self.write(self.database, lambda connection: connection.execute(
+            sa.delete(models.request_specs)))
+
+        self.assertRefused('without its request specification')
+        self.assertEqual('cell0', self.mapped().name)
+
+    def test_deleted_server_is_not_there(self):
+        self.bury()
+        self.servers.delete(self.context, self.uuid)
+
+        self.assertRaises(exception.InstanceNotFound, self.retry)
+        self.assertEqual([0], self.rows(models.build_requests))
+
+    def test_deletion_after_it_was_looked_at_wins(self):
+        self.bury()
+        aimed = self.targets.database(self.cell0)
+
+        class Deleting:
+
+            @staticmethod
+            def database(cell):
+                self.servers.delete(self.context, self.uuid)
+                return aimed
+
+        self.servers._retry._targets = Deleting
+        self.assertRaises(exception.InstanceNotFound, self.retry)
+        self.assertEqual([0], self.rows(models.build_requests))
+
+    def test_change_after_it_was_looked_at_is_kept(self):
+        self.bury()
+        waiting = ['newest']
+
+        def rename(conn, cursor, text, *others):
+            if waiting and text.startswith('BEGIN'):
+                self.servers.update(
+                    self.context, self.uuid, name=waiting.pop())
+
+        sa.event.listen(
+            self.database.engine, 'before_cursor_execute', rename)
+        self.retry()
+
+        self.assertEqual(
+            'newest', self.servers.get(self.context, self.uuid).name)
+        self.assertEqual([1], self.rows(models.build_requests))
+
+    def test_record_that_is_not_there_is_not_found(self):
+        self.decide(self.uuid, self.cell0)
+        self.write(self.database, build_requests.delete, [self.uuid])
+
+        error = self.assertRaises(
+            exception.InstanceNotFound, self.servers._retry.run, self.uuid)
+
+        self.assertEqual(self.uuid, error.kwargs['uuid'])
+        self.assertEqual('cell0', self.mapped().name)
+        self.assertEqual([0], self.rows(models.build_requests))
+
+    def test_one_of_several_retries_is_taken(self):
+        self.bury()
+
+        outcomes = racing.race(*[self.retry] * 6)
+
+        self.assertEqual(1, outcomes.count(None))
+        self.assertEqual(
+            {exception.InstanceInvalidState},
+            {type(each) for each in outcomes if each is not None})
+        self.assertEqual([1], self.rows(models.build_requests))

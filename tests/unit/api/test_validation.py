@@ -13,6 +13,15 @@ BOUNDS = validation.ServerBounds(
     instances_max=1000, limit_max=100,
     hints=lambda: frozenset({'different_host', 'group'}))
 
+LOCAL = {'source_type': 'blank', 'destination_type': 'local'}
+IMAGE = {'source_type': 'image', 'destination_type': 'volume',
+         'image_id': 'i', 'boot_index': 0, 'volume_size': 1,
+         'delete_on_termination': True, 'tag': 'root'}
+VOLUME = {'source_type': 'volume', 'destination_type': 'volume',
+          'volume_id': 'v', 'volume_type': None}
+SNAPSHOT = {'source_type': 'snapshot', 'destination_type': 'volume',
+            'snapshot_id': 's'}
+
 
 def request(**fields):
     return validation.ServerRequest(**{
@@ -74,7 +83,7 @@ class TestServerRequest(base.TestCase):
             exception.InvalidField,
             request(hints={'different_host': ['g']}).check, bounds)
 
-        self.assertIn('(group)', str(error))
+        self.assertIn('expected one of group', str(error))
 
     def test_hint_that_no_filter_reads_may_be_taken(self):
         bounds = validation.ServerBounds(1000, 100, lambda: None)
@@ -134,9 +143,9 @@ class TestChecks(base.TestCase):
                 exception.InvalidField, validation.check_choice, 'here',
                 'field', bad, ('a', 'b'))
 
-            self.assertTrue(str(error).startswith(
-                'here: field: one of a, b, not '))
-            self.assertLess(len(str(error)), 100)
+            self.assertTrue(str(error).endswith(
+                'is not valid; expected one of a, b'))
+            self.assertLess(len(str(error)), 120)
 
     @hypothesis.given(strategies.integers(-5, 15))
     def test_count_is_taken_if_it_is_within_its_bounds(self, count):
@@ -145,7 +154,68 @@ class TestChecks(base.TestCase):
         except exception.InvalidField as exc:
             self.assertFalse(2 <= count <= 10)
             self.assertEqual(
-                f'here: field: a whole number from 2 to 10, not {count}',
-                str(exc))
+                f'here: field: {count} is out of range; expected a whole '
+                'number from 2 to 10', str(exc))
         else:
             self.assertTrue(2 <= count <= 10)
+
+
+def check_devices(devices, several=False):
+    request(block_device_mappings=devices,
+            max_count=2 if several else 1).check(BOUNDS)
+
+
+class TestBlockDevices(base.TestCase):
+
+    def assertRefused(self, devices, field, several=False):
+        error = self.assertRaises(
+            exception.InvalidField, check_devices, devices, several)
+        self.assertEqual(f'block_device_mappings{field}', error.field)
+
+    def test_what_can_be_made_is_taken(self):
+        for devices in (), [IMAGE, LOCAL, VOLUME, SNAPSHOT], (LOCAL,) * 64:
+            check_devices(devices, several=False)
+        check_devices([IMAGE, SNAPSHOT], several=True)
+
+    def test_what_is_no_list_of_mappings_is_refused(self):
+        for devices in ({}, 'x', None, 3, (LOCAL,) * 65):
+            self.assertRefused(devices, '')
+        for device in 'x', None, {**LOCAL, 'id': 1}, {1: 2}:
+            self.assertRefused([LOCAL, device], '[1]')
+
+    def test_unknown_ways_are_refused(self):
+        self.assertRefused([{}], '[0].source_type')
+        for source in hostile.NAMES:
+            self.assertRefused(
+                [{**LOCAL, 'source_type': source}], '[0].source_type')
+        self.assertRefused(
+            [{**VOLUME, 'destination_type': 'local'}],
+            '[0].destination_type')
+        self.assertRefused(
+            [{'source_type': 'blank'}], '[0].destination_type')
+
+    def test_what_is_needed_is_named(self):
+        for device in IMAGE, VOLUME, SNAPSHOT:
+            name = f"{device['source_type']}_id"
+            for wrong in None, '', 'x' * 37:
+                self.assertRefused([{**device, name: wrong}], f'[0].{name}')
+        self.assertRefused(
+            [{**LOCAL, 'destination_type': 'volume'}], '[0].volume_size')
+
+    def test_bounds_of_fields_are_named(self):
+        for name, wrong in (
+                ('volume_size', 0), ('volume_size', 2 ** 31),
+                ('volume_size', True), ('boot_index', -2),
+                ('boot_index', '0'), ('device_name', 'x' * 256),
+                ('tag', ''), ('delete_on_termination', 'yes')):
+            self.assertRefused([{**LOCAL, name: wrong}], f'[0].{name}')
+
+    def test_order_of_booting_is_clear(self):
+        other = {**VOLUME, 'boot_index': -1}
+        check_devices([IMAGE, other, other], several=False)
+
+        self.assertRefused([IMAGE, {**LOCAL, 'boot_index': 0}], '')
+
+    def test_volume_goes_to_one_server_only(self):
+        self.assertRefused(
+            [LOCAL, VOLUME], '[1].source_type', several=True)

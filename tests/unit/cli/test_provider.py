@@ -211,7 +211,7 @@ class TestProvider(ProviderTestCase):
                 (('set', 'pool1', '--resource',
                   'DISK_GB:allocation_ratio=x'), 'a number'),
                 (('set', 'pool1', '--resource', 'DISK_GB:size=5'),
-                 'field of DISK_GB', 'total'),
+                 'DISK_GB', 'unknown field', 'total'),
                 (('set', 'pool1', '--resource', 'DISK_GB:reserved=1001'),
                  'DISK_GB.reserved', 'at most the total, 1000'),
                 (('set', 'pool1', '--trait', 'SSD'), 'traits', 'CUSTOM_'),
