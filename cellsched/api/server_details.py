@@ -17,7 +17,6 @@ from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import on_host
 from cellsched.db import session
-from cellsched.listing import pages
 from cellsched.listing.server import Server
 from cellsched.listing.server import UNKNOWN
 from cellsched.listing import servers as listing
@@ -115,7 +114,7 @@ class Details(base.ServerController):
     ) -> Any:
         """Return what a cell knows of a server; None if it does not answer."""
         def read(aimed: RequestContext) -> Any:
-            with pages.database(aimed).reader() as connection:
+            with listing.database(aimed).reader() as connection:
                 instance = on_host.get(connection, uuid)
                 return (None if instance is None else instance.get('flavor'),
                         instance_history.faults(connection, uuid),
@@ -124,7 +123,7 @@ class Details(base.ServerController):
 
         gathered = self._gatherer.gather(context, [cell], read)
         if cell.uuid not in gathered.results:
-            pages.log_down(cell, gathered)
+            listing.log_down(cell, gathered)
         return gathered.results.get(cell.uuid)
 
 

@@ -32,7 +32,6 @@ from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
-from cellsched.listing import pages
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
@@ -211,7 +210,7 @@ class Servers(base.ServerController):
         filters: Mapping[str, Any] | None = None,
         sort_keys: Sequence[str] = (), sort_dirs: Sequence[str] = (),
         limit: int | None = None, marker: str | None = None,
-    ) -> pages.Page:
+    ) -> listing.Page:
         """Return a page of the servers of the project, or of all for an admin.
 
         The order is the same for servers without a cell, in a cell and in

@@ -25,7 +25,7 @@ from cellsched.db.cell.instances import lock
 from cellsched.db.cell.instances import purge
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -43,14 +43,14 @@ class Cell0:
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         targets: target.Targets, clock: Clock, host: str,
-        notifier: task_notifier.TaskNotifier | None = None,
+        notifier: notifiers.TaskNotifier | None = None,
     ) -> None:
         self._database = database
         self._cells = cells
         self._targets = targets
         self._clock = clock
         self._host = host
-        self._notifier = notifier or task_notifier.TaskNotifier()
+        self._notifier = notifier or notifiers.TaskNotifier()
 
     def bury(
         self, context: RequestContext,

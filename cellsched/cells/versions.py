@@ -7,14 +7,14 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched import context
 from cellsched.db.cell import services
-from cellsched.rpc import compute_cap
+from cellsched.rpc import compute
 
 LOG = log.getLogger(__name__)
 
 
 def over_cells(
     cells: registry.CellRegistry, gatherer: gather.Gatherer
-) -> compute_cap.Lowest:
+) -> compute.Lowest:
     """Ask all cells at once; those that do not answer are logged.
 
     Disabled ones are asked too: their servers are still looked after.
@@ -28,7 +28,7 @@ def over_cells(
         LOG.warning('The versions of the compute services of cell %s are not '
                     'known, and it is left out: %s',
                     asked[uuid].identity, reason)
-    return compute_cap.Lowest(
+    return compute.Lowest(
         min(filter(None, gathered.results.values()), default=None),
         frozenset(failed))
 

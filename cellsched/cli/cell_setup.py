@@ -10,8 +10,8 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from cellsched.api import validation
-from cellsched.cells.instance_mapper import InstanceMapper
 from cellsched.cells.maintenance import CellMaintenance
+from cellsched.cells.maintenance import InstanceMapper
 from cellsched.cli.app import App
 from cellsched.cli import base
 from cellsched.cli import progress

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import threading
 from typing import Any
+import weakref
 
 from oslo_concurrency import lockutils
 from oslo_log import log
@@ -14,6 +16,7 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
+from cellsched.clock import Semaphore
 from cellsched.compute import progress
 from cellsched.context import of_owner
 from cellsched.context import RequestContext
@@ -406,3 +409,22 @@ class Agent:
         else:
             self._build(
                 context, instance, message, had_networks=True, again=True)
+
+
+class Semaphores:
+    """Semaphores by name, for ``oslo_concurrency.lockutils.lock``.
+
+    Offers what ``lockutils.Semaphores`` does, with semaphores that the clock
+    makes. One that nobody uses any more is forgotten.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: weakref.WeakValueDictionary[str, Semaphore] = (
+            weakref.WeakValueDictionary())
+
+    def get(self, name: str) -> Semaphore:
+        """Return the semaphore of a name, which one thread may hold."""
+        with self._lock:
+            return self._known.setdefault(name, self._clock.semaphore(1))

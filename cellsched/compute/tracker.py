@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reporting what a host has."""
 
+import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import datetime
+import json
 from typing import Any
 
 from oslo_config import cfg
@@ -19,7 +22,6 @@ from cellsched.compute import children
 from cellsched.compute import host_name
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
-from cellsched.compute import stats
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
@@ -143,8 +145,8 @@ class Tracker:
         values = self._values(resources)
         values['stats'] = _text({
             **resources.stats,
-            **stats.of_servers(row for row in servers if row.node == node),
-            **stats.of_images(
+            **of_servers(row for row in servers if row.node == node),
+            **of_images(
                 said for on, *said in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
         new = self._new_uuid()
@@ -347,3 +349,52 @@ def _text(said: Any) -> str:
     if isinstance(said, str):
         return said
     return jsonutils.dumps(said, sort_keys=True)
+
+
+#: Characters that the properties of images may take as JSON. The column has
+#: room for twice as many in MySQL.
+_IMAGES_MAX = 32_000
+
+#: What servers are in the middle of, that keeps disks and network busy.
+_BUSY_TASKS = frozenset({
+    'image_backup', 'image_snapshot', 'rebuilding', 'rescuing',
+    'resize_migrating', 'resize_prep', 'unshelving'})
+
+
+def of_servers(rows: Iterable[Any]) -> dict[str, int]:
+    """Return the statistics that servers make.
+
+    :param rows: how many ``servers`` there are of each ``vm_state``,
+        ``task_state`` and ``project_id``
+    """
+    counts = collections.Counter({'num_instances': 0, 'io_workload': 0})
+    for row in rows:
+        counts['num_instances'] += row.servers
+        counts[f'num_vm_{row.vm_state}'] += row.servers
+        counts[f'num_task_{row.task_state}'] += row.servers
+        counts[f'num_proj_{row.project_id}'] += row.servers
+        # As in Nova, a server may count twice: as one that is built, and for
+        # what is done with it.
+        counts['io_workload'] += row.servers * (
+            (row.vm_state == 'building') + (row.task_state in _BUSY_TASKS))
+    return dict(counts)
+
+
+def of_images(
+    rows: Iterable[tuple[str, str, int]]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return what the images of servers say, as a statistic.
+
+    Where they say too much, the values that most servers have are kept.
+
+    :param rows: property, value, and how many servers have it
+    """
+    said: dict[str, dict[str, int]] = {}
+    left = _IMAGES_MAX
+    for name, value, servers in sorted(
+            rows, key=lambda row: (-row[2], row[0], row[1])):
+        left -= len(json.dumps([name, value, servers])) + 4
+        if left < 0:
+            break
+        said.setdefault(name, {})[value] = servers
+    return {'image_props': said} if said else {}

@@ -1,24 +1,275 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading servers from the API database and the cells."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence
+import dataclasses
+import itertools
 from typing import Any
 
+from oslo_log import log
 
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.cell.instance_children import get_tags
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instance_list
 from cellsched.db import session
 from cellsched.db import sort_order
 from cellsched import exception
-from cellsched.listing import pages
+from cellsched.listing import merge
 from cellsched.listing.query import NEWEST
 from cellsched.listing.query import ServerQuery
 from cellsched.listing import server
 from cellsched import objects
+
+
+LOG = log.getLogger(__name__)
+
+#: Where a row has its state.
+_VM_STATE = instance_list.SHOWN.index('vm_state')
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """Servers, and the cells that did not answer for theirs."""
+
+    servers: list[server.Server]
+    down_cells: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ListingPolicy:
+    """The way in which cells are read.
+
+    :param batch_size: servers that are read of a cell at a time; None to
+        share the limit among the cells
+    :param per_project_cells: read only cells in which the project has servers
+    :param skip_down_cells: whether a cell that does not answer may be left
+        out
+    """
+
+    batch_size: int | None = None
+    per_project_cells: bool = False
+    skip_down_cells: bool = True
+
+    #: The least that it is worth to ask a database for.
+    BATCH_MIN = 100
+
+    #: Servers that are read of a cell at a time where all are wanted.
+    BATCH_MAX = 1000
+
+    def batch(self, limit: int | None, cells: int) -> int:
+        """Return how many servers to read of a cell at a time.
+
+        :param cells: how many cells there are
+        """
+        if limit is None:
+            return self.BATCH_MAX
+        if cells <= 1:
+            return limit
+        # A tenth more, as servers are not spread out evenly.
+        size = self.batch_size or limit * 11 // (cells * 10)
+        return max(size, self.BATCH_MIN)
+
+
+class _CellServers(merge.Source):
+    """The servers of one cell, as far as they were read.
+
+    :ivar after: what the next ones come after
+    :ivar down: whether the cell did not answer
+    """
+
+    def __init__(
+        self, cell: objects.CellMapping, after: Sequence[Any] | None
+    ) -> None:
+        super().__init__()
+        self.cell = cell
+        self.name = server.name_of(cell)
+        self.after = after
+        self.down = False
+
+
+_Placed = merge.Placed[_CellServers, server.Server]
+
+
+class PageReader:
+    """The reading of one page.
+
+    :param after: the values that its servers come after
+    """
+
+    def __init__(
+        self, context: RequestContext, database: session.Database,
+        gatherer: gather.Gatherer, query: ServerQuery,
+        policy: ListingPolicy, cells: Sequence[objects.CellMapping],
+        after: Sequence[Any] | None,
+    ) -> None:
+        self._context = context
+        self._database = database
+        self._gatherer = gatherer
+        self._wanted = query.wanted
+        self._order = query.order
+        self._limit = query.limit
+        self._shows_hosts = query.shows_hosts
+        self._batch = policy.batch(query.limit, len(cells))
+        self._after = after
+        self._sources = {
+            cell.uuid: _CellServers(cell, after) for cell in cells}
+        self._seen: set[str] = set()
+
+    @property
+    def down(self) -> list[str]:
+        """Return the cells that did not answer, sorted."""
+        return sorted(source.cell.identity
+                      for source in self._sources.values() if source.down)
+
+    def servers(
+        self, requests: Sequence[objects.BuildRequest]
+    ) -> list[server.Server]:
+        """Return the servers of the page.
+
+        :param requests: all that may be seen
+        """
+        if self._limit == 0:
+            return []
+        # Wherever a cell has what has a request, that is what is seen of it.
+        self._seen.update(request.instance_uuid for request in requests)
+        return [*itertools.islice(merge.merged(
+            [*self._sources.values()], self._read, self._placed(requests),
+            self._order.descends, self._batch // 2
+            if self._limit is None else 0), self._limit)]
+
+    def _placed(
+        self, requests: Sequence[objects.BuildRequest]
+    ) -> Iterator[_Placed]:
+        """Yield the servers of requests that are asked for."""
+        order = self._order
+        start = None if self._after is None else order.place(self._after)
+        for request in requests:
+            if not self._wanted.admits(
+                    request.instance, request.tag_names,
+                    request.updated_at or request.created_at):
+                continue
+            place = order.place(values(request, order))
+            if start is None or (
+                    place < start if order.descends else start < place):
+                yield place, None, server.Server.requested(request)
+
+    def _read(self, sources: Sequence[_CellServers]) -> Iterator[_Placed]:
+        """Yield the next servers of cells."""
+        asked = [source for source in sources if not source.down]
+        gathered = self._gatherer.gather(
+            self._context, [source.cell for source in asked], self._ask)
+        for source in asked:
+            if source.cell.uuid in gathered.results:
+                yield from self._next(
+                    source, *gathered.results[source.cell.uuid])
+            else:
+                log_down(source.cell, gathered)
+                source.down = True
+        down = [source for source in sources if source.down]
+        if down:
+            with self._database.reader() as connection:
+                for source in down:
+                    rows = self._mapped(connection, source)
+                    yield from self._next(
+                        source, [tuple(getattr(row, name, None)
+                                       for name in self._order.names)
+                                 for row in rows],
+                        [server.Server.unknown(row, source.name)
+                         for row in rows])
+
+    def _ask(
+        self, aimed: RequestContext
+    ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
+        assert aimed.cell is not None
+        source = self._sources[aimed.cell.uuid]
+        return read_page(
+            database(aimed), source.name, self._wanted, self._order,
+            source.after, self._size, self._shows_hosts)
+
+    def _mapped(
+        self, connection: Any, source: _CellServers
+    ) -> Sequence[Any]:
+        """Return what mappings tell of the servers of a cell."""
+        if not self._wanted.by(instance_mappings.COLUMNS):
+            return []
+        return instance_mappings.page(
+            connection, source.cell.id, self._order, self._wanted.matches,
+            source.after, self._size)
+
+    @property
+    def _size(self) -> int:
+        return (self._batch if self._limit is None
+                else min(self._batch, self._limit))
+
+    def _next(
+        self, source: _CellServers, sorted_by: Sequence[tuple[Any, ...]],
+        servers: Sequence[server.Server],
+    ) -> Iterator[_Placed]:
+        """Yield servers of a cell that were not seen yet, with their places.
+
+        :param sorted_by: the values of each by which they are sorted
+        """
+        source.more = len(servers) == self._size
+        if sorted_by:
+            source.after = sorted_by[-1]
+        seen = self._seen
+        for place, found in zip(self._order.places(sorted_by), servers):
+            if found.uuid not in seen:
+                seen.add(found.uuid)
+                yield place, source, found
+
+
+def database(aimed: RequestContext) -> session.Database:
+    assert aimed.cell is not None
+    return aimed.cell.database
+
+
+def read_page(
+    database: session.Database, cell: str,
+    wanted: instance_list.InstanceFilter, order: sort_order.SortOrder,
+    after: Sequence[Any] | None = None, limit: int | None = None,
+    shows_hosts: bool = True,
+) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
+    """Return the values by which servers of a cell are sorted, and them.
+
+    :param cell: what users call it
+    """
+    with database.reader() as connection:
+        rows = instance_list.page(connection, wanted, order, after, limit)
+        uuids = [row[0] for row in rows]
+        tags = get_tags(connection, uuids)
+        reasons = instance_history.latest(connection, [
+            row[0] for row in rows if row[_VM_STATE] == 'error'])
+    return instance_list.sort_values(order, rows), [
+        server.Server.of_row(
+            row, cell, reasons.get(row[0], ''), tags.get(row[0], ()),
+            shows_hosts)
+        for row in rows]
+
+
+def values(
+    request: objects.BuildRequest, order: sort_order.SortOrder
+) -> list[Any]:
+    """Return what the server of a request is sorted by."""
+    return [request.get('updated_at') if name == 'updated_at'
+            else request.instance.get(name) for name in order.names]
+
+
+def log_down(cell: objects.CellMapping, gathered: gather.Gathered) -> None:
+    failure = gathered.failures.get(cell.uuid)
+    if failure is None or isinstance(failure, exception.CellschedException):
+        LOG.warning('Cell %s does not answer for its servers: %s',
+                    cell.identity, failure or 'it took too long')
+    else:
+        LOG.error('The servers of cell %s could not be read', cell.identity,
+                  exc_info=failure)
+
 
 #: Times to look for a server that somebody wants and that is nowhere.
 _TRIES_MAX = 3
@@ -34,7 +285,7 @@ class ServerListing:
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer,
-        policy: pages.ListingPolicy = pages.ListingPolicy(),
+        policy: ListingPolicy = ListingPolicy(),
     ) -> None:
         self._database = database
         self._cells = cells
@@ -83,7 +334,7 @@ class ServerListing:
 
     def list(
         self, context: RequestContext, query: ServerQuery
-    ) -> pages.Page:
+    ) -> Page:
         """Return servers in order, wherever they are.
 
         Of the servers of a cell that does not answer there are records that
@@ -107,13 +358,13 @@ class ServerListing:
         after = None
         if query.marker is not None:
             after = self._place_of(context, query, requests)
-        reading = pages.PageReader(
+        reading = PageReader(
             context, self._database, self._gatherer, query, self._policy,
             cells, after)
         servers = reading.servers(requests)
         if reading.down and not self._policy.skip_down_cells:
             raise exception.CellsDown(cells=', '.join(reading.down))
-        return pages.Page(servers, reading.down)
+        return Page(servers, reading.down)
 
     def _read_one(
         self, context: RequestContext, cell: objects.CellMapping,
@@ -121,11 +372,11 @@ class ServerListing:
     ) -> server.Server | None:
         wanted = instance_list.InstanceFilter({'uuid': [uuid]})
         gathered = self._gatherer.gather(
-            context, [cell], lambda aimed: pages.read_page(
-                pages.database(aimed), server.name_of(cell), wanted,
+            context, [cell], lambda aimed: read_page(
+                database(aimed), server.name_of(cell), wanted,
                 NEWEST))
         if cell.uuid not in gathered.results:
-            pages.log_down(cell, gathered)
+            log_down(cell, gathered)
             return self._unknown(uuid, cell)
         found = gathered.results[cell.uuid][1]
         return found[0] if found else None
@@ -147,7 +398,7 @@ class ServerListing:
         uuid, order = query.marker or '', query.order
         for request in requests:
             if request.instance_uuid == uuid:
-                return pages.values(request, order)
+                return values(request, order)
         with self._database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
             if mapping is None or mapping.cell_mapping is None or not visible(
@@ -157,7 +408,7 @@ class ServerListing:
         cell = mapping.cell_mapping
         gathered = self._gatherer.gather(
             context, [cell], lambda aimed: _values_there(
-                pages.database(aimed), uuid, order))
+                database(aimed), uuid, order))
         if cell.uuid not in gathered.results:
             # Where its cell did not answer before either, it was shown there.
             return known

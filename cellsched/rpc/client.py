@@ -2,16 +2,55 @@
 """The base of all clients."""
 
 from collections.abc import Callable
+from concurrent import futures
 import functools
 from typing import Any
+from typing import TypeAlias
 
 import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched import exception
-from cellsched.rpc import background_sender
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
+
+
+#: Sends a message by calling a function that does it.
+Send: TypeAlias = Callable[[Callable[[], None]], None]
+
+
+def directly(send: Callable[[], None]) -> None:
+    """Send in the thread that wants it sent."""
+    send()
+
+
+class BackgroundSender:
+    """Sends in other threads, and waits for each message for a bounded time.
+
+    A broker that is short of memory or disk takes nothing, and oslo.messaging
+    waits for it, with no option that says how long.
+
+    :param executor: sends; its size bounds how many messages may hang
+    :param timeout_s: seconds to wait for a message to be sent
+    """
+
+    def __init__(self, executor: futures.Executor, timeout_s: float) -> None:
+        self._executor = executor
+        self._timeout_s = timeout_s
+
+    def __call__(self, send: Callable[[], None]) -> None:
+        """Send a message.
+
+        :raises oslo_messaging.MessageDeliveryFailure: it was not sent in
+            time; if that had begun, it may yet be
+        :raises Exception: what sending it raised
+        """
+        sent = self._executor.submit(send)
+        done, _ = futures.wait([sent], self._timeout_s)
+        if not done and (sent.cancel() or not sent.done()):
+            raise oslo_messaging.MessageDeliveryFailure(
+                f'The broker did not take it within {self._timeout_s} s.')
+        sent.result()
 
 
 #: Servers and versions that a client remembers how to send to.
@@ -36,7 +75,7 @@ class Client:
     :param now: returns seconds since the epoch by a clock that the servers go
         by too; without it a call has no deadline
     :param send: what casts are sent by, such as a
-        :class:`cellsched.rpc.background_sender.BackgroundSender`; by default
+        :class:`cellsched.rpc.client.BackgroundSender`; by default
         the calling thread sends them, however long that takes
     :raises cellsched.exception.ConfigurationInvalid: it is above the cap
     """
@@ -48,7 +87,7 @@ class Client:
         retries_max: int | None = None, version_cap: versions.Cap = None,
         version_min: str | None = None,
         now: Callable[[], float] | None = None,
-        send: background_sender.Send = background_sender.directly,
+        send: Send = directly,
     ) -> None:
         versions.check(topic, version_cap, version_min)
         self._topic = topic

@@ -10,7 +10,6 @@ import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched import objects
-from cellsched.rpc import background_sender
 from cellsched.rpc import client
 from cellsched.rpc import versions
 
@@ -41,7 +40,7 @@ class ConductorAPI(client.Client):
         self, transport: oslo_messaging.Transport,
         retries_max: int | None = None, version_cap: versions.Cap = None,
         version_min: str | None = None,
-        send: background_sender.Send = background_sender.directly,
+        send: client.Send = client.directly,
     ) -> None:
         super().__init__(
             transport, TOPIC, '1.0', NAMESPACE, retries_max=retries_max,

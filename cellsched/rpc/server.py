@@ -17,10 +17,56 @@ from oslo_versionedobjects import exception as ovo_exception
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched.objects import base
-from cellsched.rpc import remote_exceptions
 from cellsched.rpc import serializer
 
 LOG = logging.getLogger(__name__)
+
+
+#: The forms that there are, for ``[scheduler] remote_exceptions``.
+OURS, NOVA = 'cellsched', 'nova'
+
+_NOVA_MODULE = 'nova.exception'
+
+
+def translation(form: str) -> Callable[[Exception], Exception]:
+    """Return what turns errors into a form."""
+    return {OURS: _as_it_is, NOVA: as_nova}[form]
+
+
+def as_nova(error: Exception) -> Exception:
+    """Return an error as Nova would send it, if it would at all.
+
+    It has the text of ours. Why no host was found is in the text; the list of
+    rejections is not, because callers of Nova's know of none. A request that
+    is refused finds no host either, and so does one that a plug-in failed or
+    that somebody else could decide: that is what they undo their steps for.
+    """
+    if isinstance(error, (exception.HostsInDoubt, exception.InvalidField,
+                          exception.PluginFailed)):
+        error = exception.NoValidHost(reason=error.format_message())
+    if isinstance(error, exception.NoValidHost):
+        # That and what is derived from it have the same names there.
+        return _nova(type(error).__name__)(
+            error.format_message(), reason=error.reason, code=error.code)
+    return error
+
+
+def _as_it_is(error: Exception) -> Exception:
+    return error
+
+
+class _Named(Exception):
+    """An error that is only made to be sent."""
+
+    def __init__(self, message: str, **kwargs: Any) -> None:
+        super().__init__(message)
+        self.kwargs = kwargs
+
+
+@functools.cache
+def _nova(name: str) -> type[_Named]:
+    return type(name, (_Named,), {'__module__': _NOVA_MODULE})
+
 
 Translate = Callable[[Exception], Exception]
 
@@ -298,7 +344,7 @@ class Arguments(serializer.Serializer):
 def server(
     transport: oslo_messaging.Transport, topic: str, host: str,
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
-    error_form: str = remote_exceptions.OURS,
+    error_form: str = OURS,
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server of a topic, to be started.
 
@@ -314,7 +360,7 @@ def server(
     """
     dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
-        remote_exceptions.translation(error_form))
+        translation(error_form))
     # oslo.messaging asks the global configuration, which may be another.
     conf = transport.conf
     if 'rpc_ping_enabled' in conf and conf.rpc_ping_enabled:

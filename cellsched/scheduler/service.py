@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 
 from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.notify import scheduler_notifier
+from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.objects import legacy
 from cellsched.rpc import scheduler
@@ -44,7 +44,7 @@ class Scheduler:
     def __init__(
         self, driver: base.SchedulerDriver, attempts_max: int,
         bounds: request_validation.RequestBounds,
-        notifier: scheduler_notifier.SchedulerNotifier,
+        notifier: notifiers.SchedulerNotifier,
         reached: Callable[[str], None] = lambda step: None,
         ignores_hints: bool = False, ignores_demands: bool = False,
     ) -> None:

@@ -21,7 +21,6 @@ import oslo_messaging
 from oslo_messaging import transport as messaging
 
 from cellsched.rpc import local
-from cellsched.rpc import local_pool
 from cellsched.simulator import stores
 
 
@@ -76,7 +75,7 @@ class Listener:
         call = letter.call
         incoming = local.Incoming(letter.text, None if call is None else (
             functools.partial(_reply, letter.method, call, gate)))
-        local_pool.handle(self.dispatcher, incoming)
+        local.handle(self.dispatcher, incoming)
 
 
 def _reply(

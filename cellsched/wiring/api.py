@@ -12,9 +12,9 @@ from cellsched.api import authorization
 from cellsched.api import validation
 from cellsched.conf import api as api_conf
 from cellsched.db import api as api_schema
-from cellsched.listing import pages
+from cellsched.listing.servers import ListingPolicy
 from cellsched.listing.servers import ServerListing
-from cellsched.rpc.background_sender import BackgroundSender
+from cellsched.rpc.client import BackgroundSender
 from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.conductor import ConductorAPI
 from cellsched.wiring import base
@@ -154,7 +154,7 @@ class API:
     def _listing(self) -> ServerListing:
         parts, conf = self.parts, self.parts.conf
         return ServerListing(
-            parts.database, parts.cells, parts.gatherer, pages.ListingPolicy(
+            parts.database, parts.cells, parts.gatherer, ListingPolicy(
                 api_conf.batch_size(conf),
                 conf.api.instance_list_per_project_cells,
                 conf.api.list_records_by_skipping_down_cells))

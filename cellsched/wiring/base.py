@@ -21,7 +21,8 @@ from cellsched import exception
 from cellsched.network.base import NetworkAPI
 from cellsched import plugins
 from cellsched.rpc.compute import ComputeAPIs
-from cellsched.rpc import compute_cap
+from cellsched.rpc.compute import ComputeCap
+from cellsched.rpc.compute import Lowest
 from cellsched.rpc.transport import Transports
 from cellsched.virt.base import ComputeDriver
 
@@ -78,10 +79,10 @@ class AgentComponents:
         """
         self.compute_cap, self.transports  # noqa: B018
 
-    def lowest_compute(self) -> compute_cap.Lowest:
+    def lowest_compute(self) -> Lowest:
         """Return the lowest version of the compute services of the cell."""
         with self.cell_database.reader() as connection:
-            return compute_cap.Lowest(
+            return Lowest(
                 services.lowest_version(connection, services.COMPUTE))
 
     @functools.cached_property
@@ -95,9 +96,9 @@ class AgentComponents:
         return Transports(self.conf, at_once=self._messages)
 
     @functools.cached_property
-    def compute_cap(self) -> compute_cap.ComputeCap:
+    def compute_cap(self) -> ComputeCap:
         """The newest message version that compute agents understand."""
-        return compute_cap.ComputeCap(
+        return ComputeCap(
             self.conf.upgrade_levels.compute, self.lowest_compute,
             make_lock=self.clock.lock)
 

@@ -17,12 +17,12 @@ from cellsched.db import session
 from cellsched.listing.servers import ServerListing
 from cellsched import quota
 from cellsched.quota.base import QuotaDriver
-from cellsched.rpc import compute_cap
+from cellsched.rpc import compute
 from cellsched.wiring import base
 
 if TYPE_CHECKING:
     from cellsched.cells.cell0 import Cell0
-    from cellsched.notify.task_notifier import TaskNotifier
+    from cellsched.notify.notifiers import TaskNotifier
     from cellsched.scheduler.explanation.recorder import Recorder
 
 
@@ -33,7 +33,7 @@ class CellComponents(base.AgentComponents):
     def task_notifier(self) -> 'TaskNotifier':
         """Sends the notifications of conductors."""
         # Most commands send no notification.
-        from cellsched.notify.task_notifier import TaskNotifier
+        from cellsched.notify.notifiers import TaskNotifier
 
         options = self.conf.notifications
         return TaskNotifier(
@@ -50,7 +50,7 @@ class Components(CellComponents):
     cell too.
     """
 
-    def lowest_compute(self) -> compute_cap.Lowest:
+    def lowest_compute(self) -> compute.Lowest:
         """Return the lowest version of the compute services of all cells.
 
         Without an API database it is that of the process's own cell.

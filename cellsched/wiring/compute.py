@@ -12,8 +12,8 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched.compute import agent
+from cellsched.compute.agent import Semaphores
 from cellsched.compute.host_name import HostName
-from cellsched.compute.instance_locks import Semaphores
 from cellsched.compute import moves
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
@@ -23,7 +23,7 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
-from cellsched.rpc import local_pool
+from cellsched.rpc import local
 from cellsched.rpc import server as rpc_server
 from cellsched.wiring import base
 from cellsched.wiring.service import Service
@@ -128,7 +128,7 @@ def agent_group(
     pool = ThreadPoolExecutor(conf.executor_thread_pool_size)
     return _AgentGroup(
         pool, parts,
-        [local_pool.PooledServer(
+        [local.PooledServer(
             each.parts.transports.get(), oslo_messaging.Target(
                 topic=compute_rpc.TOPIC, server=each.parts.conf.host),
             each.server.dispatcher, pool) for each in agents],

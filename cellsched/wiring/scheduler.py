@@ -4,10 +4,10 @@
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from cellsched.cells import periodic_discovery
+from cellsched.cells import discovery
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
-from cellsched.notify import scheduler_notifier
+from cellsched.notify import notifiers
 from cellsched import plugins
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
@@ -34,7 +34,7 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
     manager = scheduler_service.Scheduler(
         driver, conf.scheduler.max_attempts, request_validation.bounds(
             conf.scheduler),
-        scheduler_notifier.SchedulerNotifier(
+        notifiers.SchedulerNotifier(
             parts.transports.notifications(), conf.host,
             conf.notifications.notification_format,
             conf.notifications.versioned_notifications_topics, parts.clock),
@@ -43,7 +43,7 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
     discoveries = []
     period_s = conf.scheduler.discover_hosts_in_cells_interval
     if period_s > 0:
-        discoveries.append((periodic_discovery.PeriodicDiscovery(
+        discoveries.append((discovery.PeriodicDiscovery(
             parts.database, parts.discovery,
             f'{conf.host}:{uuidutils.generate_uuid()}', period_s).run,
             period_s))

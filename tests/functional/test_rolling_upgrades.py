@@ -10,7 +10,6 @@ from cellsched.db.cell import models
 from cellsched import exception
 from cellsched.objects import legacy
 from cellsched.rpc import compute
-from cellsched.rpc import compute_cap
 from cellsched.rpc import conductor
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
@@ -197,8 +196,8 @@ class TestAgents(OlderServers):
     def test_newer_form_comes_when_the_last_agent_has_it(self):
         agent = self.run_server(newer.Agent(), compute.TOPIC)
         lowest = [1]
-        cap = compute_cap.ComputeCap(
-            'auto', lambda: compute_cap.Lowest(lowest[0]),
+        cap = compute.ComputeCap(
+            'auto', lambda: compute.Lowest(lowest[0]),
             {1: '6.0', 2: '6.2'})
 
         self.remove(newer.ComputeAPI, cap)

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: Through each of these a library is imported first that warns.
 ENTRANCES = ('cellsched.wiring.services', 'cellsched.cmd.launch',
              'cellsched.conf', 'cellsched.filters.base',
-             'cellsched.notify.senders', 'cellsched.rpc.client')
+             'cellsched.notify.notifiers', 'cellsched.rpc.client')
 
 #: What an old release of webob has Python warn of; it is not of eventlet.
 CGI = "'cgi' is"

@@ -41,7 +41,7 @@ from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
@@ -101,7 +101,7 @@ class BuildAndSchedule:
         limits: TaskLimits,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
-        notifier: task_notifier.TaskNotifier | None = None,
+        notifier: notifiers.TaskNotifier | None = None,
     ) -> None:
         self._database = database
         self._targets = targets
@@ -115,7 +115,7 @@ class BuildAndSchedule:
         self._limits = limits
         self._new_uuid = new_uuid
         self._reached = reached
-        self._notifier = notifier or task_notifier.TaskNotifier()
+        self._notifier = notifier or notifiers.TaskNotifier()
         #: What this process has leased; somebody is to renew it.
         self.leases = Leases(database, limits.lease_s)
         #: What is to be tried again; somebody is to do that.

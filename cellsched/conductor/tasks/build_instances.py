@@ -20,7 +20,7 @@ from cellsched.db.cell.instances import transit
 from cellsched.db.cell.instances import update
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
@@ -46,7 +46,7 @@ class BuildInstances:
     def __init__(
         self, database: session.Database, compute: compute_rpc.ComputeAPI,
         claims: claims_base.ClaimStore, clock: Clock, host: str,
-        attempts_max: int, notifier: task_notifier.TaskNotifier | None = None,
+        attempts_max: int, notifier: notifiers.TaskNotifier | None = None,
         free: Callable[[RequestContext, objects.Instance], object]
         = lambda context, instance: None,
     ) -> None:
@@ -57,7 +57,7 @@ class BuildInstances:
         self._clock = clock
         self._host = host
         self._attempts_max = attempts_max
-        self._notifier = notifier or task_notifier.TaskNotifier()
+        self._notifier = notifier or notifiers.TaskNotifier()
         self._free = free
 
     def run(

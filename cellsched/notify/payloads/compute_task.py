@@ -12,12 +12,55 @@ Field                What it says
 ===================  ======================================================
 """
 
+import traceback
+from types import TracebackType
 from typing import Any
 
+from cellsched import exception
 from cellsched.notify.payloads import envelope
-from cellsched.notify.payloads import failure
 from cellsched.notify.payloads import request_spec
 from cellsched import objects
+from cellsched import urls
+
+
+EXCEPTION = ('ExceptionPayload', '1.1')
+
+#: Characters of a text, and of a traceback, of which the end is told.
+TEXT_MAX = 4096
+TRACEBACK_MAX = 16384
+
+
+def exception_text(reason: BaseException) -> str:
+    """Return what an error says."""
+    if isinstance(reason, exception.CellschedException):
+        said = reason.format_message()
+    else:
+        said = str(reason) or type(reason).__name__
+    return urls.mask_text(said)[:TEXT_MAX]
+
+
+def versioned_exception(reason: BaseException) -> dict[str, Any]:
+    """Return the payload of an error."""
+    module, function = _place(reason.__traceback__)
+    return envelope.wrap(*EXCEPTION, {
+        'module_name': module,
+        'function_name': function,
+        'exception': exception.kind_of(reason),
+        'exception_message': exception_text(reason),
+        'traceback': urls.mask_text(''.join(
+            traceback.format_exception(reason)))[-TRACEBACK_MAX:],
+    })
+
+
+def _place(trace: TracebackType | None) -> tuple[str, str]:
+    """Return the module and the function where an error was raised."""
+    if trace is None:
+        return 'unknown', 'unknown'
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    return frame.f_globals.get('__name__', 'unknown'), frame.f_code.co_name
+
 
 COMPUTE_TASK = ('ComputeTaskPayload', '1.0')
 
@@ -32,7 +75,7 @@ def versioned(
         'request_spec': spec and request_spec.versioned(
             spec, [instance.uuid]),
         'state': state,
-        'reason': failure.versioned(reason),
+        'reason': versioned_exception(reason),
     })
 
 
@@ -49,5 +92,5 @@ def legacy(
         'instance_id': instance.uuid,
         'state': state,
         'method': method,
-        'reason': failure.text(reason),
+        'reason': exception_text(reason),
     }

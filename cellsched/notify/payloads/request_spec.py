@@ -31,9 +31,105 @@ from collections.abc import Sequence
 from typing import Any
 
 from cellsched.notify.payloads import envelope
-from cellsched.notify.payloads import hardware
-from cellsched.notify.payloads import image
 from cellsched import objects
+from cellsched import urls
+
+
+NUMA_TOPOLOGY = envelope.Form('InstanceNUMATopologyPayload', '1.0', (
+    'emulator_threads_policy',))
+
+NUMA_CELL = envelope.Form('InstanceNUMACellPayload', '1.2', (
+    'id', 'cpuset', 'pcpuset', 'cpuset_reserved', 'memory', 'pagesize',
+    'cpu_pinning_raw', 'cpu_policy', 'cpu_thread_policy'))
+
+CPU_TOPOLOGY = envelope.Form('VirtCPUTopologyPayload', '1.0', (
+    'sockets', 'cores', 'threads'))
+
+PCI_REQUESTS = envelope.Form('InstancePCIRequestsPayload', '1.0')
+
+PCI_REQUEST = envelope.Form('InstancePCIRequestPayload', '1.1', (
+    'count', 'spec', 'alias_name', 'request_id', 'numa_policy'))
+
+
+def numa_topology(
+    topology: Any, instance_uuid: str | None
+) -> dict[str, Any] | None:
+    """Return the payload of a topology, or None without one."""
+    fields = envelope.fields_of(topology)
+    if fields is None:
+        return None
+    return NUMA_TOPOLOGY.fill(
+        fields, instance_uuid=fields.get('instance_uuid', instance_uuid),
+        cells=[_numa_cell(envelope.fields_of(cell))
+               for cell in envelope.members_of(fields.get('cells'))])
+
+
+def _numa_cell(cell: dict[str, Any] | None) -> dict[str, Any] | None:
+    topology = cell and CPU_TOPOLOGY.fill(
+        envelope.fields_of(cell.get('cpu_topology')))
+    return NUMA_CELL.fill(cell, cpu_topology=topology)
+
+
+def pci_requests(
+    requests: Any, instance_uuid: str | None
+) -> dict[str, Any] | None:
+    """Return the payload of requests for devices, or None without any."""
+    fields = envelope.fields_of(requests)
+    if fields is None:
+        return None
+    return PCI_REQUESTS.fill(
+        fields, instance_uuid=fields.get('instance_uuid', instance_uuid),
+        requests=[PCI_REQUEST.fill(envelope.fields_of(request))
+                  for request in envelope.members_of(fields.get('requests'))])
+
+
+IMAGE = envelope.Form('ImageMetaPayload', '1.0', (
+    'id', 'name', 'status', 'visibility', 'protected', 'checksum', 'owner',
+    'size', 'virtual_size', 'container_format', 'disk_format', 'created_at',
+    'updated_at', 'tags', 'direct_url', 'min_ram', 'min_disk'))
+
+#: Its fields are the properties that the image has.
+PROPERTIES = ('ImageMetaPropsPayload', '1.20')
+
+
+def versioned_image(image: Any) -> dict[str, Any] | None:
+    """Return the payload of an image, or None without one."""
+    fields = _shown_image(image)
+    if fields is None:
+        return None
+    properties = fields.pop('properties')
+    return IMAGE.fill(
+        fields, properties=envelope.wrap(*PROPERTIES, properties))
+
+
+def legacy_image(image: Any) -> dict[str, Any]:
+    """Return the image as one dict; an empty one without an image."""
+    fields = _shown_image(image) or {}
+    for name in ('created_at', 'updated_at'):
+        if name in fields:
+            fields[name] = envelope.legacy_time(fields[name])
+    return fields
+
+
+def _shown_image(image: Any) -> dict[str, Any] | None:
+    """Return what may be seen of an image.
+
+    The URL in its store may hold a password, and a property may name where
+    a key is kept.
+    """
+    fields = envelope.fields_of(image)
+    if fields is None:
+        return None
+    shown = {name: envelope.plain(fields[name])
+             for name in IMAGE.fields if name in fields}
+    if shown.get('direct_url') is not None:
+        shown['direct_url'] = urls.mask(shown['direct_url'])
+    properties = envelope.fields_of(fields.get('properties')) or {}
+    shown['properties'] = {
+        name: envelope.plain(value) for name, value in properties.items()
+        if 'secret' not in name}
+    return shown
+
 
 REQUEST_SPEC = envelope.Form('RequestSpecPayload', '1.1', (
     'project_id', 'user_id', 'availability_zone', 'ignore_hosts',
@@ -67,10 +163,10 @@ def versioned(
         instance_uuid=uuid,
         num_instances=asked.get('num_instances', len(instance_uuids) or 1),
         flavor=FLAVOR.fill(envelope.fields_of(asked.get('flavor'))),
-        image=image.versioned(asked.get('image')),
-        numa_topology=hardware.numa_topology(
+        image=versioned_image(asked.get('image')),
+        numa_topology=numa_topology(
             asked.get('numa_topology'), uuid),
-        pci_requests=hardware.pci_requests(asked.get('pci_requests'), uuid),
+        pci_requests=pci_requests(asked.get('pci_requests'), uuid),
         instance_group=_group(asked.get('instance_group')),
         force_hosts=_first(asked.get('force_hosts')),
         force_nodes=_first(asked.get('force_nodes')),
@@ -103,7 +199,7 @@ def legacy(
             'root_gb', 'ephemeral_gb', 'memory_mb', 'vcpus')}
     return {'request_spec': {
         'num_instances': asked.get('num_instances', len(instance_uuids) or 1),
-        'image': image.legacy(asked.get('image')),
+        'image': legacy_image(asked.get('image')),
         'instance_properties': instance,
         'instance_type': flavor,
     }}

@@ -10,7 +10,7 @@ from cellsched.cells import versions
 from cellsched import clock
 from cellsched.db.cell import services
 from cellsched import objects
-from cellsched.rpc import compute_cap
+from cellsched.rpc import compute
 from tests.unit.cells import base
 from tests.unit.db import samples
 
@@ -45,7 +45,7 @@ class TestOverCells(base.TestCase):
         self.add('two', 4, 2)
         self.add('three', 9)
 
-        self.assertEqual(compute_cap.Lowest(2), self.lowest())
+        self.assertEqual(compute.Lowest(2), self.lowest())
 
     def test_disabled_cells_count_and_cell0_does_not(self):
         self.add('one', 3)
@@ -58,7 +58,7 @@ class TestOverCells(base.TestCase):
         self.add('one', 0)
         self.add('two')
 
-        self.assertEqual(compute_cap.Lowest(), self.lowest())
+        self.assertEqual(compute.Lowest(), self.lowest())
 
     def test_cell_that_is_down_is_left_out_and_named(self):
         self.add('one', 3)
@@ -66,7 +66,7 @@ class TestOverCells(base.TestCase):
             'two', database_connection='sqlite:////nowhere/at/all.sqlite')
 
         self.assertEqual(
-            compute_cap.Lowest(3, frozenset([down.uuid])), self.lowest())
+            compute.Lowest(3, frozenset([down.uuid])), self.lowest())
         self.assertIn(f'of cell {down.identity} are not known',
                       self.logs.output)
 
@@ -82,7 +82,7 @@ class TestOverCells(base.TestCase):
 
         for _ in range(2):
             self.assertEqual(
-                compute_cap.Lowest(3, frozenset([hanging.uuid])),
+                compute.Lowest(3, frozenset([hanging.uuid])),
                 self.lowest())
 
         self.assertIn(f'cell {hanging.identity} are not known, and it is left '

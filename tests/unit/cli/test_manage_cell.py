@@ -2,7 +2,7 @@
 
 from sqlalchemy import engine
 
-from cellsched.cells import instance_mapper
+from cellsched.cells import maintenance
 from cellsched.cli import app
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
@@ -573,7 +573,7 @@ class TestHosts(ChangeCase):
             self.cell_v2('list_hosts', '-f', 'json').data])
 
 
-VERDICTS = instance_mapper.MappingVerdict
+VERDICTS = maintenance.MappingVerdict
 
 
 class TestMapInstances(ChangeCase):

@@ -5,8 +5,8 @@ import collections
 from cellsched.cli import server_watch
 from cellsched import context
 from cellsched import exception
-from cellsched.listing import pages
 from cellsched.listing import server
+from cellsched.listing import servers
 from cellsched.testing import clock
 from tests.unit import base
 
@@ -34,7 +34,7 @@ class Answers:
     def list(self, context, filters):
         """Return those that are there."""
         self.asked.append(list(filters['uuid']))
-        return pages.Page([
+        return servers.Page([
             BUILT._replace(uuid=uuid, status=self.answers[uuid][0])
             for uuid in filters['uuid']
             if isinstance(self.answers[uuid][0], str)], [])

@@ -2,12 +2,28 @@
 """Builds and deletions by a compute agent, in every order."""
 
 from concurrent import futures
+import gc
+import threading
+
+from amqp import exceptions as amqp_exc
+from oslo_concurrency import lockutils
+import oslo_messaging
+from oslo_serialization import jsonutils
 
 from cellsched.claims import base as claims_base
+from cellsched import clock
+from cellsched.compute import agent
 from cellsched.compute import progress
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched import migrations
+from cellsched import objects
+from cellsched.objects import child_providers
+from tests.unit import base
 from tests.unit.compute import agents
+from tests.unit.db import samples
 
 
 class TestBuild(agents.AgentTestCase):
@@ -176,3 +192,937 @@ class TestDeletion(agents.AgentTestCase):
 
         self.assertEqual([], self.driver.spawned)
         self.assertGone()
+
+
+class TestFailure(agents.AgentTestCase):
+
+    def fail(self, error):
+        self.driver.error = error
+        return error
+
+    def test_failed_build_is_handed_on_with_its_alternates(self):
+        reason = self.fail(exception.BuildFailed(
+            uuid=self.uuid, reason='it broke'))
+
+        self.build(hosts=['host2', 'host3'])
+
+        [sent] = self.conductor.sent
+        self.assertEqual('build_instances', sent.method)
+        arguments = sent.arguments
+        self.assertEqual(
+            [self.uuid], [each.uuid for each in arguments['instances']])
+        self.assertEqual(
+            [['host2', 'host3']],
+            [[each.service_host for each in hosts]
+             for hosts in arguments['host_lists']])
+        self.assertEqual(
+            {'retry': {'num_attempts': 1, 'hosts': [['host1', 'node1']],
+                       'exc_reason': str(reason)}, 'limits': {}},
+            arguments['filter_properties'])
+        self.assertState('building', None, None)
+        self.assertIsNone(self.row.node)
+        self.assertFalse(self.holds)
+
+    def test_claim_is_given_back_before_the_build_may_go_on(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        seen = []
+        release = self.claims.release
+
+        def look(consumers):
+            seen.append((self.row.host, len(self.conductor.sent)))
+            release(consumers)
+
+        self.claims.release = look
+        self.build()
+
+        self.assertEqual([('host1', 0)], seen)
+
+    def test_claim_of_a_build_that_is_elsewhere_by_now_is_kept(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+
+        def moved():
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
+
+        self.driver.when_up = moved
+        self.build()
+
+        self.assertState('building', 'spawning', 'host2')
+        self.assertTrue(self.holds)
+        self.assertEqual([], self.conductor.sent)
+
+    def test_deletion_while_it_is_handed_on_wins(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        release = self.claims.release
+
+        def delete_first(consumers):
+            self.claims.release = release
+            self.assertEqual('host1', self.delete())
+            release(consumers)
+
+        self.claims.release = delete_first
+        self.build()
+
+        self.assertState('building', 'deleting', 'host1')
+        self.assertEqual([], self.conductor.sent)
+        self.terminate()
+        self.assertGone()
+
+    def test_message_that_comes_again_before_a_conductor_builds_nothing(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        self.build()
+        self.driver.error = None
+
+        self.build()
+
+        self.assertState('building', None, None)
+        self.assertEqual(1, len(self.driver.spawned))
+        self.assertEqual(1, len(self.conductor.sent))
+
+    def test_message_that_comes_again_after_a_conductor_builds_nothing(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        self.build()
+        self.driver.error = None
+        with self.cell.writer() as connection:
+            samples.put(
+                connection, self.uuid,
+                {'build_attempts': 2, 'task_state': 'scheduling'},
+                self.clock.now())
+
+        self.build(tried=1)
+        self.assertState('building', 'scheduling', None)
+        self.build(tried=2, by=self.make_agent('host2'))
+        self.assertState('active', None, 'host2')
+
+    def test_build_without_a_word_of_retries_ends_in_error(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+
+        self.build(retry=False)
+
+        self.assertState('error', None, None)
+        self.assertIn('it broke', self.fault)
+        self.assertFalse(self.holds)
+        self.assertEqual([], self.conductor.sent)
+
+    def test_aborted_build_ends_in_error_and_says_why(self):
+        self.fail(exception.BuildAborted(uuid=self.uuid, reason='bad image'))
+
+        self.build(hosts=['host2'])
+
+        self.assertState('error', None, None)
+        self.assertEqual(
+            f'The build of {self.uuid} was aborted: bad image', self.fault)
+        self.assertFalse(self.holds)
+        self.assertEqual([], self.conductor.sent)
+
+    def test_error_that_nobody_expected_tells_users_its_kind_only(self):
+        self.fail(RuntimeError('at /secret/path of host1'))
+
+        self.build(hosts=['host2'])
+
+        self.assertState('error', None, None)
+        self.assertIn('that operators find in the logs', self.fault)
+        self.assertNotIn('secret', self.fault)
+        self.assertNotIn('host1', self.fault)
+        self.assertFalse(self.holds)
+        self.assertIn('/secret/path', self.logs.output)
+
+    def test_build_that_no_conductor_can_be_told_of_waits_for_one(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+        self.conductor.failure = amqp_exc.AccessRefused('wrong password')
+
+        self.build()
+
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
+        self.assertState('building', None, None)
+
+    def test_conductor_that_was_told_all_the_same_keeps_the_build(self):
+        self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
+
+        def told(*args):
+            with self.cell.writer() as connection:
+                samples.put(
+                    connection, self.uuid,
+                    {'build_attempts': 2, 'task_state': 'scheduling'},
+                    self.clock.now())
+            raise oslo_messaging.MessagingTimeout()
+
+        self.conductor.build_instances = told
+        self.build()
+
+        self.assertState('building', 'scheduling', None)
+
+
+class TestOutcomes(agents.AgentTestCase):
+
+    def failed(self, node='node1'):
+        return self.outcomes.failed_in_a_row(node)
+
+    def test_builds_that_fail_in_whatever_way_are_counted(self):
+        for error in (exception.BuildFailed, exception.BuildAborted):
+            self.driver.error = error(uuid=self.uuid, reason='it broke')
+            before = self.failed()
+            self.build()
+            self.assertEqual(before + 1, self.failed())
+            with self.cell.writer() as connection:
+                samples.put(
+                    connection, self.uuid,
+                    {'task_state': 'scheduling'}, self.clock.now())
+
+        self.assertEqual(0, self.failed('node2'))
+
+    def test_success_ends_the_row(self):
+        self.outcomes.failed('node1')
+        self.outcomes.failed('node2')
+
+        self.build()
+
+        self.assertEqual((0, 1), (self.failed(), self.failed('node2')))
+
+    def test_build_that_is_passed_over_is_not_counted(self):
+        self.outcomes.failed('node1')
+        self.delete()
+
+        self.build()
+
+        self.assertEqual(1, self.failed())
+
+
+class TestNetworks(agents.AgentTestCase):
+
+    def broke(self):
+        return exception.BuildFailed(uuid=self.uuid, reason='it broke')
+
+    def deallocate_on_reschedule(self):
+        self.conf.set_override(
+            'deallocate_networks_on_reschedule', True, 'fake_virt')
+
+    def handed_on(self, tried=2):
+        """Let a conductor take the build up that was handed on."""
+        with self.cell.writer() as connection:
+            self.assertTrue(instances.transit(
+                connection, self.uuid, 'try_next', self.clock.now(),
+                {'build_attempts': tried}))
+
+    def calls(self):
+        return [(each['call'], each['host']) for each in self.network.records]
+
+    def test_server_has_networks_on_its_host(self):
+        self.build()
+
+        self.assertNetworks('host1')
+
+    def test_row_says_so_before_they_are_given(self):
+        seen = []
+        allocate = self.network.allocate_for_instance
+
+        def look(*arguments):
+            seen.append(self.row.network_allocated)
+            allocate(*arguments)
+
+        self.network.allocate_for_instance = look
+        self.build()
+
+        self.assertEqual([True], seen)
+
+    def test_wishes_of_the_user_come_along(self):
+        self.agent.build_and_run_instance(
+            agents.USER, self.instance, objects.RequestSpec(
+                requested_networks=['one']),
+            {'retry': {'num_attempts': 1, 'hosts': []}}, 'node1', {}, [])
+
+        [record] = self.network.records
+        self.assertEqual(['one'], record['requested_networks'])
+
+    def test_they_are_there_before_the_server_is(self):
+        self.driver.when_up = lambda: self.assertNetworks('host1')
+
+        self.build()
+
+        self.assertState('active', None, 'host1')
+
+    def test_next_host_sets_up_what_was_kept(self):
+        self.driver.error = self.broke()
+        self.build()
+        self.assertNetworks()
+        self.handed_on()
+
+        self.build(tried=2, by=self.make_agent('host2', self.make_driver()))
+
+        self.assertState('active', None, 'host2')
+        self.assertNetworks('host2')
+        self.assertEqual([('allocate', 'host1'), ('cleanup', 'host1'),
+                          ('setup', 'host2')], self.calls())
+
+    def test_driver_that_says_so_has_them_given_anew(self):
+        self.deallocate_on_reschedule()
+        self.driver.error = self.broke()
+        self.build()
+        self.assertNoNetworks()
+        self.handed_on()
+
+        self.build(tried=2, by=self.make_agent('host2', self.make_driver()))
+
+        self.assertNetworks('host2')
+        self.assertEqual([('allocate', 'host1'), ('deallocate', None),
+                          ('allocate', 'host2')], self.calls())
+
+    def test_host_gives_up_its_networks_before_the_build_may_go_on(self):
+        for anew, method in ((False, 'cleanup_instance_network_on_host'),
+                             (True, 'deallocate_for_instance')):
+            self.conf.set_override(
+                'deallocate_networks_on_reschedule', anew, 'fake_virt')
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {
+                    'host': None, 'task_state': 'scheduling'})
+            self.driver.error = self.broke()
+            seen = []
+            setattr(self.network, method,
+                    lambda *arguments: seen.append(self.row.host))
+
+            self.build()
+
+            self.assertEqual(['host1'], seen)
+
+    def test_next_host_gives_networks_that_the_last_one_had_not_yet(self):
+        # It died after it had said so.
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {
+                'network_allocated': True, 'build_attempts': 2})
+
+        self.build(tried=2)
+
+        self.assertNetworks('host1')
+
+    def test_networks_that_fail_have_the_build_go_on_elsewhere(self):
+        self.network.fail('allocate', 1)
+
+        self.build()
+
+        [sent] = self.conductor.sent
+        self.assertIn('was told to fail', sent.arguments[
+            'filter_properties']['retry']['exc_reason'])
+        self.assertEqual(1, self.outcomes.failed_in_a_row('node1'))
+        self.assertEqual([], self.driver.spawned)
+        self.assertState('building', None, None)
+        self.handed_on()
+        self.build(tried=2, by=self.make_agent('host2'))
+        self.assertNetworks('host2')
+
+    def test_networks_that_cannot_be_set_up_go_on_elsewhere_too(self):
+        self.driver.error = self.broke()
+        self.build()
+        self.driver.error = None
+        self.handed_on()
+        self.network.fail('setup', 1)
+
+        self.build(tried=2, by=self.make_agent('host2'))
+        self.assertState('building', None, None)
+        self.handed_on(tried=3)
+        self.build(tried=3, by=self.make_agent('host3'))
+
+        self.assertState('active', None, 'host3')
+        self.assertNetworks('host3')
+
+    def test_plugin_that_breaks_ends_the_build_in_error(self):
+        def broken(*arguments):
+            raise KeyError('secret')
+
+        self.network.allocate_for_instance = broken
+
+        self.build()
+
+        self.assertState('error', None, None)
+        self.assertNotIn('secret', self.fault)
+        self.assertFalse(self.holds)
+
+    def test_host_that_cannot_clean_up_hands_the_build_on_all_the_same(self):
+        self.driver.error = self.broke()
+        self.network.fail('cleanup', 1)
+
+        self.build()
+
+        self.assertState('building', None, None)
+        self.assertEqual(1, len(self.conductor.sent))
+        self.assertIn('Could not clean up networks', self.logs.output)
+
+    def test_networks_that_must_go_and_do_not_go_on_the_next_host(self):
+        self.deallocate_on_reschedule()
+        self.driver.error = self.broke()
+        self.network.fail('deallocate', 1)
+        self.build()
+        self.assertState('building', None, None)
+        self.assertNetworks()
+        self.handed_on()
+
+        self.build(tried=2, by=self.make_agent('host2', self.make_driver()))
+
+        self.assertNetworks('host2')
+        self.assertEqual(
+            [('deallocate', None), ('allocate', 'host2')], self.calls()[-2:])
+
+    def test_server_in_error_has_none(self):
+        self.driver.error = exception.BuildAborted(uuid='x', reason='y')
+
+        self.build()
+
+        self.assertState('error', None, None)
+        self.assertNoNetworks()
+
+    def test_row_of_a_server_in_error_says_what_could_not_be_taken_back(self):
+        self.driver.error = exception.BuildAborted(uuid='x', reason='y')
+        self.network.fail('deallocate', 1)
+
+        self.build()
+
+        self.assertState('error', None, None)
+        self.assertFalse(self.holds)
+        self.assertNetworks('host1')
+
+    def test_row_of_a_deleted_server_says_what_could_not_be_taken_back(self):
+        self.build()
+        self.delete()
+        self.network.fail('deallocate', 1)
+
+        self.terminate()
+
+        self.assertNotEqual(0, self.row.deleted)
+        self.assertFalse(self.holds)
+        self.assertNetworks('host1')
+
+    def end_elsewhere(self, end):
+        """Build, while somebody thinks that this host is dead."""
+        def end_it():
+            with self.cell.writer() as connection:
+                end(connection)
+
+        self.driver.when_up = end_it
+        self.build()
+        self.assertEqual([], self.driver.list_instances())
+
+    def test_build_that_was_ended_meanwhile_leaves_no_networks(self):
+        self.end_elsewhere(lambda connection: instances.fail(
+            connection, self.uuid, self.broke(), 'x', self.clock.now()))
+
+        self.assertNoNetworks()
+
+    def test_build_that_was_deleted_meanwhile_leaves_no_networks(self):
+        self.end_elsewhere(lambda connection: instances.delete(
+            connection, self.uuid, self.clock.now()))
+
+        self.assertNoNetworks()
+
+    def test_build_that_moved_on_meanwhile_keeps_them_elsewhere(self):
+        self.end_elsewhere(lambda connection: samples.put(
+            connection, self.uuid, {'host': 'host2'}))
+
+        self.assertNetworks()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class TestResume(agents.AgentTestCase):
+
+    def setUp(self):
+        super().setUp()
+        with self.cell.writer() as connection:
+            build_casts.create(connection, [self.cast()])
+
+    def cast(self, **fields):
+        return build_casts.BuildCast(**{
+            'instance_uuid': self.uuid, 'host': 'host1', 'node': 'node1',
+            'cast_at': 1.0, 'message': jsonutils.dumps({
+                'selections': [
+                    objects.Selection(
+                        service_host=host, nodename='node1',
+                        compute_node_uuid=provider).obj_to_primitive()
+                    for host, provider in (
+                        ('host1', self.provider), ('host2', 'other'))],
+                'request_spec': objects.RequestSpec(
+                    instance_uuid=self.uuid,
+                    requested_networks=['one']).obj_to_primitive(),
+                'filter_properties': {
+                    'limits': {}, 'retry': {
+                        'num_attempts': 1, 'hosts': [['host1', 'node1']]}}}),
+            **fields})
+
+    def forget_message(self):
+        with self.cell.writer() as connection:
+            build_casts.drop(connection, [self.uuid])
+
+    def kept(self):
+        with self.cell.reader() as connection:
+            return build_casts.get(connection, self.uuid) is not None
+
+    def kill_at(self, step, do=None):
+        """Have an agent do something and be killed; return the next one."""
+        def reached(name):
+            if name == step:
+                raise Killed()
+
+        dying = self.make_agent('host1', reached=reached)
+        self.assertRaises(Killed, do or self.build, by=dying)
+        return self.make_agent('host1')
+
+    def assertActiveOnce(self):
+        self.assertState('active', None, 'host1')
+        self.assertEqual([self.uuid], self.driver.list_instances())
+        self.assertTrue(self.holds)
+        self.assertNetworks('host1')
+        self.assertFalse(self.kept())
+
+    def check_killed_at(self, step):
+        after = self.kill_at(step)
+
+        for _ in range(2):
+            after.resume()
+
+        self.assertActiveOnce()
+        [record] = self.network.records
+        self.assertEqual('allocate', record['call'])
+
+    def test_build_that_was_begun_goes_on(self):
+        self.check_killed_at('Begin')
+        [record] = self.network.records
+        self.assertEqual(['one'], record['requested_networks'])
+
+    def test_build_with_networks_goes_on(self):
+        self.check_killed_at('GiveNetworks')
+
+    def test_server_that_runs_already_is_finished(self):
+        self.check_killed_at('Spawn')
+
+    def test_server_that_runs_keeps_networks_that_are_of_this_host(self):
+        self.conf.set_override(
+            'deallocate_networks_on_reschedule', True, 'fake_virt')
+
+        self.check_killed_at('Spawn')
+
+    def test_server_that_is_finished_is_left_alone(self):
+        self.check_killed_at('Finish')
+        self.assertEqual(1, len(self.driver.spawned))
+
+    def test_message_that_comes_again_meanwhile_builds_nothing_twice(self):
+        after = self.kill_at('Begin')
+        self.build(by=after)
+        self.assertEqual([], self.driver.spawned)
+
+        after.resume()
+
+        self.assertActiveOnce()
+        self.assertEqual(1, len(self.driver.spawned))
+
+    def test_build_that_fails_the_second_time_is_handed_on(self):
+        after = self.kill_at('Begin')
+        self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
+
+        after.resume()
+
+        [sent] = self.conductor.sent
+        self.assertEqual([['host2']], [
+            [each.service_host for each in hosts]
+            for hosts in sent.arguments['host_lists']])
+        retry = sent.arguments['filter_properties']['retry']
+        self.assertEqual(1, retry['num_attempts'])
+        self.assertEqual(['one'],
+                         sent.arguments['request_spec'].requested_networks)
+        self.assertEqual('project', sent.context.project_id)
+        self.assertEqual('small', sent.arguments['instances'][0].flavor.name)
+        self.assertState('building', None, None)
+        self.assertFalse(self.holds)
+
+    def test_build_whose_message_is_lost_ends_in_error(self):
+        after = self.kill_at('Spawn')
+        self.forget_message()
+
+        after.resume()
+
+        self.assertState('error', None, None)
+        self.assertIn('interrupted', self.fault)
+        self.assertEqual([], self.driver.list_instances())
+        self.assertFalse(self.holds)
+        self.assertNoNetworks()
+
+    def test_message_for_another_host_does_not_count(self):
+        after = self.kill_at('Begin')
+        self.forget_message()
+        with self.cell.writer() as connection:
+            build_casts.create(connection, [self.cast(host='host2')])
+
+        after.resume()
+
+        self.assertState('error', None, None)
+
+    def test_build_whose_claim_was_given_back_is_not_built_here(self):
+        # It was killed while it handed the build on.
+        self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
+        release = self.claims.release
+
+        def die(consumers):
+            release(consumers)
+            raise Killed()
+
+        self.claims.release = die
+        self.assertRaises(Killed, self.build)
+        self.claims.release = release
+        self.driver.error = None
+
+        self.make_agent('host1').resume()
+
+        self.assertState('building', None, None)
+        self.assertEqual(1, len(self.conductor.sent))
+        self.assertEqual(1, len(self.driver.spawned))
+        self.assertNetworks()
+
+    def test_build_whose_claim_is_of_another_host_is_not_built_here(self):
+        """A scheduler that was asked twice claims when it was given back."""
+        killed = self.kill_at('Begin')
+        other = samples.uuids(1)[0]
+        self.claims.set_inventory(other, {'VCPU': claims_base.Inventory(8)})
+        self.claims.release([self.uuid])
+        self.claims.claim([claims_base.Claim(self.uuid, other, {'VCPU': 1})])
+
+        killed.resume()
+
+        self.assertState('building', None, None)
+        self.assertEqual(1, len(self.conductor.sent))
+        self.assertEqual([], self.driver.spawned)
+        self.assertEqual({}, self.claims.claims_of([self.uuid]))
+
+    def test_build_that_was_cut_off_from_its_database_goes_on_soon(self):
+        left = ['Spawn']
+
+        def reached(step):
+            if step in left:
+                left.remove(step)
+                raise exception.DatabaseUnreachable(
+                    schema='cell', url='x', reason='it restarts')
+
+        agent = self.make_agent('host1', reached=reached)
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.build, by=agent)
+        self.assertState('building', 'spawning', 'host1')
+
+        left.append('Spawn')
+        agent.resume_soon()
+        self.assertState('building', 'spawning', 'host1')
+        agent.resume_soon()
+
+        self.assertActiveOnce()
+
+    def test_nothing_is_looked_for_where_nothing_was_cut_off(self):
+        agent = self.kill_at('Begin')
+
+        agent.resume_soon()
+
+        self.assertState('building', 'spawning', 'host1')
+
+    def test_build_that_was_handed_on_is_left_to_the_conductors(self):
+        self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
+        after = self.kill_at('HandOn')
+        self.driver.error = None
+
+        after.resume()
+
+        self.assertState('building', None, None)
+        self.assertEqual([], self.conductor.sent)
+
+    def test_build_that_is_going_on_is_left_alone(self):
+        go_on = self.driver.hold_builds()
+        with futures.ThreadPoolExecutor(1) as threads:
+            try:
+                build = threads.submit(self.build)
+                self.assertTrue(self.driver.reached.wait(agents.DEADLINE_S))
+                self.agent.resume()
+                self.assertState('building', 'spawning', 'host1')
+            finally:
+                go_on.set()
+            build.result(agents.DEADLINE_S)
+
+        self.assertActiveOnce()
+        self.assertEqual(1, len(self.driver.spawned))
+
+    def test_builds_of_other_hosts_are_left_alone(self):
+        after = self.kill_at('Begin')
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {'host': 'host2'})
+
+        after.resume()
+
+        self.assertState('building', 'spawning', 'host2')
+        self.assertEqual([], self.driver.spawned)
+
+    def test_what_changed_since_it_was_looked_for_is_left_alone(self):
+        for values in ({'host': 'host2'}, {'task_state': 'deleting'},
+                       {'vm_state': 'active', 'task_state': None}):
+            self.driver.spawned.clear()
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {
+                    'vm_state': 'building', 'task_state': 'scheduling',
+                    'host': None})
+            after = self.kill_at('Begin')
+
+            def change(values=values):
+                # The agent asks its driver last.
+                with self.cell.writer() as connection:
+                    samples.put(connection, self.uuid, values)
+                return []
+
+            self.driver.list_instances = change
+            after.resume()
+
+            self.assertEqual([], self.driver.spawned)
+            self.assertTrue(self.holds)
+
+    def test_deletion_that_changed_since_is_left_alone(self):
+        self.build()
+        self.delete()
+
+        def change():
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
+            return []
+
+        self.driver.list_instances = change
+        self.agent.resume()
+
+        self.assertState('active', 'deleting', 'host2')
+        self.assertTrue(self.holds)
+
+    def test_one_that_cannot_be_taken_up_holds_no_other_up(self):
+        after = self.kill_at('Begin')
+        broken = samples.instance(samples.uuids(1)[0])
+        with self.cell.writer() as connection:
+            instances.create(connection, [broken], self.clock.now())
+            samples.put(connection, broken.uuid, {
+                'host': 'host1', 'task_state': 'spawning'})
+            build_casts.create(connection, [
+                self.cast(instance_uuid=broken.uuid, message='{')])
+
+        after.resume()
+
+        self.assertActiveOnce()
+        self.assertIn(f'Could not resume instance {broken.uuid}',
+                      self.logs.output)
+
+    def test_deletion_is_done(self):
+        self.build()
+        self.delete()
+
+        self.make_agent('host1').resume()
+
+        self.assertGone()
+
+    def test_deletion_that_was_stopped_is_done(self):
+        self.build()
+        self.delete()
+
+        self.kill_at('Destroy', self.terminate).resume()
+
+        self.assertGone()
+
+    def test_deletion_that_was_stopped_late_leaves_nothing(self):
+        self.build()
+        self.delete()
+
+        self.kill_at('Terminate', self.terminate).resume()
+
+        self.assertGone()
+
+
+class TestStrays(agents.AgentTestCase):
+
+    def left_with(self, **values):
+        """Let the driver have the server, and the row say otherwise."""
+        self.driver.spawn(self.instance, 'node1')
+        self.network.allocate_for_instance(
+            agents.USER, self.instance, None, 'host1')
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, {
+                'network_allocated': True, 'task_state': None, **values})
+
+    def test_deleted_server_is_removed(self):
+        self.left_with(vm_state='deleted', deleted=1, host='host1')
+
+        self.agent.resume()
+
+        self.assertEqual([], self.driver.list_instances())
+        self.assertNoNetworks()
+
+    def test_server_of_another_host_is_removed_and_keeps_its_networks(self):
+        self.left_with(vm_state='active', host='host2')
+
+        self.agent.resume()
+
+        self.assertEqual([], self.driver.list_instances())
+        self.assertNetworks()
+
+    def test_server_that_is_built_on_no_host_is_removed(self):
+        for task_state in None, 'scheduling':
+            self.left_with(vm_state='building', task_state=task_state)
+
+            self.agent.resume()
+
+            self.assertEqual([], self.driver.list_instances())
+
+    def test_what_belongs_here_stays(self):
+        for values in ({'vm_state': 'active'}, {'vm_state': 'error'},
+                       {'vm_state': 'active', 'task_state': 'rebuilding'}):
+            self.left_with(host='host1', **values)
+
+            self.agent.resume()
+
+            self.assertEqual([self.uuid], self.driver.list_instances())
+            self.assertNetworks('host1')
+
+    def test_what_is_being_moved_stays(self):
+        for task_state in 'resize_migrating', 'rebuild_spawning':
+            self.left_with(vm_state='active', task_state=task_state,
+                           host='host2')
+
+            self.agent.resume()
+
+            self.assertEqual([self.uuid], self.driver.list_instances())
+
+    def test_server_in_error_that_is_on_no_host_stays(self):
+        self.left_with(vm_state='error', host=None)
+
+        self.agent.resume()
+
+        self.assertEqual([self.uuid], self.driver.list_instances())
+
+    def test_server_that_the_cell_does_not_know_stays(self):
+        foreign = objects.Instance(uuid=samples.uuids(1)[0])
+        self.driver.spawn(foreign, 'node1')
+
+        self.agent.resume()
+
+        self.assertEqual([foreign.uuid], self.driver.list_instances())
+
+
+class TestResumeChildren(agents.AgentTestCase):
+
+    def kill(self, reached=None):
+        raise Killed()
+
+    def test_build_that_claims_of_a_child_of_its_node_alone_goes_on(self):
+        child = child_providers.uuid_of(self.provider, 'numa0')
+        chosen = objects.Selection(
+            service_host='host1', nodename='node1',
+            compute_node_uuid=self.provider)
+        with self.cell.writer() as connection:
+            compute_nodes.save(
+                connection, self.provider, 'host1', 'node1',
+                samples.NODE | {'providers': child_providers.dump([
+                    child_providers.Child(child, 'numa0')])}, samples.NOW)
+            build_casts.create(connection, [build_casts.BuildCast(
+                self.uuid, 'host1', 'node1', jsonutils.dumps({
+                    'selections': [chosen.obj_to_primitive()],
+                    'request_spec': objects.RequestSpec(
+                        instance_uuid=self.uuid).obj_to_primitive(),
+                    'filter_properties': {'limits': {}, 'retry': {
+                        'num_attempts': 1,
+                        'hosts': [['host1', 'node1']]}}}), 1.0)])
+        self.claims.set_inventory(child, {'VCPU': claims_base.Inventory(8)})
+        self.claims.release([self.uuid])
+        self.claims.claim([claims_base.Claim(self.uuid, child, {'VCPU': 1})])
+        self.assertRaises(Killed, self.build, by=self.make_agent(
+            'host1', reached=self.kill))
+
+        self.make_agent('host1').resume()
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual([], self.conductor.sent)
+
+
+class TestTurns(agents.AgentTestCase):
+
+    def check(self, builds_max, wanted, at_once):
+        """Let so many builds come; see how many are done at the same time."""
+        begun = threading.Semaphore(0)
+        agent = self.make_agent(
+            'host1', builds_max=builds_max,
+            reached=lambda step: step == 'Begin' and begun.release())
+        uuids = samples.uuids(wanted)
+        with self.cell.writer() as connection:
+            instances.create(connection, map(samples.instance, uuids),
+                             self.clock.now())
+        go_on = self.driver.hold_builds()
+        with futures.ThreadPoolExecutor(wanted) as threads:
+            try:
+                builds = [threads.submit(
+                    agent.build_and_run_instance, agents.USER,
+                    samples.instance(uuid), None, {}, 'node1', {}, [])
+                    for uuid in uuids]
+                for _ in range(at_once):
+                    self.assertTrue(begun.acquire(timeout=agents.DEADLINE_S))
+                futures.wait(builds, 0.05)
+                self.assertFalse(begun.acquire(blocking=False))
+            finally:
+                go_on.set()
+            for build in builds:
+                build.result(agents.DEADLINE_S)
+        self.assertEqual(sorted(uuids), self.driver.list_instances())
+
+    def test_others_wait_for_their_turn(self):
+        self.check(builds_max=2, wanted=5, at_once=2)
+
+    def test_without_a_bound_all_are_done_at_once(self):
+        self.check(builds_max=0, wanted=5, at_once=5)
+
+
+class Counting(clock.Clock):
+    """A clock that counts the semaphores it makes."""
+
+    def __init__(self):
+        self.made = 0
+
+    def semaphore(self, value):
+        self.made += 1
+        return super().semaphore(value)
+
+
+class TestSemaphores(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.semaphores = agent.Semaphores(clock.Clock())
+
+    def lock(self, name):
+        return lockutils.lock(
+            name, semaphores=self.semaphores, blocking=False)
+
+    def test_one_name_is_locked_once(self):
+        with self.lock('host-a'):
+            self.assertRaises(lockutils.AcquireLockFailedException,
+                              self.lock('host-a').__enter__)
+
+    def test_released_lock_can_be_taken_again(self):
+        with self.lock('host-a'):
+            pass
+        with self.lock('host-a'):
+            self.assertIsNotNone(self.semaphores.get('host-a'))
+
+    def test_other_names_are_not_locked(self):
+        with self.lock('host-a'), self.lock('host-b'):
+            self.assertIsNot(self.semaphores.get('host-a'),
+                             self.semaphores.get('host-b'))
+
+    def test_semaphores_are_made_by_the_clock(self):
+        counting = Counting()
+
+        agent.Semaphores(counting).get('host-a')
+
+        self.assertEqual(1, counting.made)
+
+    def test_semaphore_that_nobody_uses_is_forgotten(self):
+        counting = Counting()
+        semaphores = agent.Semaphores(counting)
+        for _ in range(2):
+            semaphores.get('host-a')
+            gc.collect()
+
+        self.assertEqual(2, counting.made)

@@ -3,16 +3,25 @@
 
 import contextlib
 import json
+import types
 
 from cellsched.claims import base as claims_base
+from cellsched.claims import base as claims
 from cellsched.compute import provider_config
+from cellsched.compute import tracker
+from cellsched.db.cell import hosts
+from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db import session
 from cellsched import exception
+from cellsched.host_manager import node_columns
+from cellsched.objects import child_providers
 from cellsched.objects import resources
 from cellsched.rpc import compute
 from cellsched.virt import base as virt
+from tests.unit import base
 from tests.unit.compute import tracking
+from tests.unit.db import recording
 from tests.unit.db import samples
 
 
@@ -277,3 +286,600 @@ class TestTracker(tracking.TrackerTestCase):
 
         self.assertEqual(
             {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0}, self.capacities())
+
+
+def gpu(total=4, *traits, parent=None):
+    return virt.ChildProvider(
+        {'VGPU': resources.Inventory(total)}, frozenset(traits), parent)
+
+
+class TestChildren(tracking.TrackerTestCase):
+
+    def have(self, **providers):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, providers=providers)}
+
+    def node(self):
+        return [row for row in self.rows(models.compute_nodes)
+                if not row.deleted][-1]
+
+    def children(self):
+        """Return names, parents and traits as the cell has them."""
+        found = child_providers.load(self.node().providers)
+        names = {child.uuid: child.name for child in found}
+        return {child.name: (names.get(child.parent), child.traits)
+                for child in found}
+
+    def room(self):
+        """Return room of VGPU by the children of all nodes there were."""
+        names = {
+            child_providers.uuid_of(row.uuid, name): name
+            for row in self.rows(models.compute_nodes)
+            for name in ('gpu0', 'gpu1', 'vf0')}
+        return {names[usage.provider]: usage.capacity.get('VGPU', 0)
+                for usage in self.claims.usages().usages
+                if usage.provider in names}
+
+    def test_children_are_told_to_the_cell_and_to_the_store(self):
+        self.have(gpu0=gpu(4, 'HW_A'), vf0=gpu(1, parent='gpu0'))
+
+        self.tracker().report()
+
+        self.assertEqual(
+            {'gpu0': (None, {'HW_A'}), 'vf0': ('gpu0', frozenset())},
+            self.children())
+        self.assertEqual({'gpu0': 4, 'vf0': 1}, self.room())
+
+    def find(self, *required, **amounts):
+        return self.claims.find_providers(claims.ProviderQuery(
+            {name: [amount] for name, amount in amounts.items()},
+            frozenset(required)))
+
+    def test_traits_are_told_to_the_store_with_their_tree(self):
+        self.have(gpu0=gpu(4, 'HW_A'))
+        reports = self.tracker()
+
+        reports.report()
+
+        node = self.node().uuid
+        self.assertEqual([node], self.find('COMPUTE_NODE', VCPU=4))
+        self.assertEqual([node], self.find('HW_A', VCPU=4, VGPU=4))
+        self.assertEqual([], self.find('HW_B', VCPU=4))
+
+        self.have(gpu0=gpu(4, 'HW_B'))
+        reports.report()
+
+        self.assertEqual([node], self.find('HW_B', VCPU=4, VGPU=4))
+        self.assertEqual([], self.find('HW_A', VCPU=4))
+
+    def test_trait_that_nobody_can_ask_for_is_not_told_to_the_store(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, traits=frozenset({'lower', 'HW_A'}))}
+
+        self.tracker().report()
+
+        self.assertEqual([self.node().uuid], self.find('HW_A', VCPU=1))
+        self.assertIn('lower', self.node().traits)
+
+    def test_store_is_told_once(self):
+        told = []
+        self.claims.set_traits = lambda *args, **kwargs: told.append(args)
+        self.have(gpu0=gpu())
+        reports = self.tracker()
+
+        for _ in range(3):
+            reports.report()
+
+        self.assertEqual(2, len(told))
+
+    def test_node_without_children_says_nothing_of_them(self):
+        self.tracker().report()
+
+        self.assertIsNone(self.node().providers)
+
+    def test_change_of_children_is_a_change_of_the_node(self):
+        reports = self.tracker()
+        self.have(gpu0=gpu())
+        reports.report()
+        for change in ({'gpu0': gpu(4, 'HW_A')},
+                       {'gpu0': gpu(4, 'HW_A'), 'vf0': gpu(parent='gpu0')},
+                       {'gpu0': gpu(4, 'HW_A'), 'vf0': gpu()}, {}):
+            with self.cell.reader() as connection:
+                since = hosts.changes(connection).token
+            self.have(**change)
+
+            reports.report()
+            reports.report()
+
+            with self.cell.reader() as connection:
+                [row] = hosts.changes(connection, since).nodes
+            self.assertEqual(self.node().providers, row.providers)
+            self.assertEqual(change.keys(), self.children().keys())
+
+    def test_what_stays_is_told_once(self):
+        self.have(gpu0=gpu(), gpu1=gpu())
+        reports = self.tracker()
+        for _ in range(3):
+            reports.report()
+        self.assertEqual(3, self.claims.said)
+
+        self.have(gpu0=gpu(), gpu1=gpu(2))
+        reports.report()
+
+        self.assertEqual(4, self.claims.said)
+        self.assertEqual({'gpu0': 4, 'gpu1': 2}, self.room())
+
+    def test_child_that_went_has_no_room_until_it_is_back(self):
+        reports = self.tracker()
+        for have, room in (({'gpu0': gpu(), 'gpu1': gpu()}, (4, 4)),
+                           ({'gpu0': gpu()}, (4, 0)), ({}, (0, 0)),
+                           ({'gpu1': gpu()}, (0, 4))):
+            self.have(**have)
+
+            reports.report()
+
+            self.assertEqual(dict(zip(('gpu0', 'gpu1'), room)), self.room())
+
+    def test_child_that_went_while_no_agent_ran_has_no_room(self):
+        self.have(gpu0=gpu(), gpu1=gpu())
+        self.tracker().report()
+
+        self.have(gpu0=gpu())
+        self.tracker().report()
+
+        self.assertEqual({'gpu0': 4, 'gpu1': 0}, self.room())
+
+    def test_cell_knows_a_child_until_it_has_no_room(self):
+        self.have(gpu0=gpu())
+        self.tracker().report()
+        self.have()
+        self.claims.failure = exception.DatabaseUnreachable(
+            schema='claims', url='x', reason='y')
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.tracker().report)
+        self.assertEqual({'gpu0'}, {*self.children()})
+
+        self.claims.failure = None
+        self.tracker().report()
+
+        self.assertEqual({}, self.children())
+        self.assertEqual({'gpu0': 0}, self.room())
+
+    def test_child_that_is_back_before_the_cell_forgot_it_has_room(self):
+        reports = self.tracker()
+        self.have(gpu0=gpu(), gpu1=gpu())
+        reports.report()
+        before = self.claims.set_inventory
+        calls = []
+
+        def fail_second(provider, inventory):
+            calls.append(provider)
+            if len(calls) == 2:
+                raise exception.DatabaseUnreachable(
+                    schema='claims', url='x', reason='y')
+            before(provider, inventory)
+
+        self.have()
+        self.claims.set_inventory = fail_second
+        self.assertRaises(exception.DatabaseUnreachable, reports.report)
+        self.assertEqual([0, 4], sorted(self.room().values()))
+
+        self.have(gpu0=gpu(), gpu1=gpu())
+        reports.report()
+
+        self.assertEqual({'gpu0': 4, 'gpu1': 4}, self.room())
+
+    def test_restart_never_shows_a_node_without_its_children(self):
+        self.have(gpu0=gpu())
+        self.tracker().report()
+        with self.cell.reader() as connection:
+            since = hosts.changes(connection).token
+        seen = []
+        reports = self.tracker(new_uuid=lambda: seen.append(
+            self.children().keys()) or child_providers.uuid_of(
+                self.node().uuid, f'new{len(seen)}'))
+
+        reports.report()
+
+        self.assertEqual({frozenset({'gpu0'})}, {*map(frozenset, seen)})
+        with self.cell.reader() as connection:
+            self.assertEqual(
+                1, len(hosts.changes(connection, since).nodes))
+
+    def test_node_that_comes_back_has_children_of_its_own(self):
+        reports = self.tracker()
+        self.have(gpu0=gpu())
+        reports.report()
+        before = self.node().uuid
+        with self.cell.writer() as connection:
+            for uuid in hosts.delete(connection, 'host1', self.clock.now()):
+                self.claims.set_inventory(uuid, {})
+
+        self.have(gpu0=gpu(5, 'HW_A'))
+        reports.report()
+
+        after = self.node().uuid
+        self.assertNotEqual(before, after)
+        room = {usage.provider: usage.capacity.get('VGPU', 0)
+                for usage in self.claims.usages().usages}
+        self.assertEqual(
+            (0, 5), tuple(room[child_providers.uuid_of(node, 'gpu0')]
+                          for node in (before, after)))
+        self.assertEqual(
+            [child_providers.uuid_of(after, 'gpu0')],
+            [child.uuid for child in child_providers.load(
+                self.node().providers)])
+
+    def files(self, name, text, kind='name'):
+        path = self.temporary_directory() / 'a.yaml'
+        path.write_text(
+            "meta: {schema_version: '1.0'}\nproviders:\n"
+            f'- identification: {{{kind}: {name}}}\n  {text}\n')
+        return provider_config.ProviderConfig(str(path.parent))
+
+    def test_files_say_more_of_a_child_by_its_name_or_uuid(self):
+        self.have(gpu0=gpu(4, 'HW_A'), gpu1=gpu())
+        self.tracker().report()
+        uuid = child_providers.uuid_of(self.node().uuid, 'gpu0')
+        for name, kind in (('gpu0', 'name'), (uuid, 'uuid')):
+            self.tracker(self.files(
+                name, 'traits: {additional: [CUSTOM_A]}', kind)).report()
+            self.assertEqual(
+                {'gpu0': (None, {'HW_A', 'CUSTOM_A'}),
+                 'gpu1': (None, frozenset())}, self.children())
+
+            self.tracker(self.files(
+                name, 'inventories: {additional: [{CUSTOM_X: {total: 9}}]}',
+                kind)).report()
+            self.assertEqual(
+                {'gpu0': (None, {'HW_A'}), 'gpu1': (None, frozenset())},
+                self.children())
+            [usage] = self.claims.usages(providers=[uuid]).usages
+            self.assertEqual((4, 9), tuple(
+                usage.capacity[name] for name in ('VGPU', 'CUSTOM_X')))
+        self.assertEqual('', self.logs.output)
+
+    def test_driver_has_the_last_word_of_a_child_and_that_is_said_once(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, providers={'gpu0': virt.ChildProvider(
+                {'CUSTOM_X': resources.Inventory(1)})})}
+        reports = self.tracker(self.files(
+            'gpu0', 'inventories: {additional: [{CUSTOM_X: {total: 9}}]}'))
+        for _ in range(2):
+            reports.report()
+
+        [usage] = self.claims.usages(providers=[
+            child_providers.uuid_of(self.node().uuid, 'gpu0')]).usages
+        self.assertEqual({'CUSTOM_X': 1}, usage.capacity)
+        [line] = self.logs.output.splitlines()
+        self.assertIn(
+            "CUSTOM_X on child provider 'gpu0' of node node1 is ignored",
+            line)
+
+    def test_entry_that_names_nothing_is_said_once(self):
+        self.have(gpu0=gpu())
+        reports = self.tracker(
+            self.files('gpu1', 'traits: {additional: [CUSTOM_A]}'))
+        for _ in range(2):
+            reports.report()
+
+        [line] = self.logs.output.splitlines()
+        self.assertIn("ignored: 'gpu1'", line)
+
+    def test_bad_children_of_one_node_leave_all_untold(self):
+        self.driver.found = {
+            'node0': virt.NodeResources(4, 8192, 100),
+            'node1': virt.NodeResources(
+                4, 8192, 100, providers={'gpu0': gpu(parent='gpu1')})}
+
+        error = self.assertRaises(
+            exception.InvalidField, self.tracker().report)
+
+        self.assertIn("node 'node1': providers['gpu0'].parent", str(error))
+        self.assertEqual([], self.rows(models.compute_nodes))
+        self.assertEqual(0, self.claims.said)
+
+
+class TestFigures(tracking.TrackerTestCase):
+
+    def add(self, count=1, node='node1', host='host1', **fields):
+        """Add servers; return their uuids."""
+        uuids = samples.uuids(count)
+        with self.cell.writer() as connection:
+            instances.create(connection, [
+                samples.instance(uuid, host=host, node=node, **fields)
+                for uuid in uuids], self.clock.now())
+        return uuids
+
+    def stats(self):
+        return {row.hypervisor_hostname: json.loads(row.stats)
+                for row in self.rows(models.compute_nodes)}
+
+    def changes(self, since=None):
+        with self.cell.reader() as connection:
+            return hosts.changes(connection, since)
+
+    def nodes_changed_by(self, report):
+        """Return the nodes that the feed tells of a report."""
+        token = self.changes().token
+        report()
+        return len(self.changes(token).nodes)
+
+    def read(self):
+        """Return what a scheduler reads of the one node."""
+        columns = node_columns.of_nodes(self.changes().nodes, 'cell1')
+        return {name: values[0] for name, values in columns.items()
+                if isinstance(values, list)}
+
+    def test_what_a_driver_says_is_what_schedulers_read(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, cpu_info={'arch': 'aarch64'},
+            supported_instances=[('aarch64', 'qemu', 'hvm'),
+                                 ('armv7l', 'qemu', 'hvm')],
+            host_ip='192.0.2.7', metrics=[{'name': 'm', 'value': 0.5}],
+            traits=frozenset({'HW_B', 'CUSTOM_A'}), stats={'nests': 2})}
+
+        self.tracker().report()
+
+        read = self.read()
+        self.assertEqual({'arch': 'aarch64'}, json.loads(read['cpu_info']))
+        self.assertEqual(
+            (('aarch64', 'qemu', 'hvm'), ('armv7l', 'qemu', 'hvm')),
+            read['supported_instances'])
+        self.assertEqual('192.0.2.7', read['host_ip'])
+        self.assertEqual(
+            [{'name': 'm', 'value': 0.5}], json.loads(read['metrics']))
+        self.assertEqual({'HW_B', 'CUSTOM_A', 'COMPUTE_NODE', 'OWNER_NOVA'},
+                         read['traits'])
+        self.assertEqual({'nests': 2}, json.loads(read['stats']))
+
+    def test_driver_that_says_no_more_than_it_must_is_read_as_well(self):
+        self.tracker().report()
+
+        read = self.read()
+        self.assertEqual(('', (), None, tracker.TRAITS, 0, 0), tuple(
+            read[name] for name in (
+                'cpu_info', 'supported_instances', 'host_ip', 'traits',
+                'num_io_ops', 'failed_builds')))
+        self.assertEqual([], json.loads(read['metrics']))
+        self.assertEqual('', self.logs.output)
+
+    def test_traits_of_files_are_told_beside_those_of_the_driver(self):
+        uuid = samples.uuids(1)[0]
+        path = self.temporary_directory() / 'provider.yaml'
+        more = provider_config.ProviderConfig(str(path.parent))
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, traits=frozenset({'HW_B'}))}
+        reports = self.tracker(provider_config=more, new_uuid=lambda: uuid)
+        for name, trait in (('$COMPUTE_NODE', 'CUSTOM_A'),
+                            (uuid, 'CUSTOM_UUID')):
+            path.write_text(
+                "meta: {schema_version: '1.0'}\nproviders:\n"
+                f"- identification: {{uuid: '{name}'}}\n"
+                f'  traits: {{additional: [{trait}]}}\n')
+
+            reports.report()
+
+            self.assertEqual({'HW_B', trait, *tracker.TRAITS},
+                             self.read()['traits'])
+
+    def test_node_that_a_file_names_by_uuid_has_its_traits_at_once(self):
+        uuid = samples.uuids(1)[0]
+        path = self.temporary_directory() / 'provider.yaml'
+        path.write_text(
+            "meta: {schema_version: '1.0'}\nproviders:\n"
+            f"- identification: {{uuid: '{uuid}'}}\n"
+            '  traits: {additional: [CUSTOM_UUID]}\n')
+
+        self.tracker(
+            provider_config=provider_config.ProviderConfig(str(path.parent)),
+            new_uuid=lambda: uuid).report()
+
+        self.assertIn('CUSTOM_UUID', self.read()['traits'])
+
+    def test_text_of_cpu_info_stays_as_it_is(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, cpu_info='{"model":  "x"}')}
+
+        self.tracker().report()
+
+        self.assertEqual('{"model":  "x"}', self.read()['cpu_info'])
+
+    def test_images_of_servers_are_told_by_node(self):
+        self.driver.found = {name: virt.NodeResources(4, 8192, 100)
+                             for name in ('node1', 'node2')}
+        [uuid, other] = samples.uuids(2)
+        with self.cell.writer() as connection:
+            instances.create(
+                connection, [samples.instance(each, host='host1', node='node1')
+                             for each in (uuid, other)], self.clock.now(),
+                dict.fromkeys((uuid, other), {'os_distro': 'x'}))
+        reports = self.tracker()
+
+        reports.report()
+        [first, second] = node_columns.of_nodes(
+            self.changes().nodes, 'cell1')['image_props']
+        self.assertEqual(((('os_distro', 'x', 2),), ()), (first, second))
+
+        with self.cell.writer() as connection:
+            instances.update(connection, uuid, {'image_ref': 'new'},
+                             self.clock.now())
+        reports.report()
+        self.assertEqual((('os_distro', 'x', 1),), self.read()['image_props'])
+
+    def test_images_are_looked_at_only_where_servers_changed(self):
+        self.add()
+        reports = self.tracker()
+        reports.report()
+        for added, expected in (0, 0), (1, 1), (0, 0):
+            self.add(added)
+            with recording.recorded(self.cell) as statements:
+                reports.report()
+            self.assertEqual(expected, sum(
+                'instance_system_metadata' in text for text, _ in statements))
+
+    def test_servers_of_each_node_are_counted(self):
+        self.driver.found = {
+            name: virt.NodeResources(4, 8192, 100)
+            for name in ('node1', 'node2', 'node3')}
+        self.add(2, vm_state='active', task_state=None)
+        self.add(1, task_state='spawning')
+        self.add(1, node='node2', task_state='spawning')
+        self.add(3, host='host2')
+        self.add(3, host=None, node=None)
+        [gone] = self.add(1)
+        with self.cell.writer() as connection:
+            instances.delete(connection, gone, self.clock.now())
+
+        self.tracker().report()
+
+        self.assertEqual(
+            {'node1': (3, 1, 2), 'node2': (1, 1, None),
+             'node3': (0, 0, None)},
+            {node: (said['num_instances'], said['io_workload'],
+                    said.get('num_vm_active'))
+             for node, said in self.stats().items()})
+        self.assertEqual(1, self.stats()['node2']['num_proj_project'])
+
+    def test_builds_that_failed_are_told_with_the_next_report(self):
+        reports = self.tracker()
+        reports.report()
+        self.outcomes.failed('node1')
+        self.outcomes.failed('node1')
+        self.assertEqual(0, self.read()['failed_builds'])
+
+        reports.report()
+        self.assertEqual(2, self.read()['failed_builds'])
+
+        self.outcomes.succeeded('node1')
+        reports.report()
+        self.assertEqual(0, self.read()['failed_builds'])
+
+    def test_counts_of_the_agent_go_before_those_of_the_driver(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, stats={'num_instances': 9, 'failed_builds': 9})}
+
+        self.tracker().report()
+
+        self.assertEqual(
+            {'num_instances': 0, 'io_workload': 0, 'failed_builds': 0},
+            self.stats()['node1'])
+
+    def test_node_is_written_only_when_something_changed(self):
+        reports = self.tracker()
+        self.assertEqual(1, self.nodes_changed_by(reports.report))
+        self.assertEqual(0, self.nodes_changed_by(reports.report))
+
+        self.add(2)
+        self.assertEqual(1, self.nodes_changed_by(reports.report))
+        self.assertEqual(0, self.nodes_changed_by(reports.report))
+
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, 'kind', 7, traits=frozenset({'CUSTOM_A'}))}
+        self.assertEqual(1, self.nodes_changed_by(reports.report))
+        self.assertEqual(0, self.nodes_changed_by(reports.report))
+
+    def test_figures_that_changed_are_no_matter_of_the_claim_store(self):
+        reports = self.tracker()
+        reports.report()
+
+        self.outcomes.failed('node1')
+        reports.report()
+
+        self.assertEqual(1, self.claims.said)
+
+    def test_report_of_nothing_new_asks_once_and_beats(self):
+        reports = self.tracker()
+        reports.report()
+
+        with recording.recorded(self.cell) as statements:
+            reports.report()
+
+        self.assertEqual(
+            ['SELECT', 'UPDATE', 'UPDATE'],
+            [text.split(None, 1)[0] for text, _ in statements])
+
+    def test_inventory_that_failed_is_told_with_the_next_report(self):
+        self.claims.failure = exception.DatabaseUnreachable(
+            schema='claims', url='x', reason='y')
+        reports = self.tracker()
+        self.assertRaises(exception.DatabaseUnreachable, reports.report)
+
+        self.claims.failure = None
+        reports.report()
+
+        [usage] = self.claims.usages().usages
+        self.assertEqual(8192 - 512, usage.capacity['MEMORY_MB'])
+
+    def test_node_that_was_deleted_comes_back_with_its_inventory(self):
+        reports = self.tracker()
+        reports.report()
+        with self.cell.writer() as connection:
+            hosts.delete(connection, 'host1', self.clock.now())
+
+        self.add()
+        reports.report()
+
+        [node] = self.changes().nodes
+        [usage] = self.claims.usages(providers=[node.uuid]).usages
+        self.assertEqual(100, usage.capacity['DISK_GB'])
+
+
+def row(servers, vm_state='active', task_state=None, project_id='project'):
+    return types.SimpleNamespace(
+        servers=servers, vm_state=vm_state, task_state=task_state,
+        project_id=project_id)
+
+
+class TestOfServers(base.TestCase):
+
+    def test_node_without_servers_has_none_and_nothing_to_do(self):
+        self.assertEqual(
+            {'num_instances': 0, 'io_workload': 0}, tracker.of_servers([]))
+
+    def test_servers_are_counted_by_state_task_and_project(self):
+        self.assertEqual(
+            {'num_instances': 6, 'io_workload': 2,
+             'num_vm_active': 4, 'num_vm_building': 2,
+             'num_task_None': 3, 'num_task_spawning': 2,
+             'num_task_deleting': 1, 'num_proj_one': 5, 'num_proj_two': 1},
+            tracker.of_servers([
+                row(3, project_id='one'),
+                row(2, 'building', 'spawning', project_id='one'),
+                row(1, task_state='deleting', project_id='two')]))
+
+    def test_what_keeps_disks_busy_is_workload(self):
+        for vm_state, task_state, expected in (
+                ('building', 'spawning', 1), ('building', None, 1),
+                ('active', 'rebuilding', 1), ('active', 'resize_prep', 1),
+                ('active', 'resize_migrating', 1),
+                ('active', 'image_snapshot', 1),
+                ('active', 'image_backup', 1), ('stopped', 'rescuing', 1),
+                ('shelved', 'unshelving', 1), ('building', 'rebuilding', 2),
+                ('active', None, 0), ('active', 'powering-off', 0),
+                ('active', 'resize_finish', 0), ('error', None, 0)):
+            self.assertEqual(
+                expected,
+                tracker.of_servers([row(1, vm_state, task_state)])[
+                    'io_workload'], (vm_state, task_state))
+
+
+class TestOfImages(base.TestCase):
+
+    def test_servers_are_counted_by_property_and_value(self):
+        self.assertEqual({}, tracker.of_images([]))
+        self.assertEqual(
+            {'image_props': {'os': {'x': 3, 'y': 1}, 'bus': {'ide': 2}}},
+            tracker.of_images([
+                ('os', 'x', 3), ('os', 'y', 1), ('bus', 'ide', 2)]))
+
+    def test_what_most_servers_have_is_kept_where_it_is_too_much(self):
+        rows = [(f'p{number}', '\u00e9' * 255, number)
+                for number in range(1, 1001)]
+
+        said = tracker.of_images(rows)
+
+        self.assertLess(len(json.dumps(said)), 33_000)
+        kept = {int(name[1:]) for name in said['image_props']}
+        self.assertEqual(set(range(1001 - len(kept), 1001)), kept)
+        self.assertLess(10, len(kept))

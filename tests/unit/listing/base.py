@@ -10,7 +10,6 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instances
-from cellsched.listing import pages
 from cellsched.listing import query
 from cellsched.listing import servers as listing
 from tests.unit.cells import base
@@ -29,7 +28,7 @@ class TestCase(base.TestCase):
         self.reader = self.make_reader(self.targets)
 
     def make_reader(self, targets, timeout_s=30, clock=None,
-                    policy=pages.ListingPolicy()):
+                    policy=listing.ListingPolicy()):
         gatherer = gather.Gatherer(
             self.executor, targets, clock or self.clock, timeout_s)
         return listing.ServerListing(

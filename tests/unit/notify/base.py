@@ -6,7 +6,7 @@ import json
 import oslo_messaging
 
 from cellsched import context
-from cellsched.notify import scheduler_notifier
+from cellsched.notify import notifiers
 from tests.unit.notify import wire
 from tests.unit.rpc import base
 from tests.unit import tidy
@@ -76,5 +76,5 @@ class NotifierTestCase(base.RPCTestCase):
 class SchedulerTestCase(NotifierTestCase):
 
     def notifier(self, form='both', topics=(VERSIONED,)):
-        return scheduler_notifier.SchedulerNotifier(
+        return notifiers.SchedulerNotifier(
             self.transports.notifications(), 'host0', form, topics)

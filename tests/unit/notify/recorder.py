@@ -5,7 +5,7 @@ import fixtures
 from oslo_messaging.notify import _impl_test as recorded
 
 from cellsched.conf import loader
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched.rpc import transport
 
 
@@ -32,7 +32,7 @@ class NotificationRecorder(fixtures.Fixture):
         self.useFixture(fixtures.MonkeyPatch(
             'oslo_messaging.notify._impl_test.NOTIFICATIONS', _Heard(
                 lambda event: self.hear(event))))
-        self.notifier = task_notifier.TaskNotifier(
+        self.notifier = notifiers.TaskNotifier(
             transports.notifications(), 'conductor', 'versioned', ['topic'],
             self._on_change)
 

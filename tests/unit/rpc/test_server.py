@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 import logging
+import sys
 import threading
+import types
+from unittest import mock
 
 import fixtures
+from oslo_context import context as oslo_context
 import oslo_messaging
+from oslo_messaging.rpc import dispatcher as oslo_dispatcher
+from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
 from cellsched.rpc import server
+from cellsched.rpc import transport
+from cellsched.testing import clock
+from tests.unit.base import TestCase
 from tests.unit.rpc import base
 
 
@@ -186,3 +195,575 @@ class TestEndpoints(base.RPCTestCase):
             self.transport, 'topic', 'host', endpoints)
 
         self.assertEqual(1, len(endpoints))
+
+
+CRLF = 'a\r\nINFO root logged in \x1b[2J\0\ud800'
+
+FORMATS = '%s%n%(x)s{0.__class__}'
+
+
+class Incoming:
+    """A message that came."""
+
+    client_timeout = None
+
+    def __init__(self, message, context=None):
+        self.message = message
+        self.ctxt = {} if context is None else context
+        self.alive = threading.Event()
+
+    def heartbeat(self):
+        self.alive.set()
+
+
+class DispatchEndpoint:
+
+    target = oslo_messaging.Target(version='4.5')
+    #: No method, but it can be called.
+    kind = dict
+    error = None
+
+    def __init__(self):
+        self.called = []
+        self.held = lambda context: 'held'
+
+    def take(self, context, needed, other=None):
+        self.called.append((needed, other))
+        if self.error is not None:
+            raise self.error
+        return 'taken'
+
+    def take_any(self, context, **arguments):
+        return arguments
+
+    def _private(self, context):
+        raise AssertionError('reached')
+
+    @staticmethod
+    def loose(context):
+        raise AssertionError('reached')
+
+
+class Versioned:
+
+    target = oslo_messaging.Target(namespace='other', version='1.1')
+
+    def take(self, context):
+        return 'other'
+
+
+class DispatcherTestCase(TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.endpoint = DispatchEndpoint()
+        self.clock = clock.FakeClock()
+        self.translated = []
+        self.dispatcher = server.Dispatcher(
+            [self.endpoint, Versioned()], server.Arguments(),
+            self.clock.timestamp, self.translate)
+
+    def translate(self, error):
+        self.translated.append(error)
+        return error
+
+    def send(self, method='take', context=None, **message):
+        message.setdefault('version', '4.5')
+        return self.dispatcher.dispatch(
+            Incoming({'method': method, **message}, context))
+
+    def assertFails(self, method='take', context=None, **message):
+        """Return the error that the caller is told, and what is logged."""
+        before = len(self.logs.output)
+        sent = self.assertRaises(
+            oslo_dispatcher.ExpectedException, self.send, method, context,
+            **message)
+        error = sent.exc_info[1]
+        self.assertIs(self.translated.pop(), error)
+        [line] = self.logs.output[before:].splitlines()
+        self.assertTrue(line.isprintable(), ascii(line))
+        self.assertLess(len(line), 1110)
+        return error, line
+
+    def assertRefused(self, kind, said, *args, **message):
+        error, line = self.assertFails(*args, **message)
+        self.assertIs(kind, type(error))
+        self.assertIn(said, line)
+        self.assertTrue(line.startswith('Refused '), line)
+        self.assertEqual([], self.endpoint.called)
+        return error, line
+
+
+class TestMethods(DispatcherTestCase):
+
+    def test_method_is_called(self):
+        self.assertEqual('taken', self.send(args={'needed': [1]}))
+
+        self.assertEqual([([1], None)], self.endpoint.called)
+        self.assertEqual('', self.logs.output)
+
+    def test_what_is_no_public_method_is_not_there(self):
+        for name in ('nonsense', '_private', '__init__', '__class__',
+                     'target', 'kind', 'held', 'loose', 'error', 'called',
+                     'take.__func__', 'take ', '', CRLF, FORMATS,
+                     'x' * 10_000_000):
+            with self.subTest(name=name[:20]):
+                self.assertRefused(
+                    oslo_dispatcher.NoSuchMethod, 'does not support', name,
+                    args={'needed': 1})
+
+    def test_unknown_name_is_shown_printably_and_shortened(self):
+        for name, told in ((CRLF, 'a??INFO root logged in ?[2J??'),
+                           (FORMATS, FORMATS), ('x' * 9999, 'x' * 80)):
+            error, line = self.assertRefused(
+                oslo_dispatcher.NoSuchMethod, told, name)
+            self.assertIn(told, str(error))
+            self.assertNotIn('x' * 81, line)
+
+    def test_method_must_be_a_text(self):
+        for name in (None, 5, True, [], ['take'], {'take': 1},
+                     nested(sys.getrecursionlimit() * 2)):
+            error, _ = self.assertRefused(
+                exception.InvalidField, 'message: method:', name)
+            self.assertEqual(('message', 'method'),
+                             (error.where, error.field))
+
+    def test_method_may_be_missing(self):
+        sent = self.assertRaises(
+            oslo_dispatcher.ExpectedException, self.dispatcher.dispatch,
+            Incoming({}))
+
+        self.assertEqual('method', sent.exc_info[1].field)
+
+    def test_namespace_chooses_the_endpoint(self):
+        self.assertEqual(
+            'other', self.send(namespace='other', version='1.0'))
+
+    def test_unknown_namespace_has_no_methods(self):
+        for name in ('baseapi', '', [], ['other'], {}, 5, True):
+            self.assertRefused(
+                oslo_dispatcher.NoSuchMethod, 'method take',
+                namespace=name, args={'needed': 1})
+
+
+class TestVersions(DispatcherTestCase):
+
+    def test_older_minor_version_is_taken(self):
+        for version in ('4.0', '4.5', '4.3.7'):
+            self.assertEqual(
+                'taken', self.send(version=version, args={'needed': 1}))
+
+    def test_version_that_is_not_offered_is_refused(self):
+        for version in ('99.0', '4.6', '3.9', '5.0', '0.0',
+                        '9' * 17 + '.0'):
+            error, _ = self.assertRefused(
+                oslo_dispatcher.UnsupportedVersion, version,
+                version=version, args={'needed': 1})
+            self.assertEqual('take', error.method)
+
+    def test_version_that_is_none_is_refused(self):
+        for version in ('x', '', '4', '4.', '.5', '-4.5', '4.5.6.7', '4,5',
+                        '\u0664.5', '4.5\n', CRLF, FORMATS,
+                        '9' * 5_000_000 + '.0', 5, 4.5, None, True, [4, 5],
+                        {}, nested(sys.getrecursionlimit() * 2)):
+            with self.subTest(version=type(version)):
+                self.assertRefused(
+                    exception.InvalidField, 'message: version:',
+                    version=version, args={'needed': 1})
+
+    def test_call_of_a_version_that_is_refused_is_not_kept_alive(self):
+        before = set(threading.enumerate())
+        incoming = Incoming({'method': 'take', 'version': '99.0',
+                             'args': {'needed': 1}})
+        incoming.client_timeout = 2
+
+        self.assertRaises(oslo_dispatcher.ExpectedException,
+                          self.dispatcher.dispatch, incoming)
+
+        self.assertEqual(before, set(threading.enumerate()))
+
+
+class TestArguments(DispatcherTestCase):
+
+    def test_arguments_must_have_names(self):
+        for args in ([], [1], 'needed', None, 5, True):
+            self.assertRefused(
+                exception.InvalidField, 'message: args:', args=args)
+
+    def test_unknown_argument_is_named(self):
+        for name, told in (('more', 'more'), ('self', 'self'),
+                           ('context', 'context'), ('_x', '_x'),
+                           (CRLF, 'a??INFO'), (FORMATS, FORMATS),
+                           ('x' * 1_000_000, 'x' * 80)):
+            error, _ = self.assertRefused(
+                exception.InvalidField, f'take: {told}',
+                args={'needed': 1, name: CRLF})
+            self.assertEqual('take', error.where)
+            self.assertLessEqual(len(error.field), 80)
+
+    def test_missing_argument_is_named(self):
+        for message in ({}, {'args': {}}, {'args': {'other': 1}}):
+            self.assertRefused(
+                exception.InvalidField, 'take: needed: a value', **message)
+
+    def test_method_may_take_any_arguments(self):
+        self.assertEqual(
+            {'x': 1, 'y': [2]},
+            self.send('take_any', args={'x': 1, 'y': [2]}))
+
+    def test_object_that_cannot_be_read_is_refused(self):
+        for bad in ({'nova_object.name': 'Flavor'},
+                    {'nova_object.name': []},
+                    nested(sys.getrecursionlimit() * 2)):
+            self.assertRefused(
+                exception.InvalidField, 'message: nova_object:',
+                args={'needed': bad})
+
+    def test_object_of_another_major_version_is_refused_by_its_name(self):
+        self.assertRefused(
+            ovo_exception.IncompatibleObjectVersion, 'Flavor', args={
+                'needed': {
+                    'nova_object.name': 'Flavor',
+                    'nova_object.namespace': 'nova',
+                    'nova_object.version': '99.0',
+                    'nova_object.data': {}}})
+
+
+class TestContexts(DispatcherTestCase):
+
+    def test_context_must_be_a_dict(self):
+        for wrong in ([1], 'x', 5, True):
+            self.assertRefused(
+                exception.InvalidField, 'message: context:', 'take', wrong,
+                args={'needed': 1})
+
+    def test_what_logs_show_of_it_must_be_short_texts(self):
+        for name in ('request_id', 'global_request_id', 'user', 'user_id',
+                     'project_id', 'tenant', 'domain', 'resource_uuid'):
+            for bad in (CRLF, 'x' * 256, 5, [], {},
+                        nested(sys.getrecursionlimit() * 2)):
+                self.assertRefused(
+                    exception.InvalidField, f'context.{name}:', 'take',
+                    {name: bad}, args={'needed': 1})
+
+    def test_log_does_not_name_the_request_before(self):
+        for refused in ({'user': CRLF}, {'deadline': 1}):
+            self.send(context={'request_id': 'before', 'user': 'good'},
+                      args={'needed': 1})
+            self.endpoint.called.clear()
+            self.assertEqual('before', oslo_context.get_current().request_id)
+
+            self.assertFails('take', refused, args={'needed': 1})
+
+            current = oslo_context.get_current()
+            self.assertNotEqual('before', current.request_id)
+            self.assertIsNone(current.user_id)
+
+    def test_what_it_says_beyond_that_is_ignored(self):
+        for wrong in ({'roles': 5, 'service_catalog': CRLF},
+                      {'unknown': nested(9), 'read_deleted': 'no'},
+                      {'request_id': None, 'user': 'x', 'is_admin': 'x'}):
+            self.assertEqual(
+                'taken', self.send(context=wrong, args={'needed': 1}))
+
+
+class TestDeadlines(DispatcherTestCase):
+
+    def late(self, late_s):
+        return {'deadline': self.clock.timestamp() - late_s}
+
+    def test_what_nobody_waits_for_is_not_begun(self):
+        for late_s in (server.LATE_S + 1, 1e9):
+            error, line = self.assertRefused(
+                exception.DeadlineExceeded, 'Nobody has waited', 'take',
+                self.late(late_s), args={'needed': 1})
+            self.assertEqual(late_s, error.late_s)
+
+    def test_what_comes_in_time_is_begun(self):
+        for late_s in (-1e9, 0, server.LATE_S):
+            self.assertEqual('taken', self.send(
+                context=self.late(late_s), args={'needed': 1}))
+
+    def test_time_passes_on_the_way(self):
+        context = self.late(0)
+        self.clock.advance(server.LATE_S)
+        self.send(context=context, args={'needed': 1})
+        self.clock.advance(1)
+
+        self.assertFails('take', context, args={'needed': 1})
+
+    def test_without_a_clock_there_are_no_deadlines(self):
+        self.dispatcher = server.Dispatcher(
+            [self.endpoint], server.Arguments(), None, self.translate)
+        self.assertEqual('taken', self.send(
+            context=self.late(1e9), args={'needed': 1}))
+
+    def test_deadline_that_is_no_time_is_ignored(self):
+        for deadline in (None, 'x', '1', [], {}, True, False, 10 ** 400,
+                         -10 ** 400, float('nan'), float('inf'),
+                         float('-inf')):
+            self.assertEqual('taken', self.send(
+                context={'deadline': deadline}, args={'needed': 1}))
+
+
+class TestErrors(DispatcherTestCase):
+
+    def failing(self, error):
+        self.endpoint.error = error
+        return self.assertFails(args={'needed': 1})
+
+    def test_answer_to_users_is_not_logged(self):
+        self.endpoint.error = exception.NoValidHost(reason='full')
+
+        sent = self.assertRaises(oslo_dispatcher.ExpectedException,
+                                 self.send, args={'needed': 1})
+
+        self.assertIs(self.endpoint.error, sent.exc_info[1])
+        self.assertEqual('', self.logs.output)
+
+    def test_error_of_ours_is_one_line(self):
+        for text in ('gone', CRLF, FORMATS, 'x' * 1_000_000):
+            error, line = self.failing(
+                exception.CellUnreachable(cell='cell1', reason=text))
+            self.assertIs(self.endpoint.error, error)
+            self.assertTrue(
+                line.startswith('take failed: Cell cell1 did not'), line)
+
+    def test_levels_tell_whose_fault_it_is(self):
+        levels = []
+        handler = logging.Handler()
+        handler.emit = lambda record: levels.append(record.levelname)
+        server.LOG.addHandler(handler)
+        self.addCleanup(server.LOG.removeHandler, handler)
+
+        self.failing(exception.CellUnreachable(cell='x', reason='x'))
+        self.failing(exception.InvalidField(
+            where='x', field='x', expected='x'))
+
+        self.assertEqual(['ERROR', 'WARNING'], levels)
+
+    def test_error_of_a_caller_is_a_refusal(self):
+        for error in (exception.InvalidField(where='x', field='x',
+                                             expected=CRLF),
+                      ovo_exception.IncompatibleObjectVersion(
+                          objname=CRLF, objver='x', supported='x')):
+            _, line = self.failing(error)
+            self.assertTrue(line.startswith('Refused take: '), line)
+
+    def test_what_is_expected_by_oslo_messaging_is_an_answer(self):
+        @oslo_messaging.expected_exceptions(KeyError)
+        def fails():
+            raise KeyError('expected')
+
+        self.patch(DispatchEndpoint, 'take_any',
+                   lambda self, context, **arguments: fails())
+
+        sent = self.assertRaises(oslo_dispatcher.ExpectedException,
+                                 self.send, 'take_any', args={})
+
+        self.assertEqual('expected', sent.exc_info[1].args[0])
+        self.assertEqual('', self.logs.output)
+
+    def test_error_that_nobody_expected_goes_to_the_server(self):
+        self.endpoint.error = KeyError('what?')
+
+        self.assertRaises(KeyError, self.send, args={'needed': 1})
+
+        self.assertEqual([], self.translated)
+
+
+def nested(depth):
+    """Return a list in a list, and so on."""
+    outer = []
+    for _ in range(depth):
+        outer = [outer]
+    return outer
+
+
+REASON = 'Of 7 hosts 4 lack memory, 3 are disabled.'
+
+REJECTIONS = [{'by': 'RamFilter', 'hosts': 4, 'reason': 'lack memory'},
+              {'by': 'ComputeFilter', 'hosts': 3, 'reason': 'are disabled'}]
+
+
+class NovaException(Exception):
+    """Takes what Nova's base of all errors takes."""
+
+    msg_fmt = 'An unknown exception occurred.'
+    code = 500
+
+    def __init__(self, message=None, **kwargs):
+        self.kwargs = kwargs
+        self.kwargs.setdefault('code', self.code)
+        super().__init__(message or self.msg_fmt % kwargs)
+
+    def format_message(self):
+        return self.args[0]
+
+
+class NoValidHost(NovaException):
+    msg_fmt = 'No valid host was found. %(reason)s'
+
+
+class MaxRetriesExceeded(NoValidHost):
+    msg_fmt = 'Exceeded maximum number of retries. %(reason)s'
+
+
+class RaisingEndpoint:
+
+    target = oslo_messaging.Target(version='1.0')
+    error: Exception
+
+    def ask(self, context):
+        raise self.error
+
+
+def no_host(kind=exception.NoValidHost):
+    return kind(reason=REASON, placed=0, rejections=REJECTIONS)
+
+
+def wrong_field():
+    return exception.InvalidField(
+        where='select_destinations', field='spec_obj.flavor',
+        expected='a Flavor')
+
+
+class TestTranslation(base.RPCTestCase):
+
+    def test_there_are_two_forms(self):
+        error = no_host()
+
+        self.assertIs(error, server.translation('cellsched')(error))
+        self.assertIs(
+            server.as_nova, server.translation('nova'))
+        self.assertRaises(KeyError, server.translation, 'x')
+
+    def test_error_has_the_name_and_the_text_of_novas(self):
+        for made, theirs in (
+                (no_host(), NoValidHost),
+                (no_host(exception.MaxRetriesExceeded), MaxRetriesExceeded)):
+            sent = server.as_nova(made)
+            expected = theirs(reason=REASON)
+            self.assertEqual(
+                ('nova.exception', theirs.__name__),
+                (type(sent).__module__, type(sent).__name__))
+            self.assertEqual(str(expected), str(sent))
+            self.assertEqual(expected.kwargs, sent.kwargs)
+
+    def test_what_is_wrong_is_named(self):
+        sent = server.as_nova(wrong_field())
+
+        self.assertEqual('NoValidHost', type(sent).__name__)
+        self.assertEqual(
+            {'reason': 'select_destinations: spec_obj.flavor: a Flavor',
+             'code': 500}, sent.kwargs)
+        self.assertEqual(str(NoValidHost(**sent.kwargs)), str(sent))
+
+    def test_plugin_that_failed_is_named(self):
+        sent = server.as_nova(exception.PluginFailed(
+            kind='Filter', plugin='FooFilter'))
+
+        self.assertEqual('NoValidHost', type(sent).__name__)
+        self.assertEqual('No valid host was found. Filter FooFilter failed.',
+                         str(sent))
+
+    def test_doubt_is_an_answer_to_who_knows_of_none(self):
+        sent = server.as_nova(
+            exception.HostsInDoubt(hosts=9, known=10))
+
+        self.assertEqual('NoValidHost', type(sent).__name__)
+        self.assertIn('9 of 10 went down at one time', str(sent))
+
+    def test_text_with_format_directives_stays_as_it_is(self):
+        for text in ('%s%n%(x)s', '{0.__class__}'):
+            sent = server.as_nova(
+                exception.NoValidHost(reason=text))
+
+            self.assertEqual(f'No valid host was found. {text}', str(sent))
+
+    def test_one_name_is_one_class(self):
+        self.assertIs(
+            *(type(server.as_nova(no_host())) for _ in range(2)))
+
+    def test_other_errors_stay_ours(self):
+        for error in (exception.CellUnreachable(cell='x', reason='x'),
+                      exception.Invalid(), KeyError('x')):
+            self.assertIs(error, server.as_nova(error))
+
+
+class TestOnTheWay(base.RPCTestCase):
+
+    def setUp(self):
+        super().setUp()
+        nova, module = (types.ModuleType(name)
+                        for name in ('nova', 'nova.exception'))
+        for kind in (NovaException, NoValidHost, MaxRetriesExceeded):
+            setattr(module, kind.__name__, kind)
+        self.enterContext(mock.patch.dict(
+            sys.modules, {'nova': nova, 'nova.exception': module}))
+        self.endpoint = RaisingEndpoint()
+
+    def answer(self, error, form, *allowed):
+        """Return what a caller gets that allows these modules."""
+        made = server.server(self.transport, form, 'host',
+                             [self.endpoint], error_form=form)
+        made.start()
+        self.addCleanup(self.end, made)
+        transports = transport.Transports(self.conf, allowed)
+        self.addCleanup(transports.close)
+        self.endpoint.error = error
+        caller = client.Client(
+            transports.get(f'{self.world}/cell'), form, '1.0')
+        try:
+            caller.call(context.RequestContext(), 'ask')
+        except Exception as exc:
+            return exc
+        raise AssertionError('nothing was raised')
+
+    def test_caller_of_novas_gets_novas(self):
+        for error, kind in (
+                (no_host(), NoValidHost),
+                (no_host(exception.MaxRetriesExceeded), MaxRetriesExceeded)):
+            got = self.answer(error, 'nova', 'nova.exception')
+
+            self.assertIsInstance(got, kind)
+            self.assertIsInstance(got, NoValidHost)
+            self.assertEqual({'reason': REASON, 'code': 500}, got.kwargs)
+            self.assertEqual(error.format_message(), got.format_message())
+
+    def test_caller_of_novas_is_told_what_is_wrong(self):
+        got = self.answer(wrong_field(), 'nova', 'nova.exception')
+
+        self.assertIsInstance(got, NoValidHost)
+        self.assertIn('spec_obj.flavor: a Flavor', got.kwargs['reason'])
+
+    def test_caller_of_ours_gets_ours(self):
+        for kind in (exception.NoValidHost, exception.MaxRetriesExceeded):
+            got = self.answer(
+                no_host(kind), 'cellsched', 'cellsched.exception')
+
+            self.assertIsInstance(got, kind)
+            self.assertEqual(
+                {'reason': REASON, 'placed': 0, 'rejections': REJECTIONS,
+                 'code': 500}, got.kwargs)
+
+    def test_who_allows_neither_still_gets_the_text(self):
+        for error, form, allowed, name in (
+                (no_host(), 'nova', 'cellsched.exception', 'NoValidHost'),
+                (no_host(), 'cellsched', 'nova.exception', 'NoValidHost'),
+                (wrong_field(), 'nova', 'x', 'NoValidHost'),
+                (wrong_field(), 'cellsched', 'x', 'InvalidField')):
+            got = self.answer(error, form, allowed)
+
+            self.assertIsInstance(got, oslo_messaging.RemoteError)
+            self.assertEqual(name, got.exc_type)
+            self.assertIn(error.format_message(), got.value)
+
+    def test_users_read_counts_and_reasons_in_either_form(self):
+        for form, module in (('nova', 'nova.exception'),
+                             ('cellsched', 'cellsched.exception')):
+            got = self.answer(no_host(), form, module)
+
+            self.assertEqual(
+                f'No valid host was found. {REASON}', got.format_message())
+            self.assertNotIn('Traceback', self.logs.output)

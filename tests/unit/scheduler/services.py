@@ -9,7 +9,7 @@ from oslo_messaging.notify import _impl_test as recorded
 
 from cellsched import clock
 from cellsched import context
-from cellsched.notify import scheduler_notifier
+from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import serializer
@@ -94,7 +94,7 @@ class SchedulerTestCase(base.RPCTestCase):
             self.driver, ATTEMPTS_MAX,
             request_validation.RequestBounds(
                 INSTANCES_MAX, values_max=VALUES_MAX),
-            scheduler_notifier.SchedulerNotifier(
+            notifiers.SchedulerNotifier(
                 self.transports.notifications(), 'host0', 'unversioned', []),
             **self.options)
         self.serve(endpoint, scheduler_rpc.TOPIC, threads=1)

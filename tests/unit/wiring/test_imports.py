@@ -174,7 +174,7 @@ class TestImports(services.ServiceTestCase):
     def test_command_that_reads_servers_decides_nothing(self):
         names = self.imported_by('server', 'list')
 
-        self.assertIn('cellsched.listing.pages', names)
+        self.assertIn('cellsched.listing.servers', names)
         self.assertNoLibrary(DRIVERS, names)
         self.assertNone(
             ['audit', 'conductor', 'host_manager', 'scheduler', 'virt.fake',

@@ -21,7 +21,7 @@ from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
@@ -162,7 +162,7 @@ class Cast(saga.Step):
     def __init__(
         self, targets: target.Targets, compute: compute_rpc.ComputeAPIs,
         claims: claims_base.ClaimStore, clock: Clock, host: str,
-        notifier: task_notifier.TaskNotifier,
+        notifier: notifiers.TaskNotifier,
     ) -> None:
         self._targets = targets
         self._compute = compute

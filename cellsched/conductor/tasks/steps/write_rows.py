@@ -23,7 +23,7 @@ from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -47,13 +47,13 @@ class WriteRows(saga.Step):
     def __init__(
         self, database: session.Database, targets: target.Targets,
         clock: Clock, lease_s: float,
-        notifier: task_notifier.TaskNotifier | None = None, at_once: int = 1,
+        notifier: notifiers.TaskNotifier | None = None, at_once: int = 1,
     ) -> None:
         self._database = database
         self._targets = targets
         self._clock = clock
         self._lease_s = lease_s
-        self._notifier = notifier or task_notifier.TaskNotifier()
+        self._notifier = notifier or notifiers.TaskNotifier()
         self._at_once = at_once
         self._lock = threading.Lock()
         self._waiting: dict[int, batching.GroupCommit[_Rows]] = {}

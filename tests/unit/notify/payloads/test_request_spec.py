@@ -7,6 +7,7 @@ from tests.unit import base
 from tests.unit.notify import wire
 from tests.unit.objects import wire as objects_wire
 
+
 #: Every field that a versioned payload has, whatever the request has.
 FIELDS = {
     'availability_zone', 'flavor', 'force_hosts', 'force_nodes',
@@ -132,3 +133,70 @@ class TestLegacy(base.TestCase):
             {'root_gb': 20, 'ephemeral_gb': 0, 'memory_mb': 2048, 'vcpus': 1},
             {name: self.told()['instance_properties'][name] for name in (
                 'root_gb', 'ephemeral_gb', 'memory_mb', 'vcpus')})
+
+
+class TestHardware(base.TestCase):
+
+    def test_nothing_asked_for_is_nothing(self):
+        self.assertIsNone(request_spec.numa_topology(None, wire.INSTANCE))
+        self.assertIsNone(request_spec.pci_requests(None, wire.INSTANCE))
+
+    def test_instance_is_the_request_s_where_none_is_named(self):
+        told = request_spec.numa_topology(wire.NUMA_TOPOLOGY, wire.OTHER)
+        requests = request_spec.pci_requests(wire.PCI_REQUESTS, wire.OTHER)
+
+        self.assertEqual(wire.OTHER, told['nova_object.data']['instance_uuid'])
+        self.assertEqual(
+            wire.INSTANCE, requests['nova_object.data']['instance_uuid'])
+
+    def test_cell_without_a_topology_of_cpus_is_told(self):
+        told = request_spec.numa_topology(
+            {'cells': [{'id': 3}]}, wire.INSTANCE)
+
+        [cell] = told['nova_object.data']['cells']
+        self.assertEqual(3, cell['nova_object.data']['id'])
+        self.assertIsNone(cell['nova_object.data']['cpu_topology'])
+        self.assertIsNone(cell['nova_object.data']['cpuset'])
+
+
+class TestImage(base.TestCase):
+
+    def test_no_image_is_nothing(self):
+        self.assertIsNone(request_spec.versioned_image(None))
+        self.assertEqual({}, request_spec.legacy_image(None))
+
+    def test_object_and_what_travels_are_told_alike(self):
+        loaded = objects.ImageMeta.obj_from_primitive(wire.IMAGE_META)
+
+        self.assertEqual(request_spec.versioned_image(wire.IMAGE_META),
+                         request_spec.versioned_image(loaded))
+        self.assertEqual(request_spec.legacy_image(wire.IMAGE_META),
+                         request_spec.legacy_image(loaded))
+
+    def test_plain_dict_is_read_too(self):
+        told = request_spec.versioned_image(
+            {'id': wire.IMAGE, 'properties': {'a': 'b'}})
+
+        fields = told['nova_object.data']
+        self.assertEqual(wire.IMAGE, fields['id'])
+        self.assertIsNone(fields['name'])
+        self.assertEqual({'a': 'b'}, fields['properties']['nova_object.data'])
+
+    def test_field_that_is_not_named_is_not_told(self):
+        told = request_spec.versioned_image({'password': 's3cret'})
+
+        self.assertNotIn('s3cret', str(told))
+
+    def test_password_of_the_store_is_not_told(self):
+        for told in (request_spec.versioned_image(wire.IMAGE_META),
+                     request_spec.legacy_image(wire.IMAGE_META)):
+            self.assertIn('swift://images:****@store.test', str(told))
+
+    def test_times_are_in_the_form_that_each_kind_has(self):
+        told = request_spec.versioned_image(
+            wire.IMAGE_META)['nova_object.data']
+
+        self.assertEqual('2026-01-02T03:04:05Z', told['created_at'])
+        self.assertEqual('2026-01-02T03:04:05.000000',
+                         request_spec.legacy_image(
+                             wire.IMAGE_META)['created_at'])

@@ -15,7 +15,7 @@ from cellsched.db.api import build_requests
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.notify import task_notifier
+from cellsched.notify import notifiers
 from cellsched.quota import noop
 from tests.unit.conductor import base
 from tests.unit.notify import recorder
@@ -196,7 +196,7 @@ class TestCast(base.StepTestCase):
     def step(self):
         return release.Cast(
             self.targets, self.compute, self.claims, self.clock, 'conductor',
-            task_notifier.TaskNotifier())
+            notifiers.TaskNotifier())
 
     def client(self, cell):
         return self.compute.get(

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells of what conductors do."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import logging
+import math
+from typing import Any
+from typing import Literal
+from typing import NamedTuple
+
+import oslo_messaging
+
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
+from cellsched import exception
+from cellsched.notify.payloads import compute_task
+from cellsched.notify.payloads import instance as payloads
+from cellsched.notify.payloads import request_spec
+from cellsched import objects
+from cellsched import plugins
+from cellsched.rpc import serializer
+
+
+LOG = logging.getLogger(__name__)
+
+_DRIVERS = 'oslo.messaging.notify.drivers'
+
+
+#: Seconds after which a failure was slow, and for which nothing is sent then.
+SLOW_S = 1.0
+PAUSE_S = 30.0
+
+
+class Note(NamedTuple):
+    """A notification in one form.
+
+    ``payload`` is called for what it says, and only if it is sent.
+    """
+
+    publisher: str
+    event: str
+    payload: Callable[[], dict[str, Any]]
+
+
+class Senders:
+    """Senders of each form; false if there is nothing to send.
+
+    Without a driver in ``[oslo_messaging_notifications] driver`` nothing is
+    sent, nor without a transport. A broker that takes longer than ``SLOW_S``
+    is sent nothing for ``PAUSE_S``, so that one which does not answer costs
+    its timeout once and not for each server.
+
+    :param transport: a transport for notifications; its configuration says
+        which drivers and legacy topics there are
+    :param form: ``unversioned``, ``versioned`` or ``both``
+    :param topics: where versioned notifications go
+    :param clock: tells whether a broker is slow; without one none is
+    :raises cellsched.exception.PluginNotFound: a driver is not there
+    """
+
+    def __init__(
+        self, transport: oslo_messaging.Transport | None, form: str,
+        topics: Sequence[str], clock: Clock | None = None,
+    ) -> None:
+        self._legacy = self._versioned = None
+        self._clock = clock
+        self._paused_until = -math.inf
+        if transport is None:
+            return
+        options = transport.conf.oslo_messaging_notifications
+        if not set(options.driver) - {'noop'}:
+            return
+        _check(options.driver)
+        if form in ('unversioned', 'both'):
+            self._legacy = _sender(transport)
+        if form in ('versioned', 'both'):
+            self._versioned = _sender(transport, list(topics))
+
+    def __bool__(self) -> bool:
+        return self._legacy is not None or self._versioned is not None
+
+    def send(
+        self, context: RequestContext,
+        priority: Literal['info', 'error'], legacy: Note, versioned: Note,
+    ) -> None:
+        """Send a notification, each form in its own words.
+
+        Never fails: what cannot be sent is logged, by oslo.messaging where it
+        is the broker's doing.
+        """
+        for sender, note in ((self._legacy, legacy),
+                             (self._versioned, versioned)):
+            if sender is None:
+                continue
+            began = self._now()
+            if began < self._paused_until:
+                LOG.warning('Notification %s is not sent: the broker was too '
+                            'slow a moment ago', note.event)
+                continue
+            try:
+                tell = getattr(sender.prepare(note.publisher), priority)
+                tell(context, note.event, note.payload())
+            except Exception as exc:
+                _log_failure(note.event, exc)
+            ended = self._now()
+            if ended - began >= SLOW_S:
+                self._paused_until = ended + PAUSE_S
+
+    def _now(self) -> float:
+        return self._clock.monotonic() if self._clock is not None else 0.0
+
+
+def _sender(
+    transport: oslo_messaging.Transport, topics: list[str] | None = None
+) -> oslo_messaging.Notifier:
+    # Below zero means for ever, for which no request can wait.
+    retries = max(transport.conf.oslo_messaging_notifications.retry, 0)
+    return oslo_messaging.Notifier(
+        transport, retry=retries, serializer=serializer.Serializer(),
+        topics=topics)
+
+
+def _log_failure(what: str, exc: Exception) -> None:
+    # The rest of a text that quotes a URL may be a password.
+    said, url, _ = str(exc).partition('://')
+    text = ' '.join(said.split()) + (url and f'{url}****')
+    LOG.warning('Could not send notification %s: %s: %s',
+                what, type(exc).__name__, text)
+
+
+def _check(names: Sequence[str]) -> None:
+    available = plugins.names(_DRIVERS)
+    for name in names:
+        if name not in available:
+            raise exception.PluginNotFound(
+                name=name, namespace=_DRIVERS,
+                named=', which [oslo_messaging_notifications] driver names',
+                available=', '.join(available))
+
+
+#: A ``vm_state`` and a ``task_state``.
+State = tuple[str | None, str | None]
+
+
+class TaskNotifier:
+    """Tells what became of servers, in the forms that are configured.
+
+    Nothing here fails who calls it: what cannot be sent is logged. Without a
+    driver in ``[oslo_messaging_notifications] driver`` nothing is done, nor
+    without a transport, which is what those have who are to tell nobody.
+
+    :param transport: a transport for notifications; its configuration says
+        which drivers and legacy topics there are
+    :param host: the conductor's name
+    :param form: ``unversioned``, ``versioned`` or ``both``
+    :param topics: where versioned notifications go
+    :param notify_on_state_change: the changes that are told: None,
+        ``vm_state`` or ``vm_and_task_state``
+    :raises cellsched.exception.PluginNotFound: a driver is not there
+    """
+
+    def __init__(
+        self, transport: oslo_messaging.Transport | None = None,
+        host: str = '', form: str = 'unversioned',
+        topics: Sequence[str] = (),
+        notify_on_state_change: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._host = host
+        self._senders = Senders(transport, form, topics, clock)
+        self._on_change = notify_on_state_change if self._senders else None
+        self._publisher = f'nova-conductor:{host}'
+
+    def failed(
+        self, context: RequestContext, method: str,
+        instance: objects.Instance, spec: objects.RequestSpec | None,
+        reason: Exception, state: str | None = 'error',
+    ) -> None:
+        """Tell that a task is given up.
+
+        :param method: what could not be done, ``build_instances`` say
+        :param state: the ``vm_state`` that this leaves the server in
+        """
+        if not self._senders:
+            return
+        event = f'compute_task.{method}'
+        self._senders.send(
+            context, 'error',
+            Note(
+                f'compute_task.{self._host}', event, functools.partial(
+                    compute_task.legacy, method, instance, spec, reason,
+                    state)),
+            Note(
+                self._publisher, f'{event}.error', functools.partial(
+                    compute_task.versioned, instance, spec, reason, state)))
+
+    def updated(
+        self, context: RequestContext, instance: objects.Instance,
+        old: State, new: State,
+    ) -> None:
+        """Tell that a server's state changed, if such a change is told."""
+        if self._on_change is None or not (
+                old[0] != new[0] or old[1] != new[1]
+                and self._on_change == 'vm_and_task_state'):
+            return
+        self._senders.send(
+            context, 'info',
+            Note(
+                f'conductor.{self._host}', 'compute.instance.update',
+                functools.partial(payloads.legacy_update, instance, old, new)),
+            Note(
+                self._publisher, 'instance.update', functools.partial(
+                    payloads.update, context, instance, old, new)))
+
+    def deleted(
+        self, context: RequestContext,
+        phase: Literal['start', 'end'], instance: objects.Instance,
+    ) -> None:
+        """Tell that what was written of a build goes: its user deleted it."""
+        if not self._senders:
+            return
+        self._senders.send(
+            context, 'info',
+            Note(
+                f'compute.{self._host}', f'compute.instance.delete.{phase}',
+                functools.partial(payloads.legacy, instance)),
+            Note(
+                self._publisher, f'instance.delete.{phase}',
+                functools.partial(payloads.action, context, instance)))
+
+    def rebuild_scheduled(
+        self, context: RequestContext, instance: objects.Instance
+    ) -> None:
+        """Tell that there is a host for a server that is built anew."""
+        if not self._senders:
+            return
+        self._senders.send(
+            context, 'info',
+            Note(
+                f'compute.{self._host}', 'compute.instance.rebuild.scheduled',
+                functools.partial(payloads.legacy, instance)),
+            Note(
+                self._publisher, 'instance.rebuild_scheduled',
+                functools.partial(payloads.rebuild, context, instance)))
+
+
+class SchedulerNotifier:
+    """Tells what a scheduler does, in the forms that are configured.
+
+    Nothing here fails who calls it: what cannot be sent is logged. Without a
+    driver in ``[oslo_messaging_notifications] driver`` nothing is done.
+
+    :param transport: a transport for notifications; its configuration says
+        which drivers and legacy topics there are
+    :param host: the scheduler's name
+    :param form: ``unversioned``, ``versioned`` or ``both``
+    :param topics: where versioned notifications go
+    :param clock: tells whether a broker is slow; without one none is
+    :raises cellsched.exception.PluginNotFound: a driver is not there
+    """
+
+    def __init__(
+        self, transport: oslo_messaging.Transport, host: str, form: str,
+        topics: Sequence[str], clock: Clock | None = None,
+    ) -> None:
+        self._host = host
+        self._senders = Senders(transport, form, topics, clock)
+
+    def select_destinations(
+        self, context: RequestContext,
+        phase: Literal['start', 'end'], request: objects.RequestSpec,
+        instance_uuids: Sequence[str] | None,
+    ) -> None:
+        """Tell that a decision begins, or that it has found its hosts."""
+        if not self._senders:
+            return
+        event = f'scheduler.select_destinations.{phase}'
+        asked = (request, instance_uuids or ())
+        self._senders.send(
+            context, 'info',
+            Note(f'scheduler.{self._host}', event,
+                 functools.partial(request_spec.legacy, *asked)),
+            Note(f'nova-scheduler:{self._host}', event,
+                 functools.partial(request_spec.versioned, *asked)))

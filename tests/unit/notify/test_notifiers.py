@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+import json
+import logging
+
+import fixtures
+from oslo_messaging.notify import _impl_test as recorded
+
+from cellsched import context
+from cellsched import exception
+from cellsched.notify import notifiers
+from cellsched.testing import clock
+from tests.unit.notify import base
+from tests.unit.notify import wire
+
+
+#: No state, the first one, and one later.
+NONE, NEW, SPAWNING = (
+    (None, None), ('building', 'scheduling'), ('building', 'spawning'))
+
+METHODS = ('build_instances', 'migrate_server', 'rebuild_server')
+
+
+class TestCase(base.NotifierTestCase):
+
+    def notifier(self, form='both', on_change=None):
+        return notifiers.TaskNotifier(
+            self.transports.notifications(), 'host0', form,
+            [base.VERSIONED], on_change)
+
+
+class TestSamples(TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.sender = self.notifier(on_change='vm_state')
+        self.listeners = {'legacy': self.listen(base.LEGACY),
+                          'versioned': self.listen(base.VERSIONED)}
+
+    def assertTold(self, name):
+        """What was just told is what the samples of this name say."""
+        for form, listener in self.listeners.items():
+            self.assertSample(f'{name}.{form}.json', listener.next()[1])
+
+    def test_task_that_is_given_up(self):
+        for method in METHODS:
+            self.sender.failed(self.context, method, wire.instance(),
+                               wire.request(), wire.reason())
+
+            self.assertTold(f'compute_task.{method}')
+
+    def test_change_of_state(self):
+        self.sender.updated(self.context, wire.instance(), NONE, NEW)
+
+        self.assertTold('instance.update')
+
+    def test_deletion_that_races_with_a_build(self):
+        for phase in ('start', 'end'):
+            self.sender.deleted(self.context, phase, wire.instance())
+
+            self.assertTold(f'instance.delete.{phase}')
+
+    def test_rebuild_that_has_its_host(self):
+        self.sender.rebuild_scheduled(self.context, wire.instance(
+            vm_state='active', task_state='rebuilding', power_state=1,
+            host='host1', node='node1', launched_at='2026-01-02T03:05:00Z'))
+
+        self.assertTold('instance.rebuild_scheduled')
+
+
+class TestTaskNotifier(TestCase):
+
+    def test_format_says_which_are_sent(self):
+        listener = self.listen(base.LEGACY, base.VERSIONED)
+
+        for form, *expected in (
+                ('unversioned', 'compute_task.host0'),
+                ('versioned', 'nova-conductor:host0'),
+                ('both', 'compute_task.host0', 'nova-conductor:host0')):
+            self.notifier(form).failed(
+                self.context, 'build_instances', wire.instance(),
+                wire.request(), wire.reason())
+
+            self.assertEqual(set(expected), {
+                listener.next()[1]['publisher_id'] for _ in expected})
+
+    def test_changes_are_told_as_configured(self):
+        listener = self.listen(base.VERSIONED)
+        for configured, expected in (
+                (None, []), ('vm_state', [NEW]),
+                ('vm_and_task_state', [NEW, SPAWNING])):
+            sender = self.notifier('versioned', configured)
+            for old, new in ((NONE, NEW), (NEW, SPAWNING), (NEW, NEW)):
+                sender.updated(self.context, wire.instance(), old, new)
+            # What comes next is the last one, so no other came before it.
+            sender.deleted(self.context, 'end', wire.instance())
+
+            told = [listener.next()[1] for _ in [*expected, 'deleted']]
+            self.assertEqual('instance.delete.end', told[-1]['event_type'])
+            states = [each['payload']['nova_object.data']['state_update'][
+                'nova_object.data'] for each in told[:-1]]
+            self.assertEqual(expected, [
+                (each['state'], each['new_task_state']) for each in states])
+
+    def test_context_goes_without_its_token(self):
+        listener = self.listen(base.LEGACY)
+
+        self.notifier().deleted(self.context, 'start', wire.instance())
+
+        sent, _ = listener.next()
+        self.assertEqual(self.context.request_id, sent['request_id'])
+        self.assertNotIn('t0ken', json.dumps(sent))
+
+    def test_what_no_user_asked_for_has_no_request(self):
+        listener = self.listen(base.VERSIONED)
+
+        self.notifier().deleted(
+            context.RequestContext(), 'start', wire.instance())
+
+        told = listener.next()[1]['payload']['nova_object.data']
+        self.assertEqual((None, None), (
+            told['request_id'], told['action_initiator_user']))
+
+
+class TestNothing(TestCase):
+
+    def tell(self, sender, server):
+        """Tell everything there is to tell."""
+        for method in METHODS:
+            sender.failed(self.context, method, server, server, server)
+        sender.updated(self.context, server, NONE, NEW)
+        sender.deleted(self.context, 'start', server)
+        sender.rebuild_scheduled(self.context, server)
+
+    def test_without_a_driver_nothing_is_looked_at(self):
+        for drivers in ([], ['noop']):
+            self.conf.set_override('driver', drivers, base.GROUP)
+
+            self.tell(self.notifier(on_change='vm_state'), base.Untold())
+
+        self.tell(notifiers.TaskNotifier(), base.Untold())
+        self.assertEqual([], self.warnings())
+
+    def test_with_a_driver_who_tells_is_not_failed(self):
+        self.tell(self.notifier('versioned', 'vm_state'), base.Untold())
+
+        self.assertEqual(len(METHODS) + 3, len(self.warnings()))
+        self.assertNotIn('Traceback', self.logs.output)
+
+    def test_unknown_driver_is_answered_with_those_there_are(self):
+        self.conf.set_override('driver', ['mesaging'], base.GROUP)
+
+        error = self.assertRaises(exception.PluginNotFound, self.notifier)
+
+        self.assertIn('messagingv2', str(error))
+
+
+class TestNotifier(base.SchedulerTestCase):
+
+    def test_notifications_are_those_of_the_samples(self):
+        sender = self.notifier()
+
+        for form, topic in (('legacy', base.LEGACY),
+                            ('versioned', base.VERSIONED)):
+            listener = self.listen(topic)
+            for phase in ('start', 'end'):
+                sender.select_destinations(
+                    self.context, phase, wire.request(), base.ASKED)
+                name = f'select_destinations.{phase}.{form}.json'
+                told = listener.next()[1]
+                self.assertSample(name, told)
+
+    def test_format_says_which_are_sent(self):
+        listener = self.listen(base.LEGACY, base.VERSIONED)
+
+        for form, *expected in (('unversioned', 'scheduler.host0'),
+                                ('versioned', 'nova-scheduler:host0'),
+                                ('both', 'scheduler.host0',
+                                 'nova-scheduler:host0')):
+            for phase in ('start', 'end'):
+                self.notifier(form).select_destinations(
+                    self.context, phase, wire.request(), base.ASKED)
+
+            told = [listener.next()[1] for _ in range(2 * len(expected))]
+            self.assertEqual(
+                {(publisher, f'scheduler.select_destinations.{phase}')
+                 for publisher, phase in itertools.product(
+                     expected, ('start', 'end'))},
+                {(each['publisher_id'], each['event_type'])
+                 for each in told})
+
+    def test_versioned_ones_go_to_each_topic(self):
+        listeners = [self.listen('one'), self.listen('two')]
+
+        self.notifier('versioned', ['one', 'two']).select_destinations(
+            self.context, 'start', wire.request(), base.ASKED)
+
+        first, second = (each.next()[1] for each in listeners)
+        self.assertEqual(first, second)
+
+    def test_context_goes_without_its_token(self):
+        listener = self.listen(base.LEGACY)
+
+        self.notifier().select_destinations(
+            self.context, 'start', wire.request(), base.ASKED)
+
+        sent, _ = listener.next()
+        self.assertEqual(self.context.request_id, sent['request_id'])
+        self.assertEqual('shop', sent['project_id'])
+        self.assertNotIn('t0ken', json.dumps(sent))
+
+    def test_without_a_driver_no_request_is_looked_at(self):
+        for drivers in ([], ['noop']):
+            self.conf.set_override('driver', drivers, base.GROUP)
+
+            self.notifier().select_destinations(
+                self.context, 'start', base.Untold(), base.ASKED)
+
+        self.assertEqual([], self.warnings())
+
+    def test_unknown_driver_is_answered_with_those_there_are(self):
+        self.conf.set_override('driver', ['mesaging'], base.GROUP)
+
+        error = self.assertRaises(exception.PluginNotFound, self.notifier)
+
+        self.assertIn('messagingv2', str(error))
+
+    def test_log_is_a_way_to_notify_too(self):
+        self.conf.set_override('driver', ['log'], base.GROUP)
+        log = self.useFixture(fixtures.FakeLogger(
+            'oslo.messaging.notification', logging.INFO))
+
+        self.notifier('versioned').select_destinations(
+            self.context, 'start', wire.request(), base.ASKED)
+
+        self.assertIn('RequestSpecPayload', log.output)
+
+
+class TestFailure(base.SchedulerTestCase):
+
+    def test_request_goes_on_when_nothing_can_be_sent(self):
+        sender = self.notifier()
+        self.transports.close()
+
+        sender.select_destinations(
+            self.context, 'start', wire.request(), base.ASKED)
+
+        self.assertEqual(2, self.logs.output.count(
+            'MessageDeliveryFailure: The transport was'), self.logs.output)
+
+    def test_request_goes_on_when_it_cannot_be_told(self):
+        self.notifier('versioned').select_destinations(
+            self.context, 'end', wire.request(security_groups=7), base.ASKED)
+
+        [line] = self.warnings()
+        self.assertIn('select_destinations.end: TypeError', line)
+
+    def test_url_in_a_failure_is_not_logged(self):
+        class Unreadable:
+            def __iter__(self):
+                raise ValueError('no way\nto rabbit://u:s3cret@h p4ss/')
+
+        self.notifier('versioned').select_destinations(
+            self.context, 'end',
+            wire.request(security_groups=Unreadable()), base.ASKED)
+
+        [line] = self.warnings()
+        self.assertIn('ValueError: no way to rabbit://', line)
+        self.assertNotIn('s3cret', self.logs.output)
+
+    def test_other_topics_are_told_when_one_cannot_be(self):
+        listener = self.listen('good')
+
+        self.notifier('versioned', ['', 'good']).select_destinations(
+            self.context, 'start', wire.request(), base.ASKED)
+
+        self.assertEqual('nova-scheduler:host0',
+                         listener.next()[1]['publisher_id'])
+
+    def test_no_request_waits_for_ever(self):
+        # How often to try again is not seen but by a driver.
+        self.conf.set_override('driver', ['test'], base.GROUP)
+        self.addCleanup(recorded.reset)
+
+        for configured, tried in ((-1, 0), (0, 0), (3, 3)):
+            self.conf.set_override('retry', configured, base.GROUP)
+            self.notifier('unversioned').select_destinations(
+                self.context, 'start', wire.request(), base.ASKED)
+
+            self.assertEqual(tried, recorded.NOTIFICATIONS[-1][-1])
+
+    def test_broker_that_is_away_shows_no_password(self):
+        self.conf.set_override(
+            'transport_url', 'rabbit://u:s3cret@127.0.0.1:1/')
+
+        self.notifier('unversioned').select_destinations(
+            self.context, 'start', wire.request(), base.ASKED)
+
+        self.assertIn('Connection refused', self.logs.output)
+        self.assertNotIn('s3cret', self.logs.output)
+
+
+class TestBrokerThatDoesNotAnswer(base.NotifierTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock()
+        self.takes_s = 5.0
+        self.asked = 0
+        transport = self.transports.notifications()
+        self.patch(transport._driver, 'send_notification', self.hang)
+        self.sender = notifiers.Senders(
+            transport, 'both', [base.VERSIONED], self.clock)
+
+    def hang(self, *args, **kwargs):
+        self.asked += 1
+        self.clock.advance(self.takes_s)
+        raise OSError('timed out')
+
+    def tell(self):
+        note = notifiers.Note('me', 'it.happened', dict)
+        self.sender.send(self.context, 'info', note, note)
+
+    def test_it_is_waited_for_once(self):
+        for _ in range(5):
+            self.tell()
+
+        self.assertEqual(1, self.asked)
+        self.assertEqual(10, len(self.warnings()))
+
+    def test_it_is_asked_again_later(self):
+        self.tell()
+        self.clock.advance(notifiers.PAUSE_S)
+
+        self.tell()
+
+        self.assertEqual(2, self.asked)
+
+    def test_notification_that_is_not_sent_is_named(self):
+        self.tell()
+
+        self.assertIn(
+            'Notification it.happened is not sent: the broker was too slow '
+            'a moment ago', self.warnings())
+
+    def test_one_that_refuses_at_once_is_asked_each_time(self):
+        self.takes_s = 0.0
+
+        for _ in range(5):
+            self.tell()
+
+        self.assertEqual(10, self.asked)
