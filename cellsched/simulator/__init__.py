@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole deployments in one thread of events, by a seed.
+"""Seeded simulation of a whole deployment under faults.
 
 The services are those of production, made by ``cellsched.wiring``. Their
-clock, transports, databases and claims are replaced, and everything that
-happens in one order or another happens in the order that a seed says: which
-thread goes on, which message arrives, who dies and what fails. So a run that
-breaks a promise can be had again.
+clocks, transports, databases and claim stores are simulated. A seed determines
+the order of all events: which thread runs next, which message arrives, which
+process is killed and which request fails. A run that violates an invariant can
+so be repeated.
 
-``simulation`` is one run, ``arena`` what runs share. ``baton`` has one thread
-run at a time, and the locks of ``locks``, which clocks make, hand the baton on
-where the services wait for each other;
-``stores``, ``network`` and ``clocks`` stand for what is outside of a process,
-``processes`` are those that live and die. ``faults`` says what goes wrong,
-``users`` what is asked for, ``promises`` what must hold.
+``simulation`` is one run and ``harness`` the setup that runs share.
+``scheduler`` runs one thread at a time. ``stores``, ``network`` and ``clocks``
+simulate databases, brokers and clocks with their locks; ``claim_servers`` and
+``servers`` simulate the servers of claim stores. ``processes`` are killed and
+restarted. ``faults`` are drawn from the seed, as are the requests of users in
+``workload``. ``invariants`` are checked after each step.
 """

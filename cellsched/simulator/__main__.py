@@ -6,9 +6,9 @@ import logging
 import sys
 
 from cellsched import clock
-from cellsched.simulator import arena
 from cellsched.simulator import claim_servers
 from cellsched.simulator import faults
+from cellsched.simulator import harness
 from cellsched.simulator import simulation
 
 
@@ -18,7 +18,7 @@ def main() -> int:
     if not arguments.logs:
         logging.disable(logging.CRITICAL)
     now = clock.Clock().monotonic
-    shared = arena.Arena()
+    shared = harness.Harness()
     claims = (claim_servers.KINDS[arguments.claims]
               if arguments.claims else None)
     began, steps, failed = now(), 0, 0

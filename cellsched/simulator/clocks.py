@@ -3,9 +3,77 @@
 
 from collections.abc import Callable
 import datetime
+from typing import Any
 
 from cellsched import clock
-from cellsched.simulator import locks
+
+
+#: Lets others go on until something is so; returns whether it is.
+Wait = Callable[[Callable[[], bool], float | None], bool]
+
+
+class SimulatedSemaphore:
+    """Has so many places.
+
+    :raises ValueError: more are released than were acquired
+    """
+
+    def __init__(self, wait: Wait, places: int = 1) -> None:
+        self._wait = wait
+        self._places = places
+        self._free = places
+
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = None
+    ) -> bool:
+        if not self._free and not (blocking and self._wait(
+                lambda: self._free > 0,
+                None if timeout is None or timeout < 0 else timeout)):
+            return False
+        self._free -= 1
+        return True
+
+    def release(self) -> None:
+        if self._free == self._places:
+            raise ValueError('Released more often than acquired')
+        self._free += 1
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *exc: Any) -> None:
+        self.release()
+
+
+class SimulatedLock(SimulatedSemaphore):
+    """Has one place."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait)
+
+    def locked(self) -> bool:
+        return not self._free
+
+
+class SimulatedEvent:
+    """Is set, or not yet."""
+
+    def __init__(self, wait: Wait) -> None:
+        self._wait = wait
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._is_set or self._wait(self.is_set, timeout)
+
 
 #: When runs begin, in seconds since the epoch.
 BEGINNING = 1_700_000_000.0
@@ -20,7 +88,7 @@ class SimulatedClock(clock.Clock):
     """
 
     def __init__(
-        self, passed: Callable[[], float], wait: locks.Wait
+        self, passed: Callable[[], float], wait: Wait
     ) -> None:
         self._passed = passed
         self._wait = wait
@@ -45,11 +113,11 @@ class SimulatedClock(clock.Clock):
     def sleep(self, seconds: float) -> None:
         self._wait(lambda: False, seconds)
 
-    def lock(self) -> locks.SimulatedLock:
-        return locks.SimulatedLock(self._wait)
+    def lock(self) -> SimulatedLock:
+        return SimulatedLock(self._wait)
 
-    def event(self) -> locks.SimulatedEvent:
-        return locks.SimulatedEvent(self._wait)
+    def event(self) -> SimulatedEvent:
+        return SimulatedEvent(self._wait)
 
-    def semaphore(self, value: int) -> locks.SimulatedSemaphore:
-        return locks.SimulatedSemaphore(self._wait, value)
+    def semaphore(self, value: int) -> SimulatedSemaphore:
+        return SimulatedSemaphore(self._wait, value)

@@ -132,23 +132,23 @@ class Faults:
         return stores.Fate.ANSWERED
 
     def deliver(
-        self, letter: network.Letter, now: float
-    ) -> list[network.Letter]:
+        self, message: network.Message, now: float
+    ) -> list[network.Message]:
         """Return what arrives of a message.
 
         :raises oslo_messaging.MessageDeliveryFailure: the broker is down
         """
-        if self._is_down(letter.broker, 'broker', now):
+        if self._is_down(message.broker, 'broker', now):
             raise oslo_messaging.MessageDeliveryFailure('The broker is down')
         if self.happens('lose', 2):
             return []
-        copies = [letter]
+        copies = [message]
         if self.happens('repeat', 3):
-            copies += [copy.copy(letter) for _ in range(
+            copies += [copy.copy(message) for _ in range(
                 self._random.choice((1, 4)))]
         for each in copies:
             if self.happens('delay', 3) or (
-                    each is not letter and self._random.random() < 0.5):
+                    each is not message and self._random.random() < 0.5):
                 each.not_before = now + self._random.choice((1.0, 40.0, 90.0))
         return copies
 

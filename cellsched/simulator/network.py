@@ -32,7 +32,7 @@ class SimulatedCall:
 
 
 @dataclasses.dataclass
-class Letter:
+class Message:
     """A message on its way.
 
     :param broker: URL of the broker that has it
@@ -65,16 +65,16 @@ class Listener:
     dispatcher: oslo_messaging.RPCDispatcher
     process: Any
 
-    def hears(self, letter: Letter) -> bool:
-        return (self.broker == letter.broker
-                and self.target.topic == letter.topic
-                and letter.server in (None, self.target.server))
+    def hears(self, message: Message) -> bool:
+        return (self.broker == message.broker
+                and self.target.topic == message.topic
+                and message.server in (None, self.target.server))
 
-    def receive(self, letter: Letter, gate: stores.Gate) -> None:
+    def receive(self, message: Message, gate: stores.Gate) -> None:
         """Do what a message says; it counts as received from here on."""
-        call = letter.call
-        incoming = local.Incoming(letter.text, None if call is None else (
-            functools.partial(_reply, letter.method, call, gate)))
+        call = message.call
+        incoming = local.Incoming(message.text, None if call is None else (
+            functools.partial(_reply, message.method, call, gate)))
         local.handle(self.dispatcher, incoming)
 
 
@@ -90,7 +90,7 @@ class Network:
     """All brokers, with what waits in their queues."""
 
     def __init__(self) -> None:
-        self.letters: list[Letter] = []
+        self.messages: list[Message] = []
         self.listeners: list[Listener] = []
         #: Brokers that take nothing.
         self.down: set[str] = set()
@@ -100,11 +100,11 @@ class Network:
         self.listeners = [
             each for each in self.listeners if each.process is not process]
 
-    def deliverable(self, now: float) -> list[tuple[Letter, Listener]]:
+    def deliverable(self, now: float) -> list[tuple[Message, Listener]]:
         """Return what may arrive now, with each that may have it."""
-        return [(letter, listener) for letter in self.letters
-                if letter.not_before <= now
-                for listener in self.listeners if listener.hears(letter)]
+        return [(message, listener) for message in self.messages
+                if message.not_before <= now
+                for listener in self.listeners if listener.hears(message)]
 
 
 class _Started:
@@ -130,7 +130,7 @@ class SimulatedDriver(local.Driver):
 
     def __init__(
         self, conf: Any, broker: str, gate: stores.Gate,
-        post: Callable[[Letter], None],
+        post: Callable[[Message], None],
         wait: Callable[[Callable[[], bool], float], bool],
         listens: Callable[[oslo_messaging.Target], None],
     ) -> None:
@@ -152,8 +152,8 @@ class SimulatedDriver(local.Driver):
     ) -> str | None:
         call = SimulatedCall()
         self._send(target, method, text, call)
-        patience_s = min(filter(None, (timeout_s, monitor_s)))
-        if not self._wait(lambda: call.reply is not None, patience_s):
+        timeout_s = min(filter(None, (timeout_s, monitor_s)))
+        if not self._wait(lambda: call.reply is not None, timeout_s):
             # What comes from now on nobody reads.
             call.reply = ''
             return None
@@ -179,10 +179,10 @@ class SimulatedDriver(local.Driver):
         self, target: oslo_messaging.Target, method: str, text: str,
         call: SimulatedCall | None,
     ) -> None:
-        letter = Letter(
+        message = Message(
             self._broker, target.topic, target.server, text, call, method)
-        self._gate.enter(f'send {letter}')
-        self._post(letter)
+        self._gate.enter(f'send {message}')
+        self._post(message)
 
 
 class SimulatedTransports:

@@ -2,8 +2,8 @@
 """Processes: services that live, die and come back."""
 
 from __future__ import annotations
-
 from collections.abc import Callable
+from collections.abc import Mapping
 from concurrent import futures
 import dataclasses
 import itertools
@@ -13,9 +13,9 @@ import uuid
 
 import oslo_messaging
 
-from cellsched.simulator import baton
 from cellsched.simulator import clocks
 from cellsched.simulator import network
+from cellsched.simulator import scheduler
 from cellsched.simulator import stores
 from cellsched.wiring import services
 
@@ -79,7 +79,7 @@ class Process(stores.Gate):
         self.driver: Any = None
         self.service: Any = None
         self.periodic: list[Periodic] = []
-        self.activities: list[baton.Activity] = []
+        self.activities: list[scheduler.Activity] = []
         self.lives = 0
         #: Of servers that were just started.
         self._targets: list[oslo_messaging.Target] = []
@@ -159,3 +159,66 @@ class Process(stores.Gate):
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+class World:
+    """Processes, and what they share; nobody waits and nothing fails.
+
+    :param stores_: databases by their URLs
+    """
+
+    def __init__(
+        self, stores_: Mapping[str, stores.Store], seed: int = 0
+    ) -> None:
+        self.stores = stores_
+        self.seed = seed
+        #: Seconds that passed.
+        self.now = 0.0
+        #: The clock of database servers, which is right.
+        self.clock = clocks.SimulatedClock(lambda: self.now, self.wait)
+        self.network = network.Network()
+        self.processes: dict[str, Process] = {}
+
+    def add(
+        self, name: str, make: Callable[..., Any], conf: Any
+    ) -> Process:
+        """Add a process, which is to be started."""
+        made = Process(name, make, conf, self)
+        self.processes[name] = made
+        return made
+
+    def claims_of(self, process: Process) -> Any:
+        """Return the claim store of a process, None for the configured."""
+        return None
+
+    def pause(self, what: str) -> None:
+        """Let others go on before something is done."""
+
+    def wait(
+        self, awaited: Callable[[], bool], timeout_s: float | None
+    ) -> bool:
+        """Let others go on until something is so; return whether it is.
+
+        :param patience_s: how long to wait at most; None for ever
+        """
+        if timeout_s is None:
+            raise AssertionError('nobody else is here to be waited for')
+        self.now += timeout_s
+        return awaited()
+
+    def post(self, message: network.Message) -> None:
+        """Take a message to its broker."""
+        self.network.messages.append(message)
+
+    def strike(
+        self, process: Process, store: stores.Store, writes: bool
+    ) -> str | None:
+        """Return how a transaction goes wrong; see ``stores.Gate.ask``."""
+        return None
+
+    def strike_server(self) -> stores.Fate:
+        """Return what becomes of a request; see ``stores.Gate.ask_server``."""
+        return stores.Fate.ANSWERED
+
+    def look_at(self, store: stores.Store | None) -> None:
+        """Look whether what changed may be so."""

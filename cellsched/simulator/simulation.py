@@ -2,9 +2,9 @@
 """One run: a deployment, its users and its faults, by a seed."""
 
 from __future__ import annotations
-
 from collections.abc import Callable
 from collections.abc import Collection
+import dataclasses
 import functools
 import random
 from typing import Any
@@ -14,22 +14,45 @@ from oslo_log import log
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.simulator.arena import Arena
-from cellsched.simulator.arena import CELLS
-from cellsched.simulator.arena import NEVER_S
-from cellsched.simulator import baton
 from cellsched.simulator import claim_servers
 from cellsched.simulator import faults
+from cellsched.simulator.harness import CELLS
+from cellsched.simulator.harness import Harness
+from cellsched.simulator.harness import NEVER_S
+from cellsched.simulator import invariants
 from cellsched.simulator import network
-from cellsched.simulator import outcome
 from cellsched.simulator import processes
-from cellsched.simulator import promises
+from cellsched.simulator import scheduler
 from cellsched.simulator import stores
-from cellsched.simulator import users
-from cellsched.simulator import worlds
+from cellsched.simulator import workload
 from cellsched.wiring import services
 
 LOG = log.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """The outcome of a run.
+
+    :param failure: the promise that was broken; None if none was
+    :param trace: what was done in which order: time, who, and what
+    """
+
+    seed: int
+    kinds: tuple[str, ...]
+    steps: int
+    failure: str | None
+    trace: list[tuple[float, str, str]]
+
+    def text(self, last: int | None = None) -> str:
+        """Return it for people, with so many of the last steps."""
+        first = max(len(self.trace) - last, 0) if last else 0
+        lines = [f'{number + 1:5} {now:9.3f} {who}: {what}'
+                 for number, (now, who, what) in enumerate(self.trace)][first:]
+        return '\n'.join([
+            *lines, f'seed {self.seed}, faults {", ".join(self.kinds)}, step '
+            f'{self.steps}: {self.failure or "all promises were kept"}'])
+
 
 #: Steps after which a run is one that does not end.
 STEPS_MAX = 20_000
@@ -40,7 +63,7 @@ STEPS_MAX = 20_000
 ROUNDS = (61.0, 61.0, 61.0, 700.0, 61.0, 61.0, 3600.0, 61.0, 61.0, 61.0)
 
 
-class Simulation(worlds.World):
+class Simulation(processes.World):
     """A run of one seed.
 
     :param kinds: what may go wrong; drawn from the seed by default
@@ -50,12 +73,12 @@ class Simulation(worlds.World):
     """
 
     def __init__(
-        self, arena: Arena, seed: int,
+        self, harness: Harness, seed: int,
         kinds: Collection[str] | None = None, rate: float | None = None,
         claims: claim_servers.ClaimServerKind | None = None,
     ) -> None:
-        super().__init__(arena.stores, seed)
-        self._arena = arena
+        super().__init__(harness.stores, seed)
+        self._harness = harness
         self._random = random.Random(seed)
         drawn = faults.draw(
             self._random, () if claims is None else faults.SERVER_KINDS)
@@ -63,7 +86,7 @@ class Simulation(worlds.World):
             self._random, drawn if kinds is None else kinds, rate)
         self._kinds = tuple(sorted(self.faults.kinds))
         self._switch = self._random.choice((0.1, 0.4, 0.8))
-        self.users = users.Users(self._random)
+        self.workload = workload.Workload(self._random)
         in_memory = self._random.random() < 0.5
         self._claims: claims_base.ClaimStore | None = None
         self._server: claim_servers.ClaimServer | None = None
@@ -74,32 +97,32 @@ class Simulation(worlds.World):
         elif in_memory:
             self._claims = memory.MemoryClaims()
         self._drivers: dict[str, Any] = {}
-        self.baton = baton.Baton(arena.crew, self._decide)
+        self.scheduler = scheduler.Scheduler(harness.pool, self._decide)
         self.trace: list[tuple[float, str, str]] = []
-        self.promises = promises.Promises(
-            arena.stores, self._claims, self._drivers, arena.hosts,
-            self.users, self._note, claims is None or claims.is_exact)
-        self._ready: list[baton.Activity] = []
+        self.invariants = invariants.Invariants(
+            harness.stores, self._claims, self._drivers, harness.hosts,
+            self.workload, self._note, claims is None or claims.is_exact)
+        self._ready: list[scheduler.Activity] = []
         self._dead: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
-        self._wishes = list(self.users.wishes)
+        self._requests = list(self.workload.requests)
         self._failure: str | None = None
 
-    def run(self) -> outcome.SimulationOutcome:
+    def run(self) -> Outcome:
         """Run it to its end."""
-        self._arena.reset()
+        self._harness.reset()
         try:
             self._begin()
             self._go_on()
             self._come_to_rest()
-        except promises.Broken as exc:
+        except invariants.Violation as exc:
             self._failure = self._failure or str(exc)
-        return outcome.SimulationOutcome(
+        return Outcome(
             self.seed, self._kinds, len(self.trace), self._failure,
             self.trace)
 
     def _begin(self) -> None:
-        confs = self._arena.confs
+        confs = self._harness.confs
         for cell, hosts in CELLS.items():
             for host in hosts:
                 made = self.add(host, services.compute, confs[host])
@@ -125,7 +148,7 @@ class Simulation(worlds.World):
         for process in self.processes.values():
             process.clock.ahead_s = 0.0
         for passing_s in ROUNDS:
-            self._wishes = self.users.again()
+            self._requests = self.workload.again()
             self._go_on()
             self.now += passing_s
             for process in self.processes.values():
@@ -134,21 +157,21 @@ class Simulation(worlds.World):
                         each.due = min(each.due, self.now)
             self._go_on()
             try:
-                if not self.users.again():
-                    return self.promises.check_end()
-            except promises.Broken as exc:
+                if not self.workload.again():
+                    return self.invariants.check_end()
+            except invariants.Violation as exc:
                 LOG.info('After %d seconds: %s', self.now, exc)
-        self.promises.check_end()
+        self.invariants.check_end()
 
     def _go_on(self) -> None:
         """Go on until nothing is left to do."""
-        self.baton.run()
+        self.scheduler.run()
         if self._failure is None and self._ready:
             self._fail('L1: these wait for each other: ' + ', '.join(
                 activity.name for activity in self._ready))
-            self.baton.run()
+            self.scheduler.run()
         if self._failure is not None:
-            raise promises.Broken('', self._failure)
+            raise invariants.Violation('', self._failure)
 
     # What processes ask of their world.
 
@@ -158,38 +181,39 @@ class Simulation(worlds.World):
         return self._claims and stores.Claims(self._claims, process)
 
     def pause(self, what: str) -> None:
-        mine = self.baton.mine()
-        if mine is None:
+        activity = self.scheduler.calling()
+        if activity is None:
             return
-        if mine.doomed:
-            raise baton.Killed
-        self.trace.append((self.now, mine.name, what))
-        if mine.owner.depth:
+        if activity.doomed:
+            raise scheduler.Killed
+        self.trace.append((self.now, activity.name, what))
+        if activity.owner.depth:
             return
-        self._happen(mine)
-        self.baton.pause()
+        self._happen(activity)
+        self.scheduler.pause()
 
     def wait(
-        self, awaited: Callable[[], bool], patience_s: float | None
+        self, awaited: Callable[[], bool], timeout_s: float | None
     ) -> bool:
-        mine = self.baton.mine()
-        if mine is not None and mine.owner.depth and patience_s is not None:
+        activity = self.scheduler.calling()
+        if (activity is not None and activity.owner.depth
+                and timeout_s is not None):
             # With a transaction open nobody else goes on.
-            self.now += patience_s
+            self.now += timeout_s
             return awaited()
-        return self.baton.wait(
-            awaited, None if patience_s is None else self.now + patience_s)
+        return self.scheduler.wait(
+            awaited, None if timeout_s is None else self.now + timeout_s)
 
-    def post(self, letter: network.Letter) -> None:
-        arriving = self.faults.deliver(letter, self.now)
+    def post(self, message: network.Message) -> None:
+        arriving = self.faults.deliver(message, self.now)
         if len(arriving) != 1:
-            self._note(f'{letter} arrives {len(arriving)} times')
-        self.network.letters += arriving
+            self._note(f'{message} arrives {len(arriving)} times')
+        self.network.messages += arriving
 
     def strike(
         self, process: processes.Process, store: stores.Store, writes: bool
     ) -> str | None:
-        if self.baton.mine() is None:
+        if self.scheduler.calling() is None:
             return None
         try:
             how = self.faults.strike(store, writes, self.now)
@@ -201,7 +225,7 @@ class Simulation(worlds.World):
         return how
 
     def strike_server(self) -> stores.Fate:
-        if self.baton.mine() is None:
+        if self.scheduler.calling() is None:
             return stores.Fate.ANSWERED
         fate = self.faults.send(self.now)
         if fate is not stores.Fate.ANSWERED:
@@ -210,25 +234,25 @@ class Simulation(worlds.World):
 
     def look_at(self, store: stores.Store | None) -> None:
         try:
-            self.promises.look_at(store)
-        except promises.Broken as exc:
+            self.invariants.look_at(store)
+        except invariants.Violation as exc:
             self._fail(str(exc))
-            if self.baton.mine() is None:
+            if self.scheduler.calling() is None:
                 raise
-            raise baton.Killed from None
+            raise scheduler.Killed from None
 
     # What happens.
 
     def _note(self, what: str) -> None:
-        mine = self.baton.mine()
-        self.trace.append((self.now, mine.name if mine else '-', what))
+        activity = self.scheduler.calling()
+        self.trace.append((self.now, activity.name if activity else '-', what))
 
     def _fail(self, why: str) -> None:
         self._failure = self._failure or why
         for activity in self._ready:
             activity.doomed = True
 
-    def _happen(self, mine: baton.Activity) -> None:
+    def _happen(self, activity: scheduler.Activity) -> None:
         """Let something go wrong, perhaps, in place of what was to be done."""
         self.now += self._random.random() * 0.01
         if len(self.trace) > STEPS_MAX:
@@ -236,11 +260,11 @@ class Simulation(worlds.World):
         if not self.faults.kinds:
             return
         if self.faults.death():
-            self._kill(mine.owner)
+            self._kill(activity.owner)
         freeze_s = self.faults.freeze_s()
         if freeze_s:
-            self._note(f'{mine.owner.name} stands still for {freeze_s} s')
-            self._frozen[mine.owner.name] = self.now + freeze_s
+            self._note(f'{activity.owner.name} stands still for {freeze_s} s')
+            self._frozen[activity.owner.name] = self.now + freeze_s
         stall_s = self.faults.stall_s()
         if stall_s:
             self._note(f'{stall_s} seconds pass')
@@ -260,7 +284,7 @@ class Simulation(worlds.World):
     def _activity(
         self, process: processes.Process, name: str,
         function: Callable[[], None],
-    ) -> baton.Activity:
+    ) -> scheduler.Activity:
         def guarded() -> None:
             try:
                 function()
@@ -273,7 +297,7 @@ class Simulation(worlds.World):
             else:
                 self._note('ends')
 
-        made = baton.Activity(process, name, guarded)
+        made = scheduler.Activity(process, name, guarded)
         process.activities.append(made)
         self._ready.append(made)
         return made
@@ -281,8 +305,8 @@ class Simulation(worlds.World):
     # Who is next.
 
     def _decide(
-        self, current: baton.Activity | None
-    ) -> baton.Activity | None:
+        self, current: scheduler.Activity | None
+    ) -> scheduler.Activity | None:
         if current is None or current.doomed:
             self._bury()
         for activity in self._ready:
@@ -309,18 +333,18 @@ class Simulation(worlds.World):
                 activity.owner.activities.remove(activity)
         self._ready = [each for each in self._ready if not each.done]
 
-    def _is_ready(self, activity: baton.Activity) -> bool:
+    def _is_ready(self, activity: scheduler.Activity) -> bool:
         return (self._frozen.get(activity.owner.name, 0.0) <= self.now
                 and activity.is_ready(self.now))
 
-    def _choices(self) -> list[Callable[[], baton.Activity]]:
+    def _choices(self) -> list[Callable[[], scheduler.Activity]]:
         """Return what may happen next."""
-        choices: list[Callable[[], baton.Activity]] = [
+        choices: list[Callable[[], scheduler.Activity]] = [
             functools.partial(_same, activity) for activity in self._ready
             if self._is_ready(activity)]
         choices += [
-            functools.partial(self._receive, letter, listener)
-            for letter, listener in self.network.deliverable(self.now)]
+            functools.partial(self._receive, message, listener)
+            for message, listener in self.network.deliverable(self.now)]
         choices += [
             functools.partial(self._periodic, process, each)
             for process in self.processes.values()
@@ -328,8 +352,9 @@ class Simulation(worlds.World):
             if each.due <= self.now and not each.running]
         if self.processes['api'].service is not None:
             choices += [
-                functools.partial(self._wish, wish) for wish in self._wishes
-                if wish.not_before <= self.now and wish.possible()]
+                functools.partial(self._request, request)
+                for request in self._requests
+                if request.not_before <= self.now and request.possible()]
         choices += [
             functools.partial(self._restart, name)
             for name, when in self._dead.items() if when <= self.now]
@@ -339,13 +364,13 @@ class Simulation(worlds.World):
         """Let time pass until something can happen; return whether it can."""
         times = [activity.until for activity in self._ready
                  if activity.until is not None]
-        times += [letter.not_before for letter in self.network.letters
-                  if letter.not_before > self.now]
+        times += [message.not_before for message in self.network.messages
+                  if message.not_before > self.now]
         times += self._dead.values()
-        times += [wish.not_before for wish in self._wishes
-                  if wish.not_before > self.now and wish.possible()]
+        times += [request.not_before for request in self._requests
+                  if request.not_before > self.now and request.possible()]
         times += self._frozen.values()
-        if self.now < self.faults.until and self.promises.unsettled():
+        if self.now < self.faults.until and self.invariants.unsettled():
             times += [each.due for process in self.processes.values()
                       for each in process.periodic if not each.running]
         later = [time for time in times if time > self.now]
@@ -354,17 +379,17 @@ class Simulation(worlds.World):
         return bool(later)
 
     def _receive(
-        self, letter: network.Letter, listener: network.Listener
-    ) -> baton.Activity:
-        self.network.letters.remove(letter)
+        self, message: network.Message, listener: network.Listener
+    ) -> scheduler.Activity:
+        self.network.messages.remove(message)
         process = listener.process
         return self._activity(
-            process, f'{process.name} {letter.method}',
-            lambda: listener.receive(letter, process))
+            process, f'{process.name} {message.method}',
+            lambda: listener.receive(message, process))
 
     def _periodic(
         self, process: processes.Process, each: processes.Periodic
-    ) -> baton.Activity:
+    ) -> scheduler.Activity:
         def run() -> None:
             try:
                 each.function()
@@ -375,14 +400,14 @@ class Simulation(worlds.World):
         each.running = True
         return self._activity(process, each.name, run)
 
-    def _wish(self, wish: users.Wish) -> baton.Activity:
-        self._wishes.remove(wish)
+    def _request(self, request: workload.Action) -> scheduler.Activity:
+        self._requests.remove(request)
         api = self.processes['api']
         servers = api.service.servers
         return self._activity(
-            api, wish.name, lambda: wish.function(servers))
+            api, request.name, lambda: request.function(servers))
 
-    def _restart(self, name: str) -> baton.Activity:
+    def _restart(self, name: str) -> scheduler.Activity:
         del self._dead[name]
         process = self.processes[name]
 
@@ -397,6 +422,6 @@ class Simulation(worlds.World):
         return self._activity(process, f'{name} starts', start)
 
 
-def _same(activity: baton.Activity) -> baton.Activity:
+def _same(activity: scheduler.Activity) -> scheduler.Activity:
     """Return an activity that goes on."""
     return activity

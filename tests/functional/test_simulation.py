@@ -11,10 +11,10 @@ import sys
 
 from testtools import content
 
-from cellsched.simulator import arena
 from cellsched.simulator import faults
-from cellsched.simulator.outcome import SimulationOutcome
+from cellsched.simulator import harness
 from cellsched.simulator import simulation
+from cellsched.simulator.simulation import Outcome
 from tests import profile
 from tests.unit import base
 
@@ -25,12 +25,12 @@ SHARES = 8
 _TRACES = '''
 import sys
 
-from cellsched.simulator import arena
+from cellsched.simulator import harness
 from cellsched.simulator import simulation
 import hashlib
 import logging
 logging.disable(logging.CRITICAL)
-shared = arena.Arena()
+shared = harness.Harness()
 for seed in range(int(sys.argv[1])):
     trace = simulation.Simulation(shared, seed).run().trace
     print(len(trace), hashlib.sha256(repr(trace).encode()).hexdigest())
@@ -43,12 +43,12 @@ class SimulationTestCase(base.TestCase):
         super().setUp()
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
-        self.arena = arena.Arena()
-        self.addCleanup(self.arena.close)
+        self.harness = harness.Harness()
+        self.addCleanup(self.harness.close)
 
     def assertKept(self, seed, *args):
         """Return the outcome of a seed, which must keep all promises."""
-        outcome = simulation.Simulation(self.arena, seed, *args).run()
+        outcome = simulation.Simulation(self.harness, seed, *args).run()
         if outcome.failure:
             self.addDetail('trace', content.text_content(outcome.text()))
             self.fail(outcome.text(last=1))
@@ -84,7 +84,7 @@ class TestSimulation(SimulationTestCase):
         self.assertIn("('active', None)", outcome.text())
 
     def test_trace_names_seed_and_step(self):
-        outcome = SimulationOutcome(
+        outcome = Outcome(
             7, ('kill',), 2, 'S1: broken', [(0.5, 'api', 'write api'),
                                             (1.0, 'a1', 'reached Spawn')])
         self.assertEqual(

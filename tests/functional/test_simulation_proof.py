@@ -20,7 +20,7 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instances
-from cellsched.simulator import arena
+from cellsched.simulator import harness
 from cellsched.simulator import simulation
 from tests import profile
 from tests.unit import base
@@ -95,8 +95,8 @@ class TestSimulationProof(base.TestCase):
         super().setUp()
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
-        self.arena = arena.Arena()
-        self.addCleanup(self.arena.close)
+        self.harness = harness.Harness()
+        self.addCleanup(self.harness.close)
 
     def assertIsMissed(self, *replaced, kinds=RACES, rate=0.2, first=0):
         """Without this the simulation turns red, and with it it does not.
@@ -116,7 +116,7 @@ class TestSimulationProof(base.TestCase):
 
     def run_seed(self, seed, kinds, rate):
         return simulation.Simulation(
-            self.arena, seed, kinds, rate).run().failure
+            self.harness, seed, kinds, rate).run().failure
 
     def test_lease(self):
         self.assertIsMissed(

@@ -22,7 +22,7 @@ class StoresTestCase(test_simulation.SimulationTestCase):
 
     def assertKept(self, seed, kinds, rate, name):
         outcome = simulation.Simulation(
-            self.arena, seed, kinds, rate, claim_servers.KINDS[name]).run()
+            self.harness, seed, kinds, rate, claim_servers.KINDS[name]).run()
         if outcome.failure:
             self.addDetail('trace', content.text_content(outcome.text()))
             self.fail(f'{name}: {outcome.text(last=1)}')

@@ -11,8 +11,8 @@ from cellsched.claims.placement import guards
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched.simulator import baton
 from cellsched.simulator import clocks
+from cellsched.simulator import scheduler
 from cellsched.simulator.servers import placement as servers
 from tests import profile
 from tests.unit import base
@@ -43,8 +43,8 @@ class World:
         self.late = []
         self.activities = []
         self.errors = []
-        self.crew = baton.Crew()
-        self.baton = baton.Baton(self.crew, self.decide)
+        self.crew = scheduler.Crew()
+        self.baton = scheduler.Baton(self.crew, self.decide)
         for provider in PROVIDERS:
             self.answer('POST', '/resource_providers', {
                 'uuid': provider, 'name': provider})
@@ -61,7 +61,7 @@ class World:
                 function()
             except Exception as exc:
                 self.errors.append(exc)
-        self.activities.append(baton.Activity(self, name, run))
+        self.activities.append(scheduler.Activity(self, name, run))
 
     def decide(self, current):
         left = [each for each in self.activities if not each.done]

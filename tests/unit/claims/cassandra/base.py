@@ -9,8 +9,8 @@ from cellsched.claims import cassandra
 from cellsched.claims.cassandra import requests
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched.simulator import baton
 from cellsched.simulator import clocks
+from cellsched.simulator import scheduler
 from cellsched.simulator.servers import cassandra as server
 
 #: What becomes of a request, and how often in a hundred.
@@ -63,8 +63,8 @@ class World:
         self.checks = []
         self.errors = []
         self._mortal = {}
-        self._crew = baton.Crew()
-        self._baton = baton.Baton(self._crew, self._decide)
+        self._crew = scheduler.Crew()
+        self._baton = scheduler.Baton(self._crew, self._decide)
         #: Looks at the model without taking turns.
         self.observer = make_store(self.model)
 
@@ -83,7 +83,7 @@ class World:
             except Exception as exc:
                 self.errors.append(exc)
 
-        activity = baton.Activity(self, 'client', run)
+        activity = scheduler.Activity(self, 'client', run)
         self.activities.append(activity)
         return activity
 
@@ -105,7 +105,7 @@ class World:
             self._mortal[mine] -= 1
             if not self._mortal[mine]:
                 mine.doomed = True
-                raise baton.Killed
+                raise scheduler.Killed
 
     def answer(self, request):
         answer = self.model.answer(request)

@@ -14,7 +14,7 @@ from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched.simulator import baton
+from cellsched.simulator import scheduler
 from cellsched.simulator.servers import etcd as servers
 from cellsched.testing import clock
 from tests import profile
@@ -70,10 +70,10 @@ class World:
             return call
 
         self._activities = [
-            baton.Activity(self, str(number), guarded(function))
+            scheduler.Activity(self, str(number), guarded(function))
             for number, function in enumerate(functions)]
-        crew = baton.Crew()
-        self.baton = baton.Baton(crew, self._decide)
+        crew = scheduler.Crew()
+        self.baton = scheduler.Baton(crew, self._decide)
         self.baton.run()
         crew.dismiss()
         self.baton = None

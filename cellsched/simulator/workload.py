@@ -35,7 +35,7 @@ class UserBatch:
 
 
 @dataclasses.dataclass
-class Wish:
+class Action:
     """One thing that a user wants, and when it can be asked for."""
 
     name: str
@@ -45,7 +45,7 @@ class Wish:
     not_before: float = 0.0
 
 
-class Users:
+class Workload:
     """The requests of users in one run, and the answers.
 
     :param servers: returns what answers, ``api.servers``
@@ -56,25 +56,25 @@ class Users:
         self.batches: list[UserBatch] = []
         #: Servers that are to be deleted, and those of which it was said
         #: that they are.
-        self.unwanted: set[str] = set()
+        self.to_delete: set[str] = set()
         self.deleted: set[str] = set()
         #: Those of them that were out of sight since.
         self.hidden: set[str] = set()
         #: The new names of servers; ``maybe`` if nothing was answered.
         self.names: dict[str, str] = {}
-        self.wishes: list[Wish] = []
+        self.requests: list[Action] = []
         #: Servers that were to be built once more, alone.
         self.retried: set[str] = set()
         for _ in range(chance.choice((1, 1, 2, 2, 3))):
             self._plan()
         for _ in range(chance.choice((0, 0, 1, 2))):
-            self.wishes.append(Wish('list', self._list, lambda: True, (
+            self.requests.append(Action('list', self._list, lambda: True, (
                 chance.choice((0.1, 0.3, 1.0, 60.0)))))
 
-    def again(self) -> list[Wish]:
+    def again(self) -> list[Action]:
         """Return deletions that were not answered, for another try."""
         return [self._deletion(functools.partial(str, uuid), uuid)
-                for uuid in sorted(self.unwanted - self.deleted)]
+                for uuid in sorted(self.to_delete - self.deleted)]
 
     def _plan(self) -> None:
         chance = self._random
@@ -84,7 +84,7 @@ class Users:
             chance.randint(1, most), most)
         self.batches.append(batch)
         number = len(self.batches)
-        self.wishes.append(Wish(
+        self.requests.append(Action(
             f'create {number}', lambda servers: self._create(servers, batch),
             lambda: True))
         for place in range(most):
@@ -94,21 +94,21 @@ class Users:
     def _plan_server(self, find: Callable[[], str | None], name: str) -> None:
         """Plan what is to become of one server."""
         chance = self._random
-        wishes = []
+        requests = []
         if chance.random() < 0.3:
-            wishes += [self._deletion(find, name)
-                       for _ in range(chance.choice((1, 1, 2)))]
+            requests += [self._deletion(find, name)
+                         for _ in range(chance.choice((1, 1, 2)))]
         if chance.random() < 0.2:
-            wishes.append(Wish(
+            requests.append(Action(
                 f'rename {name}', lambda servers: self._rename(servers, find),
                 lambda: find() is not None))
         if chance.random() < 0.15:
-            wishes.append(Wish(
+            requests.append(Action(
                 f'retry {name}', lambda servers: self._retry(servers, find),
                 lambda: find() is not None))
-        for wish in wishes:
-            wish.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
-        self.wishes += wishes
+        for request in requests:
+            request.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
+        self.requests += requests
 
     def _create(self, servers: Any, batch: UserBatch) -> None:
         batch.uuids = servers.create(
@@ -141,11 +141,11 @@ class Users:
 
     def _deletion(
         self, find: Callable[[], str | None], name: str
-    ) -> Wish:
+    ) -> Action:
         def delete(servers: Any) -> None:
             uuid = find()
             assert uuid is not None
-            self.unwanted.add(uuid)
+            self.to_delete.add(uuid)
             try:
                 servers.delete(USER, uuid)
             except exception.InstanceNotFound:
@@ -153,4 +153,4 @@ class Users:
                 pass
             self.deleted.add(uuid)
 
-        return Wish(f'delete {name}', delete, lambda: find() is not None)
+        return Action(f'delete {name}', delete, lambda: find() is not None)

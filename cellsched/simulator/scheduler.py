@@ -45,8 +45,8 @@ class Activity:
 class _Worker:
     """A thread that runs one activity after the other."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
         self.turn = threading.Lock()
         self.turn.acquire()
         self.activity: Activity | None = None
@@ -69,11 +69,11 @@ class _Worker:
             finally:
                 activity.done = True
                 self.activity = None
-                self._crew.idle.append(self)
+                self._pool.idle.append(self)
                 self.leave(activity)
 
 
-class Crew:
+class WorkerPool:
     """Threads that wait for work; runs hand them on to each other."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Crew:
             self.idle.pop().turn.release()
 
 
-class Baton:
+class Scheduler:
     """Goes from one activity to the next.
 
     :param decide: is given the activity that has it, or None, and says which
@@ -96,9 +96,10 @@ class Baton:
     """
 
     def __init__(
-        self, crew: Crew, decide: Callable[[Activity | None], Activity | None]
+        self, pool: WorkerPool,
+        decide: Callable[[Activity | None], Activity | None],
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._decide = decide
         self._over = threading.Lock()
         self.current: Activity | None = None
@@ -112,7 +113,7 @@ class Baton:
             self._over.acquire()
         self._over.release()
 
-    def mine(self) -> Activity | None:
+    def calling(self) -> Activity | None:
         """Return the activity that the calling thread is, if it is one."""
         current = self.current
         if (current is None or current.worker is None
@@ -125,13 +126,13 @@ class Baton:
 
         :raises Killed: its process died
         """
-        mine = self.current
-        assert mine is not None and mine.worker is not None
-        following = self._decide(mine)
-        if following is not mine:
+        activity = self.current
+        assert activity is not None and activity.worker is not None
+        following = self._decide(activity)
+        if following is not activity:
             self._hand(following)
-            mine.worker.turn.acquire()
-        if mine.doomed:
+            activity.worker.turn.acquire()
+        if activity.doomed:
             raise Killed
 
     def wait(
@@ -141,13 +142,13 @@ class Baton:
 
         :param until: the time to wait no longer
         """
-        mine = self.current
-        assert mine is not None
-        mine.awaited, mine.until = awaited, until
+        activity = self.current
+        assert activity is not None
+        activity.awaited, activity.until = awaited, until
         try:
             self.pause()
         finally:
-            mine.awaited = mine.until = None
+            activity.awaited = activity.until = None
         return awaited()
 
     def _hand(self, following: Activity | None) -> None:
@@ -156,7 +157,7 @@ class Baton:
             self._over.release()
             return
         if following.worker is None:
-            following.worker = self._crew.take()
+            following.worker = self._pool.take()
             following.worker.activity = following
             following.worker.leave = self._leave
         following.worker.turn.release()

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from cellsched.claims import base as claims_base
 from cellsched.claims import listing
 from cellsched.db.cell import states
-from cellsched.simulator import arena
+from cellsched.simulator import harness
 from cellsched.simulator import stores
-from cellsched.simulator.users import UserBatch
-from cellsched.simulator.users import Users
+from cellsched.simulator.workload import UserBatch
+from cellsched.simulator.workload import Workload
 
 _ROWS = ('select uuid, vm_state, task_state, host, deleted, display_name '
          'from instances')
@@ -35,7 +35,7 @@ _INVENTORIES = ('select provider, resource_class, capacity, used '
                 'from inventories')
 
 
-class Broken(Exception):
+class Violation(Exception):
     """A promise was not kept.
 
     :param promise: its number among the invariants
@@ -56,7 +56,7 @@ class _Row(NamedTuple):
     name: str
 
 
-class Promises:
+class Invariants:
     """The invariants of the world, and what is known of it.
 
     :param stores_: databases by URL
@@ -71,14 +71,14 @@ class Promises:
     def __init__(
         self, stores_: Mapping[str, stores.Store],
         claims: claims_base.ClaimStore | None, drivers: Mapping[str, Any],
-        hosts: Mapping[str, str], users: Users,
+        hosts: Mapping[str, str], workload: Workload,
         note: Callable[[str], None], is_exact: bool = True,
     ) -> None:
         self._stores = stores_
         self._claims = claims
         self._drivers = drivers
         self._hosts = hosts
-        self._users = users
+        self._workload = workload
         self._note = note
         self._is_exact = is_exact
         self._urls = [url for url in stores_ if 'cell' in url]
@@ -95,9 +95,9 @@ class Promises:
         if store is None:
             self._look_at_claims()
         elif store.is_changed():
-            if store.url == arena.API:
+            if store.url == harness.API:
                 self._look_at_requests()
-            elif store.url == arena.CLAIMS:
+            elif store.url == harness.CLAIMS:
                 self._look_at_claims()
             else:
                 self._look_at_cell(store)
@@ -121,7 +121,7 @@ class Promises:
                 self._note(f'-> {uuid[:8]} in {_name(store.url)}: '
                            f'{now and tuple(now)} on {new and new.host}')
             if not states.is_allowed(was, now):
-                raise Broken('states', f'{uuid} went from {was} to {now}')
+                raise Violation('states', f'{uuid} went from {was} to {now}')
         self._look_at_places(rows)
 
     def _look_at_places(self, uuids: Iterable[str]) -> None:
@@ -129,27 +129,27 @@ class Promises:
             begun = [url for url, row in self._live(uuid)
                      if row.host or row.state.vm_state == 'active']
             if len(begun) > 1:
-                raise Broken('S2', f'{uuid} is built in {begun}')
+                raise Violation('S2', f'{uuid} is built in {begun}')
             mapped = self._cells.get(uuid, (None, False))[0]
             if begun and mapped not in begun:
-                raise Broken('S3', f'{uuid} is built in {begun} and mapped to '
-                                   f'{mapped}')
+                raise Violation('S3', f'{uuid} is built in {begun} and mapped '
+                                      f'to {mapped}')
             hosts = [host for host, driver in self._drivers.items()
                      if uuid in driver.list_instances()]
             if len(hosts) > 1:
-                raise Broken('S2', f'{uuid} runs on {hosts}')
+                raise Violation('S2', f'{uuid} runs on {hosts}')
         self._look_at_deleted()
 
     def _look_at_requests(self) -> None:
-        api = self._stores[arena.API]
+        api = self._stores[harness.API]
         cells = {uuid: (cell, bool(queued))
                  for uuid, cell, queued in api.query(_CELLS)}
         for uuid, (old, _) in self._cells.items():
             new = cells.get(uuid, (None, False))[0]
             live = dict(self._live(uuid)).get(old or '')
             if old not in (None, new) and live is not None and live.host:
-                raise Broken('S3', f'{uuid} went from {old} to {new} '
-                                   'while it was built')
+                raise Violation('S3', f'{uuid} went from {old} to {new} '
+                                      'while it was built')
         requests = {uuid for uuid, in api.query(_REQUESTS)}
         for uuid in cells:
             before = self._cells.get(uuid), uuid in self._requests
@@ -165,11 +165,11 @@ class Promises:
 
     def _look_at_deleted(self) -> None:
         """Check that what was said to be deleted stays out of sight."""
-        for uuid in self._users.deleted:
+        for uuid in self._workload.deleted:
             if not self._is_visible(uuid):
-                self._users.hidden.add(uuid)
-            elif uuid in self._users.hidden:
-                raise Broken('S7', f'{uuid} was deleted and is back')
+                self._workload.hidden.add(uuid)
+            elif uuid in self._workload.hidden:
+                raise Violation('S7', f'{uuid} was deleted and is back')
 
     def _look_at_claims(self, quiet: bool = False) -> None:
         """Check that what is taken fits, and is what somebody holds.
@@ -187,18 +187,18 @@ class Promises:
                     for name, amount in claim.resources.items():
                         held[claim.provider, name] += amount
         else:
-            store = self._stores[arena.CLAIMS]
+            store = self._stores[harness.CLAIMS]
             counts = store.query(_INVENTORIES)
             for _, provider, name, amount in store.query(_ALLOCATIONS):
                 held[provider, name] += amount
         for provider, name, capacity, used in counts:
             host = self._hosts[provider]
             if used > capacity:
-                raise Broken('S1', f'{used} of {capacity} {name} are taken '
-                                   f'on {host}')
+                raise Violation('S1', f'{used} of {capacity} {name} are taken '
+                                      f'on {host}')
             if used != held[provider, name] and (self._is_exact or quiet):
-                raise Broken('S5', f'{used} {name} are taken on {host}, and '
-                                   f'{held[provider, name]} held')
+                raise Violation('S5', f'{used} {name} are taken on {host}, '
+                                      f'and {held[provider, name]} held')
 
     def _live(self, uuid: str) -> list[tuple[str, _Row]]:
         return [(url, rows[uuid]) for url, rows in self._rows.items()
@@ -224,55 +224,56 @@ class Promises:
         :raises Broken: it has not
         """
         for uuid in sorted(self._requests):
-            raise Broken('L1', f'{uuid} is requested still')
+            raise Violation('L1', f'{uuid} is requested still')
         self._look_at_claims(quiet=True)
         claims = self._held()
         for uuid, (cell, queued) in sorted(self._cells.items()):
             live = self._live(uuid)
-            if uuid in self._users.deleted or queued:
+            if uuid in self._workload.deleted or queued:
                 if live:
-                    raise Broken('S7', f'{uuid} was deleted and is in '
-                                       f'{live}')
+                    raise Violation('S7', f'{uuid} was deleted and is in '
+                                          f'{live}')
             elif len(live) != 1:
-                raise Broken('S2', f'{uuid} ended in {live}')
+                raise Violation('S2', f'{uuid} ended in {live}')
             elif live[0][0] != cell:
-                raise Broken('S3', f'{uuid} is in {live} and mapped to {cell}')
+                raise Violation(
+                    'S3', f'{uuid} is in {live} and mapped to {cell}')
             else:
                 self._check_server(uuid, *live[0], claims.pop(uuid, {}))
         if claims:
-            raise Broken('S4', f'claims are left of {claims}')
+            raise Violation('S4', f'claims are left of {claims}')
         self._check_strays()
-        for batch in self._users.batches:
+        for batch in self._workload.batches:
             self._check_batch(batch)
 
     def _check_server(
         self, uuid: str, url: str, row: _Row, claims: Mapping[str, Any]
     ) -> None:
-        if row.state == states.ACTIVE and url != arena.CELL0:
+        if row.state == states.ACTIVE and url != harness.CELL0:
             hosts = [self._hosts[provider] for provider in claims]
             if hosts != [row.host]:
-                raise Broken('S4', f'{uuid} is on {row.host} and holds claims '
-                                   f'on {hosts}')
+                raise Violation('S4', f'{uuid} is on {row.host} and holds '
+                                      f'claims on {hosts}')
             flavor = self._stores[url].query(
                 'select vcpus, memory_mb, root_gb from instances '
                 f"where uuid = '{uuid}' and deleted = 0")[0]
             taken = [each for claim in claims.values()
                      for _, each in sorted(claim.items())]
             if taken != [flavor[2], flavor[1], flavor[0]]:
-                raise Broken('S4', f'{uuid} holds {claims}, not {flavor}')
+                raise Violation('S4', f'{uuid} holds {claims}, not {flavor}')
             runs = self._drivers[row.host or ''].list_instances()
             if uuid not in runs:
-                raise Broken('S2', f'{uuid} does not run on {row.host}')
+                raise Violation('S2', f'{uuid} does not run on {row.host}')
         elif row.state == states.ERROR:
             if claims:
-                raise Broken('S4', f'{uuid} is in ERROR and holds {claims}')
+                raise Violation('S4', f'{uuid} is in ERROR and holds {claims}')
             if (uuid,) not in self._stores[url].query(_FAULTS):
-                raise Broken('S13', f'{uuid} is in ERROR and nobody knows why')
+                raise Violation('S13', f'{uuid} is in ERROR without a fault')
         else:
-            raise Broken('L1', f'{uuid} in {url} ended as {row}')
-        name = self._users.names.get(uuid, row.name)
+            raise Violation('L1', f'{uuid} in {url} ended as {row}')
+        name = self._workload.names.get(uuid, row.name)
         if name not in ('maybe', row.name):
-            raise Broken('rename', f'{uuid} is {row.name!r}, not {name!r}')
+            raise Violation('rename', f'{uuid} is {row.name!r}, not {name!r}')
 
     def _check_strays(self) -> None:
         """Check that nothing is there of a server that was never accepted."""
@@ -282,24 +283,23 @@ class Promises:
         active = {uuid for rows in self._rows.values()
                   for uuid, row in rows.items() if row.host}
         if rows - self._cells.keys():
-            raise Broken('S3', f'{rows} have rows and no mapping')
+            raise Violation('S3', f'{rows} have rows and no mapping')
         if runs != active:
-            raise Broken('S4', f'{sorted(runs)} run, {sorted(active)} are '
-                               'to run')
+            raise Violation('S4', f'{sorted(runs)} run, {sorted(active)} are '
+                                  'to run')
 
     def _check_batch(self, batch: UserBatch) -> None:
         lost = [uuid for uuid in batch.uuids if uuid not in self._cells]
         if lost:
-            raise Broken('S2', f'{lost} were accepted, and nothing is known '
-                               'of them')
+            raise Violation('S2', f'{lost} were accepted, and have no record')
         built = deleted = 0
         for uuid in batch.uuids:
-            live = [url for url, _ in self._live(uuid) if url != arena.CELL0]
+            live = [url for url, _ in self._live(uuid) if url != harness.CELL0]
             built += bool(live)
             deleted += self._cells[uuid][1]
-        alone = not self._users.retried.isdisjoint(batch.uuids)
+        alone = not self._workload.retried.isdisjoint(batch.uuids)
         if 0 < built < batch.min_count - deleted and not alone:
-            raise Broken('S10', f'of {batch} {built} were built')
+            raise Violation('S10', f'of {batch} {built} were built')
 
     def _held_in(
         self, store: claims_base.ClaimStore
@@ -319,8 +319,8 @@ class Promises:
                     for claim in claims
                     for name, amount in claim.resources.items()]
         else:
-            rows = self._stores[arena.CLAIMS].query(_ALLOCATIONS)
+            rows = self._stores[harness.CLAIMS].query(_ALLOCATIONS)
         for consumer, provider, name, amount in rows:
-            mine = held.setdefault(consumer, {}).setdefault(provider, {})
-            mine[name] = mine.get(name, 0) + amount
+            amounts = held.setdefault(consumer, {}).setdefault(provider, {})
+            amounts[name] = amounts.get(name, 0) + amount
         return held

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts that the runs of one process share: made once, for it takes time."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 import pathlib
 import sqlite3
 import tempfile
+import types
 from typing import Any
+
+from oslo_config import cfg
 
 from cellsched.api import authorization
 from cellsched.api import flavors
@@ -15,10 +19,9 @@ from cellsched.db import api as api_schema
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
 from cellsched import objects
-from cellsched.simulator import baton
-from cellsched.simulator import settings
+from cellsched.simulator import processes
+from cellsched.simulator import scheduler
 from cellsched.simulator import stores
-from cellsched.simulator import worlds
 from cellsched.wiring import services
 
 #: Cells and their hosts, with the VCPUs that these have.
@@ -59,7 +62,7 @@ def broker(name: str) -> str:
     return f'local://simulated/{name}'
 
 
-class Arena:
+class Harness:
     """Configurations, schemas, and a deployment that has just begun.
 
     :param options: options for every service, by group
@@ -68,7 +71,7 @@ class Arena:
     def __init__(
         self, options: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        self.crew = baton.Crew()
+        self.pool = scheduler.WorkerPool()
         self.confs = _confs(options or {})
         self.stores = {
             url: stores.Store(url, schema) for url, schema in [
@@ -88,14 +91,14 @@ class Arena:
 
     def close(self) -> None:
         """Let go of the threads and the stores."""
-        self.crew.dismiss()
+        self.pool.dismiss()
         for store in self.stores.values():
             store.database.close()
         for image in self._images.values():
             image.close()
 
     def _prepare(self) -> None:
-        world = worlds.World(self.stores)
+        world = processes.World(self.stores)
         api = world.add('api', services.api, self.confs['api'])
         parts = api.parts()
         api_schema.SCHEMA.sync(parts.database)
@@ -147,8 +150,8 @@ def _confs(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
                 'database': {'connection': database(cell)}}
     with tempfile.TemporaryDirectory() as directory:
         return {name: _conf(pathlib.Path(directory) / f'{name}.conf',
-                            _SHARED, options, mine)
-                for name, mine in made.items()}
+                            _SHARED, options, own)
+                for name, own in made.items()}
 
 
 def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
@@ -161,4 +164,59 @@ def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
         for line in (f'[{group}]', *(
             f'{name} = {value}' for name, value in values.items()))),
         encoding='utf-8')
-    return settings.Settings(loader.load(files=[str(path)], dirs=[]))
+    return Settings(loader.load(files=[str(path)], dirs=[]))
+
+
+class _Group(types.SimpleNamespace):
+    """A group of options; they are attributes, and found by name too."""
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in vars(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(vars(self))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return vars(self).get(name, default)
+
+
+class Settings(_Group):
+    """The values of a configuration.
+
+    Libraries register what they read each time that they are used, and have
+    oslo.config forget what it worked out. Here that costs nothing, unless it
+    is something new.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__()
+        self.__dict__['_conf'] = conf
+        self.__dict__['_known'] = set()
+        self._read()
+
+    def register_opts(self, opts: Any, group: Any = None) -> None:
+        known = (id(opts), str(group))
+        if known not in self._known:
+            self._known.add(known)
+            self._conf.register_opts(opts, group=group)
+            self._read()
+
+    def register_opt(self, opt: Any, group: Any = None) -> None:
+        self._conf.register_opt(opt, group=group)
+        self._read()
+
+    def get_location(self, name: str, group: Any = None) -> Any:
+        return self._conf.get_location(name, group)
+
+    def find_file(self, name: str) -> Any:
+        return self._conf.find_file(name)
+
+    def _read(self) -> None:
+        for name in self._conf:
+            value = self._conf[name]
+            if isinstance(value, cfg.ConfigOpts.GroupAttr):
+                value = _Group(**{each: value[each] for each in value})
+            vars(self)[name] = value
