@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of claim stores whose consumers take of several providers at once."""
+"""Tests of batches whose consumers claim from several providers."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from cellsched.claims import base
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
 
-#: Who race for the same.
+#: Number of concurrent batches.
 RACERS = 16
 
-#: Of each provider of a host, a consumer takes so much.
+#: The claim of a consumer on each provider of a host.
 DEMANDS: Mapping[str, Mapping[str, int]] = {
     'root': {'MEMORY_MB': 512, 'VCPU': 2},
     'device': {'VGPU': 1},
@@ -25,17 +25,17 @@ Host = Mapping[str, str]
 
 
 class BatchCase(claim_cases.ClaimStoreCase):
-    """Makes hosts of several providers, and claims for all of them."""
+    """Makes hosts of several providers, and claims on all of them."""
 
     def make_host(
         self, store: base.ClaimStore, room: Mapping[str, int],
         pool: str | None = None, root: Mapping[str, int] = DEMANDS['root'],
     ) -> dict[str, str]:
-        """Return new providers of a host, by what each is.
+        """Return the new providers of a host, by their role.
 
-        :param room: for how many consumers each has room
-        :param pool: one that other hosts have, too
-        :param root: what a consumer takes of the root
+        :param room: number of consumers that fit in each provider
+        :param pool: a provider that the host shares with other hosts
+        :param root: the claim of a consumer on the root
         """
         made = {name: self.make_provider(store, **{
             resource: amount * room[name]
@@ -46,7 +46,7 @@ class BatchCase(claim_cases.ClaimStoreCase):
     def make_batch(
         self, host: Host, root: Mapping[str, int] = DEMANDS['root'],
     ) -> list[base.Claim]:
-        """Return the claims of a new consumer for all providers of a host."""
+        """Return the claims of a new consumer on all providers of a host."""
         consumer = str(uuid.uuid4())
         return [base.Claim(consumer, host[name], resources)
                 for name, resources in {**DEMANDS, 'root': root}.items()]
@@ -54,14 +54,14 @@ class BatchCase(claim_cases.ClaimStoreCase):
     def assertNothingTaken(
         self, store: base.ClaimStore, batch: Sequence[base.Claim]
     ) -> None:
-        """Check that nobody has anything of what a batch asks for."""
+        """Check that no claim of a batch was made."""
         self.assertEqual({}, store.claims_of([batch[0].consumer]))
         for claim in batch:
             self.assertUsed(store, claim.provider, 0)
 
 
 class ClaimBatchRaces(BatchCase):
-    """Tests of batches for four providers that race for one of them."""
+    """Tests of concurrent batches for four providers, one of them scarce."""
 
     def test_last_device_goes_to_one(self) -> None:
         store = self.make_store()
@@ -96,10 +96,10 @@ class ClaimBatchRaces(BatchCase):
         self, store: base.ClaimStore, batches: Sequence[Sequence[base.Claim]],
         scarce: str, resource: str, room: int,
     ) -> None:
-        """Have batches race, and check that as many win as fit.
+        """Claim batches concurrently; check that as many succeed as fit.
 
-        :param scarce: the provider that has not room for all of them
-        :param room: for how many it has
+        :param scarce: the provider that does not fit all of them
+        :param room: number of batches that fit
         """
         outcomes = self.watched(store, batches)
 
@@ -127,7 +127,7 @@ class ClaimBatchRaces(BatchCase):
     def watched(
         self, store: base.ClaimStore, batches: Sequence[Sequence[base.Claim]]
     ) -> list[Exception | None]:
-        """Return how batches end that race, and look at usages meanwhile."""
+        """Return the outcomes of concurrent batches, and check usages."""
         providers = _providers(batches)
         ended = threading.Event()
 
@@ -153,7 +153,7 @@ class ClaimBatchRaces(BatchCase):
         self, usages: Sequence[base.Usage],
         batches: Sequence[Sequence[base.Claim]],
     ) -> None:
-        """Check what all can see while batches race."""
+        """Check the usages that are visible during concurrent claims."""
         for usage in usages:
             for resource, amount in usage.used.items():
                 self.assertLessEqual(amount, usage.capacity[resource])
@@ -161,12 +161,12 @@ class ClaimBatchRaces(BatchCase):
     def race_batches(
         self, store: base.ClaimStore, batches: Sequence[Sequence[base.Claim]]
     ) -> list[Exception | None]:
-        """Return how batches end that are claimed at once, in their order."""
+        """Return the outcomes of concurrent batches, in their order."""
         return self.race(store, [_claiming(batch) for batch in batches])
 
 
 class ClaimBatches(ClaimBatchRaces):
-    """Tests of batches for four providers, in races and alone."""
+    """Tests of batches for four providers, concurrent and alone."""
 
     def test_batch_of_four_providers_is_held_and_released(self) -> None:
         store = self.make_store()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the tests of claim stores."""
+"""The base class of the tests of claim stores."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ from cellsched.claims import base
 from cellsched.claims import listing
 from cellsched import exception
 
-# A suite is mixed into the test case of whoever runs it; a test case itself
-# would be run where it is imported.
+# A suite is a mix-in for the test case that runs it. A test case itself would
+# run in each module that imports it.
 if TYPE_CHECKING:
     _Case = unittest.TestCase
 else:
@@ -26,23 +26,25 @@ Call = Callable[[base.ClaimStore], object]
 
 
 class ClaimStoreCase(_Case):
-    """Makes stores and what is put into them, and looks at the outcome."""
+    """Makes stores, providers and claims, and checks the outcome."""
 
     def make_store(self) -> base.ClaimStore:
-        """Return a store that is empty."""
+        """Return an empty store."""
         raise NotImplementedError()
 
     def make_peer(self, store: base.ClaimStore) -> base.ClaimStore:
-        """Return another store on the same data, as another process has."""
+        """Return another store on the same data, like that of a process."""
         raise NotImplementedError()
 
-    def need(self, store: base.ClaimStore, trait: base.Capability) -> None:
-        """Skip the test unless the store makes this promise."""
-        if trait not in store.capabilities:
-            self.skipTest(f'the store is not {trait.value}')
+    def need(
+        self, store: base.ClaimStore, capability: base.Capability
+    ) -> None:
+        """Skip the test unless the store has this capability."""
+        if capability not in store.capabilities:
+            self.skipTest(f'the store is not {capability.value}')
 
     def make_provider(self, store: base.ClaimStore, **has: Any) -> str:
-        """Return a new provider that has so much of each class."""
+        """Return a new provider with these totals of resource classes."""
         provider = str(uuid.uuid4())
         store.set_inventory(provider, {
             resource: amount if isinstance(amount, base.Inventory)
@@ -60,7 +62,7 @@ class ClaimStoreCase(_Case):
         return {claim.provider: dict(claim.resources) for claim in claims}
 
     def consumers(self, store: base.ClaimStore) -> list[str]:
-        """Return all that hold something."""
+        """Return all consumers with claims."""
         return [name for page in listing.pages(store, 1000) for name in page]
 
     def usage(self, store: base.ClaimStore, provider: str) -> base.Usage:
@@ -69,7 +71,7 @@ class ClaimStoreCase(_Case):
         return usages[0]
 
     def assertHolds(self, store: base.ClaimStore, claim: base.Claim) -> None:
-        """Check that a claim is all that its consumer holds."""
+        """Check that a consumer holds this claim and no other."""
         held = store.claims_of([claim.consumer])
         self.assertEqual({claim.consumer}, set(held))
         self.assertEqual(self.by_provider([claim]),
@@ -81,7 +83,7 @@ class ClaimStoreCase(_Case):
         self, store: base.ClaimStore, provider: str, consumers: int,
         **used: int,
     ) -> None:
-        """Check what is taken of a provider and how many took it."""
+        """Check the used amounts and the number of consumers of a provider."""
         usage = self.usage(store, provider)
         taken = {resource: amount for resource, amount in usage.used.items()
                  if amount}
@@ -93,7 +95,7 @@ class ClaimStoreCase(_Case):
     def assertCapacity(
         self, store: base.ClaimStore, provider: str, **capacity: int
     ) -> None:
-        """Check how much may be taken of a provider in all."""
+        """Check the capacity of a provider."""
         usage = self.usage(store, provider)
         self.assertEqual(capacity, {
             resource: amount for resource, amount in usage.capacity.items()
@@ -103,7 +105,7 @@ class ClaimStoreCase(_Case):
         self, store: base.ClaimStore, claims: Sequence[base.Claim],
         claim: base.Claim, resource: str,
     ) -> None:
-        """Check that a batch is refused, and what is blamed for it."""
+        """Check that a batch is refused, and the fields of the error."""
         with self.assertRaises(exception.ClaimRefused) as caught:
             store.claim(claims)
         refusal = caught.exception
@@ -116,9 +118,9 @@ class ClaimStoreCase(_Case):
     def race(
         self, store: base.ClaimStore, calls: Sequence[Call]
     ) -> list[Exception | None]:
-        """Return how calls ended that were made at once, in their order.
+        """Return the outcomes of concurrent calls, in their order.
 
-        A shared store and a peer of it take them in turns.
+        A shared store and a peer of it are used in turns.
         """
         stores = [store]
         if base.Capability.SHARED in store.capabilities:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of claim stores that promise to keep policies of groups."""
+"""Tests of claim stores with the capability ``GROUPS``."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -16,10 +16,10 @@ _ROUNDS = 6
 
 
 class GroupCase(claim_cases.ClaimStoreCase):
-    """Makes claims for members of groups."""
+    """Makes claims of members of server groups."""
 
     def make_grouping(self) -> base.ClaimStore:
-        """Return a store that has a provider for each of some hosts."""
+        """Return a store with a provider for each of some hosts."""
         store = self.make_store()
         self.need(store, base.Capability.GROUPS)
         self.hosts = {
@@ -30,7 +30,7 @@ class GroupCase(claim_cases.ClaimStoreCase):
         self, group: str, host: str, policy: str, most: int = 1,
         member: str = '', consumer: str = '',
     ) -> base.Claim:
-        """Return a claim for a member of a group on a host."""
+        """Return the claim of a member of a group on a host."""
         return base.Claim(
             consumer or str(uuid.uuid4()), self.hosts[host], {'VCPU': 1},
             base.Membership(group, host, policy, most, member))
@@ -39,7 +39,7 @@ class GroupCase(claim_cases.ClaimStoreCase):
         self, store: base.ClaimStore, claims: Sequence[base.Claim],
         claim: base.Claim, *hosts: str,
     ) -> None:
-        """Check that a batch is refused for its group, and what is told."""
+        """Check the error of a batch that violates a policy."""
         with self.assertRaises(exception.GroupPolicyViolated) as caught:
             store.claim(claims)
         found, joins = caught.exception, claim.group
@@ -55,7 +55,7 @@ class GroupCase(claim_cases.ClaimStoreCase):
 
 
 class ClaimGroups(GroupCase):
-    """Tests of memberships, alone and in races."""
+    """Tests of memberships, one at a time and concurrent."""
 
     # One at a time.
 
@@ -200,7 +200,7 @@ class ClaimGroups(GroupCase):
 
             store.claim([self.member(group, 'h2', policy, member=moved)])
 
-            # It is in both places until it has gone.
+            # During a migration it is the same member in two places.
             late = self.member(group, 'h1', policy)
             self.assertViolates(store, [late], late, 'h1', 'h2')
 
@@ -227,7 +227,7 @@ class ClaimGroups(GroupCase):
             late = self.member(group, closed, policy)
             self.assertViolates(store, [late], late, 'h2')
             store.claim([self.member(group, free, policy)])
-            # It is the member that it was.
+            # It is the same member as before.
             store.claim([self.member(
                 group, free, policy, 2, before.consumer)])
 
@@ -283,7 +283,7 @@ class ClaimGroups(GroupCase):
     def winners(
         self, store: base.ClaimStore, claims: Sequence[base.Claim]
     ) -> list[base.Claim]:
-        """Return who got what it claimed; each of others broke the policy."""
+        """Return the claims that succeed; all others violate the policy."""
         outcomes = self.race(store, [
             lambda it, claim=claim: it.claim([claim])  # type: ignore[misc]
             for claim in claims])
@@ -298,7 +298,7 @@ class ClaimGroups(GroupCase):
         return won
 
     def test_members_that_come_and_go_never_break_a_policy(self) -> None:
-        """Batches of two groups and releases, all at once."""
+        """Concurrent batches of two groups, and releases."""
         store = self.make_grouping()
         apart, near = str(uuid.uuid4()), str(uuid.uuid4())
         claims: list[base.Claim] = []
@@ -334,7 +334,7 @@ class ClaimGroups(GroupCase):
                 hosts[claim.group.group].append(claim.group.host)
         self.assertEqual(len(set(hosts[apart])), len(hosts[apart]))
         self.assertLessEqual(len(set(hosts[near])), 1)
-        # What is counted is who is there, and nobody else.
+        # Only members with claims are counted.
         store.release(there)
         store.claim([self.member(apart, host, 'anti-affinity')
                      for host in _HOSTS])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the projects and users that claims are for."""
+"""Tests of the projects and users of claims."""
 
 from collections.abc import Iterable
 import dataclasses
@@ -10,18 +10,18 @@ from cellsched.claims import base
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
 
-#: A project and a user; what is not known is None.
+#: A project and a user; None if not known.
 Owner = tuple[str | None, str | None]
 
 
 class ClaimOwners(claim_cases.ClaimStoreCase):
-    """Tests of whom claims are for."""
+    """Tests of the projects and users of claims."""
 
     def make_owned(
         self, provider: str, owner: Owner, consumer: str | None = None,
         **resources: int,
     ) -> base.Claim:
-        """Return a claim for an owner; of a new consumer, if of none."""
+        """Return a claim with an owner, by default of a new consumer."""
         return base.Claim(
             consumer or str(uuid.uuid4()), provider, resources or {'VCPU': 1},
             None, *owner)
@@ -29,7 +29,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
     def assertOwned(
         self, store: base.ClaimStore, claims: Iterable[base.Claim]
     ) -> None:
-        """Check that claims are held, for whom they say."""
+        """Check that claims are held, with their owners."""
         wanted: dict[str, set[tuple[str, Owner]]] = {}
         for claim in claims:
             wanted.setdefault(claim.consumer, set()).add(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of claim stores' providers, also as other processes see them."""
+"""Tests of the providers of claim stores, in one and in several processes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from cellsched.testing.suite import claim_cases
 
 
 class ClaimProviders(claim_cases.ClaimStoreCase):
-    """Tests of inventories, of the feed, and of stores that are shared."""
+    """Tests of inventories, changes, counters, and of shared stores."""
 
     # Inventories.
 
@@ -89,7 +89,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
                              ([provider, str(uuid.uuid4())], {provider}),
                              ([], set())):
             told = store.inventories(asked)
-            # Stores are shared with other tests.
+            # Other tests may use the same store.
             self.assertLessEqual(there, told.keys())
             if asked is not None:
                 self.assertEqual(there, told.keys())
@@ -212,7 +212,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
         self.assertTrue(store.same_backend(store))
         self.assertTrue(store.same_backend(peer) and peer.same_backend(store))
-        # Whoever it is, its claims are somewhere else.
+        # A store in memory never has the same backend.
         self.assertFalse(store.same_backend(memory.MemoryClaims()))
 
     def test_peer_sees_what_was_taken(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of finding the providers that have room."""
+"""Tests of queries for providers by capacity and traits."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,7 +14,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
     """Tests of :meth:`.base.ClaimStore.find_providers` and of traits."""
 
     def make_asked(self) -> base.ClaimStore:
-        """Return a store that finds providers."""
+        """Return a store with the capability ``QUERY``."""
         store = self.make_store()
         self.need(store, base.Capability.QUERY)
         return store
@@ -23,7 +23,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self, store: base.ClaimStore, traits: Collection[str] = (),
         **has: Any,
     ) -> str:
-        """Return a new provider that says what it can do."""
+        """Return a new root provider with traits."""
         provider = self.make_provider(store, **has)
         store.set_traits(provider, traits, provider)
         return provider
@@ -32,7 +32,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self, store: base.ClaimStore, root: str,
         traits: Collection[str] = (), **has: Any,
     ) -> str:
-        """Return a new provider that is of a tree."""
+        """Return a new provider in a tree."""
         provider = self.make_provider(store, **has)
         store.set_traits(provider, traits, root)
         return provider
@@ -41,7 +41,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         self, store: base.ClaimStore, required: Collection[str] = (),
         forbidden: Collection[str] = (), **amounts: int,
     ) -> list[str]:
-        """Return the roots that have these amounts, sorted."""
+        """Return the sorted roots of matching trees."""
         return sorted(store.find_providers(base.ProviderQuery(
             {name: [amount] for name, amount in amounts.items()},
             frozenset(required), frozenset(forbidden))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of claim stores that many call at a time."""
+"""Tests of concurrent calls of claim stores."""
 
 from collections.abc import Sequence
 from concurrent import futures
@@ -17,7 +17,7 @@ _Call = claim_cases.Call
 
 
 class ClaimRaces(claim_cases.ClaimStoreCase):
-    """Tests of a claim store with threads."""
+    """Tests of a claim store with several threads."""
 
     def test_last_places_go_to_as_many_as_fit(self) -> None:
         store = self.make_store()
@@ -162,7 +162,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertUsed(store, second, 1, VCPU=4)
 
     def test_transfers_that_race_with_others_lose_nothing(self) -> None:
-        """The usage is the sum of what is held, whoever came first."""
+        """The used amount is the sum of all claims, in any order."""
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=6) for _ in range(3)]
         consumers = [str(uuid.uuid4()) for _ in range(4)]
@@ -241,11 +241,11 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
                     return
 
         def change(number: int) -> _Call:
-            # Each provider changes for the last time at another moment.
-            mine = providers[number::_THREADS]
+            # The last changes of the providers are spread over time.
+            own = providers[number::_THREADS]
 
             def call(it: base.ClaimStore) -> None:
-                for provider in mine:
+                for provider in own:
                     claims = [self.make_claim(provider, VCPU=1)
                               for _ in range(3)]
                     it.claim(claims)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of transfers between consumers, and of lists of all of them."""
+"""Tests of transfers between consumers, and of lists of consumers."""
 
 import uuid
 
@@ -9,7 +9,7 @@ from cellsched.testing.suite import claim_cases
 
 
 class ClaimTransfers(claim_cases.ClaimStoreCase):
-    """Tests of transfers, and of who is there at all."""
+    """Tests of transfers, and of lists of consumers."""
 
     # Transfers.
 
@@ -144,7 +144,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.need(store, base.Capability.CONSUMER_LIST)
         provider = self.make_provider(store, VCPU=100)
         other = self.make_provider(store, VCPU=100, DISK_GB=100)
-        # Whatever a database thinks of their order otherwise.
+        # The order is that of bytes, in any database.
         names = ['-', '00', '10', '9', 'A', 'Z-', 'Za', '_', 'a', 'b', 'z']
         self.assertEqual([], store.consumers())
         store.claim([base.Claim(name, provider, {'VCPU': 1})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that every claim store must pass.
+"""Tests for every claim store.
 
 ::
 
@@ -8,7 +8,7 @@
         def make_store(self):
             return my_claims.MyClaims(…)
 
-A store that promises ``SHARED`` or ``DURABLE`` also needs ``make_peer``.
+A store with the capability ``SHARED`` or ``DURABLE`` also needs ``make_peer``.
 """
 
 import uuid
@@ -29,7 +29,7 @@ class ClaimStoreSuite(
         claim_groups.ClaimGroups, claim_owners.ClaimOwners,
         claim_races.ClaimRaces, claim_batches.ClaimBatches,
         claim_queries.ClaimQueries):
-    """Tests of a claim store, which ``make_store`` makes."""
+    """Tests of the claim store that ``make_store`` returns."""
 
     # Claims.
 
