@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Cassandra, started for the tests and gone with them."""
+"""A real Cassandra that is started for the tests and removed with them."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ VERSION = '5.0.6'
 
 
 class Cassandra(serving.Server):
-    """A node; its parts are keyspaces of one copy.
+    """A node; each part is a keyspace with one replica.
 
-    It is stopped as one that is killed: what it has told a client is on the
-    disk, or at least with the system.
+    It is killed to stop it: acknowledged writes are on the disk, or at least
+    in the cache of the operating system.
 
     :param durable: wait for the disk with each write
     """
@@ -65,7 +65,7 @@ class Cassandra(serving.Server):
             (self.directory / address).mkdir()
 
     def addresses(self) -> list[str]:
-        """Return where the nodes listen."""
+        """Return the addresses of the nodes."""
         return [serving.ADDRESS]
 
     def make_processes(self) -> list[processes.Process]:
@@ -91,7 +91,7 @@ class Cassandra(serving.Server):
         return self.place(name)
 
     def place(self, name: str) -> str:
-        """Return the URL of a part that is there, or is to be."""
+        """Return the URL of a part, existing or not."""
         nodes = ','.join(f'{address}:{self.port["cql"]}'
                          for address in self.addresses())
         return f'cassandra://{nodes}/{name}'
@@ -118,7 +118,7 @@ class Cassandra(serving.Server):
 
 
 class CassandraCluster(Cassandra):
-    """Three nodes, each on an address of its own, with three copies."""
+    """Three nodes, each with its own address, and three replicas."""
 
     copies = 3
 
@@ -134,7 +134,7 @@ class CassandraCluster(Cassandra):
             self._know_each_other, 'the nodes to know each other')
 
     def _know_each_other(self) -> bool:
-        """Return whether each node knows the others, and what they know."""
+        """Return whether each node knows all nodes and the schema."""
         with self.session() as session:
             try:
                 versions = [
@@ -151,9 +151,9 @@ class CassandraCluster(Cassandra):
 
 
 def empty(session: Any, keyspace: str) -> None:
-    """Remove all claims and providers that nobody uses any more.
+    """Remove all unused claims and providers.
 
-    To truncate a table takes a server longer than most tests.
+    A TRUNCATE of a table takes a server longer than most tests.
     """
     for table, key in (('claims', 'provider'), ('consumers', 'consumer'),
                        ('trees', 'provider')):

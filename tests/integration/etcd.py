@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real etcd, started for the tests and gone with them."""
+"""A real etcd that is started for the tests and removed with them."""
 
 from urllib import parse
 
@@ -10,10 +10,9 @@ from tests.integration import serving
 
 
 class Etcd(serving.Server):
-    """A cluster of one member; its parts are prefixes.
+    """A cluster of one member; each part is a prefix.
 
-    It waits for its disk with each commit; releases before 3.5 know no other
-    way.
+    It waits for its disk with each commit, as releases before 3.5 always do.
     """
 
     package = 'etcd-server'
@@ -55,7 +54,7 @@ class Etcd(serving.Server):
             api_path='/v3/')
 
     def compact(self) -> None:
-        """Have it forget all but what its keys hold now."""
+        """Compact the history of all keys."""
         client = self.client()
         revision = client.status()['header']['revision']
         client.post(client.get_url('/kv/compaction'),

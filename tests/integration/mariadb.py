@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real MariaDB, started for the tests and gone with them."""
+"""A real MariaDB that is started for the tests and removed with them."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from tests.integration import serving
 
 
 class MariaDB(serving.Server):
-    """A database server; its parts are databases.
+    """A database server; each part is a database.
 
-    It does not wait for its disk, but for the system to take what is
-    committed, so that only the machine's end could lose that.
+    A commit does not wait for the disk, but for the operating system, so only
+    a crash of the machine could lose it.
 
     :param durable: wait for the disk with each commit
     """
@@ -91,7 +91,7 @@ class MariaDB(serving.Server):
     def execute(
         self, statement: str, *args: Any
     ) -> Sequence[tuple[Any, ...]]:
-        """Execute a statement of an administrator; return what it finds."""
+        """Execute a statement as the administrator; return its rows."""
         connection = pymysql.connect(
             host=serving.ADDRESS, port=self.port['sql'], user=self.user,
             password=self.password, autocommit=True)
@@ -103,7 +103,7 @@ class MariaDB(serving.Server):
             connection.close()
 
     def _settings(self) -> dict[str, str]:
-        """Return what also holds while the data directory is made."""
+        """Return the options that also hold for the installation."""
         settings = {
             'datadir': f'{self.directory}/data',
             # One that starts removes temporary tables of others.
@@ -124,5 +124,5 @@ def _arguments(settings: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    """Return the name of a database as MariaDB's statements have it."""
+    """Return the quoted name of a database."""
     return '`' + name.replace('`', '``') + '`'

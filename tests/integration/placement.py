@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Placement, started for the tests and gone with them."""
+"""A real Placement that is started for the tests and removed with them."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -50,13 +50,12 @@ DELETE FROM resource_providers WHERE name NOT LIKE 'cellsched-guard-%';
 
 
 class Placement(serving.Server):
-    """Placement in an environment of its own, on the PostgreSQL of tests.
+    """Placement in its own environment, on the PostgreSQL of the tests.
 
-    It has no parts: its tables are emptied between tests. But for whom it
-    trusts everything is as it is by default, also how often it repeats what
-    it loses to others.
+    Its tables are emptied between tests. All options but those of
+    authentication have their defaults, also the number of retries.
 
-    :param database: the server of its database, otherwise the shared one
+    :param database: the server of its database; by default the shared one
     """
 
     package = 'postgresql'
@@ -113,7 +112,7 @@ class Placement(serving.Server):
         self._url = description['database']
 
     def empty(self) -> None:
-        """Remove all that is claimed, and who can give."""
+        """Remove all allocations and providers."""
         self.execute(_EMPTY)
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
@@ -127,7 +126,7 @@ class Placement(serving.Server):
                 return cursor.fetchall() if cursor.description else []
 
     def set_running(self, running: bool) -> None:
-        """Let it go on, or have it do nothing and take connections only."""
+        """Continue it, or suspend it so that it only accepts connections."""
         for pid in processes.inside(self.directory):
             os.kill(pid, signal.SIGCONT if running else signal.SIGSTOP)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doing at once what waits together."""
+"""Batching of the work of several threads."""
 
 from concurrent import futures
 import threading
@@ -25,12 +25,12 @@ class TestTogether(base.TestCase):
             self.assertTrue(self.go_on.wait(600))
 
     def wait_for(self, number):
-        """Wait until so many threads wait for their turn."""
+        """Wait until a number of threads wait for their turn."""
         while len(self.jointly._waiting) < number:
             pass
 
     def race(self, work, items):
-        """Do the first one, and the others while it is being done."""
+        """Do the first item, and the others while it is in progress."""
         self.jointly = batching.GroupCommit(work)
         first, *others = items
         asked = [self.pool.submit(self.jointly.do, first)]

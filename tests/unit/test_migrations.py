@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How moves end, and what becomes of their claims."""
+"""The end of migrations, and their claims."""
 
 import sqlalchemy as sa
 

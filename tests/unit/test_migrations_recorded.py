@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is on record of moves that end."""
+"""Actions and faults of migrations that end."""
 
 import sqlalchemy as sa
 
@@ -24,7 +24,7 @@ class TestRecorded(mover.MoverTestCase):
             return connection.execute(sa.select(table)).all()
 
     def begin(self, kind=server_moves.MIGRATION, **fields):
-        """Have a move accepted whose action is recorded, with another one."""
+        """Accept a migration with an action, and another action."""
         with self.cell.writer() as connection:
             for action in server_moves.KINDS[kind].action, 'other':
                 instance_history.create_all(

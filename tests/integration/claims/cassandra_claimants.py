@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that claim of the same providers in Cassandra."""
+"""Processes that claim on the same providers in Cassandra."""
 
 import contextlib
 import random
@@ -17,9 +17,9 @@ from tests.integration.claims import test_cassandra
 
 @contextlib.contextmanager
 def started(count, url, providers, claims):
-    """Run processes; each sends whom it claimed for, and ends.
+    """Run processes; each sends its consumers with claims, and ends.
 
-    :param claims: how many each tries
+    :param claims: number of claims that each process tries
     :returns: the processes, and the connections to them
     """
     with contextlib.ExitStack() as stack:

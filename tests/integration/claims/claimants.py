@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that claim: many at a time, or one that is stopped in between."""
+"""Processes that claim concurrently, or stop during a claim."""
 
 import contextlib
 import multiprocessing
@@ -21,15 +21,15 @@ _FORKED.set_forkserver_preload([__name__])
 
 
 def prepare():
-    """Start what forks; not in a test, with whose directory it would go."""
+    """Start the fork server, outside of the directory of a test."""
     forkserver.ensure_running()
 
 
 @contextlib.contextmanager
 def process(function, *args):
-    """Run a function in a process of its own, which is killed in the end.
+    """Run a function in a process that is killed at the end.
 
-    :param function: takes a connection to the test, and the arguments
+    :param function: receives a connection to the test, and the arguments
     :returns: the process, and the connection to it
     """
     ours, theirs = _FORKED.Pipe()
@@ -46,7 +46,7 @@ def process(function, *args):
 
 
 def claim_each(pipe, url, options):
-    """Claim each batch that is sent, and send how that ended."""
+    """Claim each received batch, and send the outcome."""
     database = session.Database(url, 'claims', options, clock=clock.Clock())
     store = sql.SQLClaims(database)
     store.check()
@@ -63,10 +63,10 @@ def claim_each(pipe, url, options):
 
 
 def claim_until(pipe, url, options, number, batch):
-    """Claim a batch, but stop for good before one of its statements.
+    """Claim a batch, but stop before one of its statements.
 
-    To commit is one, too. Sends True when it has stopped, or False if the
-    batch was taken and had less of them.
+    A commit counts as a statement. Sends True when it has stopped, or False
+    if the claim had fewer statements.
     """
     database = session.Database(url, 'claims', options, clock=clock.Clock())
     store = sql.SQLClaims(database)

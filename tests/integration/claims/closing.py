@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that are closed with the parts that they belong to."""
+"""Stores that are closed together with their process parts."""
 
 import os
 import uuid
@@ -11,7 +11,7 @@ from tests.integration import processes
 
 
 class ClosedWithItsParts:
-    """Runs with a ``url`` of claims, whose store is there."""
+    """Runs with a ``url`` of a store that exists."""
 
     def configured(self):
         path = self.directory / 'closing.conf'
@@ -37,5 +37,5 @@ class ClosedWithItsParts:
 
 
 def open_files():
-    """Return how many files and sockets this process has open."""
+    """Return the number of open files and sockets of this process."""
     return len(os.listdir('/proc/self/fd'))

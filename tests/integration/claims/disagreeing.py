@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of stores in processes whose clocks do not agree."""
+"""Tests of stores in processes with different clocks."""
 
 from cellsched.claims import base as claims
 from cellsched import exception
@@ -15,8 +15,8 @@ CLAIMS, ROOM = 16, 5
 class DisagreeingClocks(claim_cases.ClaimStoreCase):
     """One store is an hour ahead, and its peer an hour behind.
 
-    It stands before the class that has ``make_store_with``, which makes a
-    store, with connections of its own, that reads a given clock.
+    A mix-in for a class with ``make_store_with``, which makes a store with
+    its own connections and a given clock.
     """
 
     def make_store(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that are one statement, beside those that are several."""
+"""Claims of one statement, concurrent with claims of several."""
 
 from concurrent import futures
 import contextlib
@@ -34,10 +34,10 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
             self.make_provider(self.store, VCPU=8, GB=8) for _ in range(3)]
 
     def statements(self, batch):
-        """Return how many statements and commits it takes to claim.
+        """Return the number of statements and commits of a claim.
 
-        One that is a transaction of its own is executed by a cursor of the
-        driver, past what records.
+        A single statement is executed by a cursor of the driver, so it is not
+        recorded.
         """
         commits, alone = [], []
         sa.event.listen(self.database.engine, 'commit', commits.append)
@@ -235,7 +235,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
 
     @contextlib.contextmanager
     def waiting(self, batch):
-        """Give a transaction, at whose end a batch waits for it."""
+        """Yield a transaction; at its end a batch waits for it."""
         with futures.ThreadPoolExecutor(1) as pool:
             with self.make_database().writer() as connection:
                 futured = futures.Future()
@@ -302,6 +302,6 @@ class TestAtOnce(AtOnceTests, base.TestCase):
 @profile.full_only(
     'a further isolation; the rules are proven in read committed')
 class TestAtOnceInSerializable(AtOnceTests, base.TestCase):
-    """There the two ways lose to each other, which the suite has."""
+    """The two ways conflict with each other here; the suite tests that."""
 
     isolation = 'serializable'

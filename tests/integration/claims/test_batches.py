@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims for several providers by processes that race or are killed."""
+"""Claims on several providers by processes that race or are killed."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ class OnSQLite:
 
 
 class Forking:
-    """Has what claiming processes are forked from."""
+    """Starts the fork server of claiming processes."""
 
     @classmethod
     def setUpClass(cls):
@@ -46,7 +46,7 @@ class Forking:
 
 
 class Processes(Forking, claim_batches.ClaimBatchRaces):
-    """Races of processes that share nothing but the database."""
+    """Races of processes that share only the database."""
 
     def check_usages(self, usages, batches):
         super().check_usages(usages, batches)
@@ -151,7 +151,7 @@ class TestPostgreSQLKilled(test_sql.OnPostgreSQL, Killed, base.TestCase):
         self.assertEqual(4, store.claim(batch))
 
     def works(self):
-        """Return how many other sessions execute something."""
+        """Return the number of other sessions that execute a statement."""
         with self.make_database().reader() as connection:
             return connection.scalar(sa.text(
                 'SELECT count(*) FROM pg_stat_activity WHERE datname = '

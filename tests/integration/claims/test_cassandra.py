@@ -24,7 +24,7 @@ from tests import profile
 
 
 class OnCassandra:
-    """Makes stores in a keyspace, which the tests of a class share."""
+    """Makes stores in a keyspace that the tests of a class share."""
 
     #: Whether the store has the server add; None to have it find out.
     adds = None
@@ -64,7 +64,7 @@ class OnCassandra:
 
 
 def configured(**changed):
-    """Return the options of ``[cassandra]``, some of them changed."""
+    """Return the options of ``[cassandra]`` with some changes."""
     conf = cfg.ConfigOpts()
     conf.register_opts(options.opts(), group=options.GROUP)
     conf([], default_config_files=[])
@@ -207,7 +207,7 @@ class TestCassandraClaims(
             self.clients[0]._connected().use_client_timestamp)
 
     def test_processes_that_race_take_what_there_is(self):
-        """And whoever looks meanwhile never sees more taken."""
+        """Concurrent reads never see more used than fits."""
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=20) for _ in range(2)]
         with cassandra_claimants.started(
@@ -231,7 +231,7 @@ class TestCassandraClaims(
     own=True, reason='the published suite; by default it runs on PostgreSQL')
 class TestWhereTheServerCannotAdd(
         OnCassandra, claim_races.ClaimRaces, base.TestCase):
-    """As of a server that compares and sets."""
+    """A server without conditional addition."""
 
     adds = False
 
@@ -266,7 +266,7 @@ class TestClocksThatDisagree(
 @profile.full_only(
     'clocks that disagree; the rules are proven on PostgreSQL')
 class TestTimesOfClients(TestClocksThatDisagree):
-    """As of clients that send with each request what time they have."""
+    """Clients with timestamps of their own."""
 
     def make_client_with(self, clock_):
         made = super().make_client_with(clock_)

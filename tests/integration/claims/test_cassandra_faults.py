@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in a Cassandra that fails."""
+"""Claims in a Cassandra with failures."""
 
 from concurrent import futures
 import contextlib
@@ -38,7 +38,7 @@ THREADS = 4
 class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
 
     def open_at(self, url, retry_timeout_s=base.PATIENCE_S, **changed):
-        """Return a store with connections of its own."""
+        """Return a store with its own connections."""
         made = client.CassandraClient(
             options.address(url), test_cassandra.configured(
                 timeout=2.0, **changed), clock.Clock())
@@ -48,9 +48,9 @@ class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
             retry_timeout_s=retry_timeout_s, abandoned_s=0.5, place=url)
 
     def claim_under(self, url, fault):
-        """Have threads claim and release while something happens.
+        """Claim and release in threads during a failure.
 
-        What they were told is true afterwards.
+        The outcomes are checked afterwards.
         """
         stores = [self.open_at(url) for _ in range(2)]
         stores[0].sync()
@@ -193,7 +193,7 @@ class TestClusterThatLosesANode(FaultCase):
         return cluster.connect(), nodes
 
     def asked(self, connected):
-        """Return the nodes that are asked for a partition."""
+        """Return the nodes used for a partition."""
         found = set()
         for session, _ in connected:
             read = session.prepare(
@@ -205,7 +205,7 @@ class TestClusterThatLosesANode(FaultCase):
         return found
 
     def providers_of(self, number, count):
-        """Return providers of which a node has the first copy."""
+        """Return providers whose first replica is on a node."""
         session, _ = self.connect()
         metadata = session.cluster.metadata
         address = self.cluster.addresses()[number]
@@ -220,9 +220,9 @@ class TestClusterThatLosesANode(FaultCase):
 
 
 class Proxy:
-    """Hands on what a client and a server say, until it is to cut them off.
+    """A proxy between a client and a server, which can cut connections.
 
-    :param port: of the server
+    :param port: port of the server
     """
 
     def __init__(self, port):
@@ -236,9 +236,9 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, word, number):
-        """Cut a client off that sends a word for so many times.
+        """Cut a client off after it has sent a word some times.
 
-        What it sends arrives, and the answer to it does not.
+        The request arrives at the server, and the answer is lost.
         """
         with self._lock:
             self._word, self._left = word.encode(), number

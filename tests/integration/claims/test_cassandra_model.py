@@ -45,7 +45,7 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
             self.assertLessEqual({(kind, True), (kind, False)}, done)
 
     def make_request(self, version):
-        """Return a request that makes sense often enough."""
+        """Return a request that is valid most of the time."""
         chance = self.random
         provider, name = chance.choice(PROVIDERS), chance.choice(NAMES)
         figures = self.model.answer(requests.ReadFigures(provider))
@@ -127,7 +127,7 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
 
 
 def _comparable(answer):
-    """Return an answer whose order means nothing in one order."""
+    """Return an answer sorted, if its order has no meaning."""
     if isinstance(answer, list):
         return sorted(answer, key=repr)
     if isinstance(answer, tuple):

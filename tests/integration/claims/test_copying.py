@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that are copied between a file and a server."""
+"""Copies of claims between a file and a server."""
 
 from cellsched.claims import base as claims
 from cellsched.claims import copying

@@ -16,7 +16,7 @@ from tests import profile
 
 
 class OnEtcd:
-    """Makes stores below a prefix of a server, which tests share."""
+    """Makes stores below a prefix of a shared server."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in etcd, whose members are killed and whose connections break."""
+"""Claims in etcd with killed members and broken connections."""
 
 import collections
 from concurrent import futures
@@ -30,9 +30,9 @@ HOSTS, ROOM = 4, 12
 
 
 class Proxy:
-    """Passes bytes on between clients and a member, or does not.
+    """A proxy between clients and a member, which can stop.
 
-    :param port: of the member
+    :param port: port of the member
     """
 
     def __init__(self, port):
@@ -79,7 +79,7 @@ class Proxy:
 
 
 class FaultCase(base.TestCase):
-    """A test with a server of its own and stores in it."""
+    """A test with its own server and stores on it."""
 
     kind = servers.Etcd
 
@@ -110,7 +110,7 @@ class FaultCase(base.TestCase):
         return hosts
 
     def through_proxy(self, number=0):
-        """Return a proxy of a member, and a URL that leads there only."""
+        """Return a proxy of a member, and the URL of the proxy."""
         proxy = Proxy(self.server.port[f'client{number}'])
         self.addCleanup(proxy.close)
         return proxy, f'etcd://{serving.ADDRESS}:{proxy.port}/' + (
@@ -121,10 +121,9 @@ class FaultCase(base.TestCase):
                              {'VCPU': 1}) for number in range(count)]
 
     def churn(self, hosts, meanwhile):
-        """Have callers claim more than fits while something happens.
+        """Claim more than fits in several threads during a failure.
 
-        Returns the consumers that were told they have a place, and the
-        others.
+        Returns the consumers whose claims succeeded, and all other ones.
         """
         wanted = self.claims_of(hosts, 2 * HOSTS * ROOM)
         begun = threading.Semaphore(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of a server group that join it at the same time."""
+"""Concurrent claims of members of one server group."""
 
 from concurrent import futures
 import uuid
@@ -20,7 +20,7 @@ from tests import profile
 class GroupingTests(claim_groups.GroupCase):
 
     def overtaken(self, first, second):
-        """Claim for one while a claim for another is not committed."""
+        """Claim for a member while another claim is not committed."""
         with futures.ThreadPoolExecutor(1) as pool:
             with self.make_database().writer() as connection:
                 transactions.claim(connection, [first])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in Placement, on a real one."""
+"""Claims in a real Placement."""
 
 from concurrent import futures
 import dataclasses
@@ -28,7 +28,7 @@ from tests import profile
 
 
 def make_client(url, timeout=base.PATIENCE_S):
-    """Return a client of Placement that asks it as its administrator."""
+    """Return a client of Placement with the rights of an administrator."""
     with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
         file.write(
             '[placement]\n'
@@ -45,7 +45,7 @@ def make_client(url, timeout=base.PATIENCE_S):
 
 
 class OnPlacement:
-    """Makes stores in a Placement that tests share."""
+    """Makes stores in a shared Placement."""
 
     def setUp(self):
         super().setUp()
@@ -168,12 +168,12 @@ class TestClocksThatDisagree(
 
 
 class TestRaces(OnPlacement, base.TestCase):
-    """Placement with its default options, and several who claim at once."""
+    """Placement with its default options, and concurrent claims."""
 
     def race(self, write):
-        """Return the most that was taken of 4 in some rounds.
+        """Return the highest used amount of 4 in some rounds.
 
-        :param write: takes a client, a guard and the body of a claim
+        :param write: receives a client, a guard and the body of a claim
         """
         store, most = self.make_store(), 0
         owners = messages.Owners('INSTANCE', 'a', 'b')
@@ -201,7 +201,7 @@ class TestRaces(OnPlacement, base.TestCase):
         return most
 
     def test_placement_alone_gives_more_than_there_is(self):
-        """Guards can go when this fails."""
+        """Guards are not needed any more if this test fails."""
         self.assertGreater(self.race(
             lambda own, guard, bodies: own._server.set_allocations(bodies)),
             4)
@@ -212,7 +212,7 @@ class TestRaces(OnPlacement, base.TestCase):
 
 
 class TestModel(OnPlacement, base.TestCase):
-    """The model answers what Placement does."""
+    """The model answers like Placement."""
 
     def setUp(self):
         super().setUp()
@@ -221,7 +221,7 @@ class TestModel(OnPlacement, base.TestCase):
         self.prefix = f'{random.getrandbits(32):08x}-0000-4000-8000-'
 
     def ask(self, *request):
-        """Ask both, and compare what a store reads of the answers."""
+        """Send a request to both, and compare the parts that a store reads."""
         told = [each(messages.PlacementRequest(*request)) for each in (
             self.client.send, self.model.answer)]
         real, modelled = told
@@ -323,7 +323,7 @@ class TestModel(OnPlacement, base.TestCase):
 
 
 def _read(body):
-    """Return what a store reads of an answer."""
+    """Return the parts of an answer that a store reads."""
     if isinstance(body, dict):
         return {name: _read(each) for name, each in body.items()
                 if name not in ('links', 'errors')}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in a Placement that dies, stops, and answers nonsense."""
+"""Claims in a Placement that dies, stops, or answers nonsense."""
 
 from concurrent import futures
 import contextlib
@@ -31,9 +31,9 @@ TIMEOUT_S = 5
 
 
 class Proxy(http_server.ThreadingHTTPServer):
-    """Stands before a server, and has things go wrong.
+    """A proxy of a server with faults.
 
-    :param faults: names of them, of which one in seven requests has one
+    :param faults: names of faults; one in seven requests has one
     """
 
     daemon_threads = True
@@ -103,7 +103,7 @@ class _Handler(http_server.BaseHTTPRequestHandler):
 
 
 class Worker:
-    """Claims, gives back and transfers, and knows what is held then."""
+    """Claims, releases and transfers, and records the expected claims."""
 
     def __init__(self, store, providers, seed):
         self.store = store
@@ -193,7 +193,7 @@ class FaultCase(base.TestCase):
                        number) for number in range(CLIENTS)]
 
     def run_all(self, workers, meanwhile=lambda: None):
-        """Have workers work, and look at usages all the time."""
+        """Run workers, and read usages all the time."""
         ended = threading.Event()
         most = []
 
@@ -215,7 +215,7 @@ class FaultCase(base.TestCase):
         self.assertLessEqual(max(most), ROOM)
 
     def check(self, workers):
-        """Check that what is held is what was told, and all of it."""
+        """Check that the claims are those of the outcomes."""
         expected = {consumer: holds for worker in workers
                     for consumer, holds in worker.expected.items()}
         held = {consumer: {claim.provider: claim.resources

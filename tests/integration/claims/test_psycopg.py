@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in SQL, on PostgreSQL by psycopg 3.
+"""Claims in SQL, on PostgreSQL with psycopg 3.
 
-Each statement is prepared when it is first executed, which is otherwise for
-what a process does often.
+Each statement is prepared at its first execution; by default psycopg prepares
+frequent statements only.
 """
 
 from cellsched.testing.suite import claim_groups
@@ -28,7 +28,7 @@ class ByPsycopg:
 class TestRaces(ByPsycopg, test_sql.OnPostgreSQL, model.ModelTests,
                 claim_groups.ClaimGroups, claim_owners.ClaimOwners,
                 claim_races.ClaimRaces, base.TestCase):
-    """What the whole suite says of the other driver is not said again."""
+    """A part of the suite; the other driver runs all of it."""
 
 
 @profile.full_only(

@@ -33,9 +33,9 @@ RELEASED_S = 20
 
 
 class OnServer:
-    """Makes stores in a database on a server, which tests share.
+    """Makes stores in a database of a server, shared by tests.
 
-    To make tables takes a server longer than most tests.
+    The creation of tables takes a server longer than most tests.
     """
 
     #: The kind of the server.
@@ -54,7 +54,7 @@ class OnServer:
         self.store = self.make_store()
 
     def make_tables(self):
-        """Have a database whose tables are empty."""
+        """Empty the tables of the database."""
         self.url = self.by_driver(base.installed(
             databases.shared_url, self.server, schema.SCHEMA))
         with self.make_database().writer() as connection:
@@ -64,11 +64,11 @@ class OnServer:
 
     @staticmethod
     def by_driver(url):
-        """Return the URL for the driver that the test is about."""
+        """Return the URL for the driver under test."""
         return url
 
     def connection_parameters(self):
-        """Return more of what the driver is told."""
+        """Return additional arguments of the driver."""
         return ''
 
     def make_database(self, clock_=None):
@@ -85,7 +85,7 @@ class OnServer:
         return database
 
     def waits(self):
-        """Return how many sessions wait for a lock."""
+        """Return the number of sessions that wait for a lock."""
         with self.make_database().reader() as connection:
             return connection.scalar(sa.text(self.waiting_query))
 
@@ -100,7 +100,7 @@ class OnServer:
 
 
 class OnPostgreSQL(OnServer):
-    """Makes stores whose sessions have an isolation."""
+    """Makes stores with an isolation level."""
 
     server = servers.PostgreSQL
 
@@ -247,7 +247,7 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
             self.store.release([name])
 
     def test_release_of_several_waits_for_nobody_elses(self):
-        """Nor where nearly all go, and the server would read all there is."""
+        """Not even if a full scan of the table would be cheaper."""
         provider = self.make_provider(self.store, VCPU=100, GB=100)
         theirs, ours = (
             [self.make_claim(provider, VCPU=1, GB=1) for _ in range(count)]

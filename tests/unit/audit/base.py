@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deployment whose servers a test makes as they must not be."""
+"""A deployment with servers in invalid states."""
 
 from concurrent import futures
 
@@ -40,7 +40,7 @@ SETTLE_S = 5
 
 
 class SettlingClock(clocks.FakeClock):
-    """Lets something happen between the two looks of an audit."""
+    """Calls a function between the two passes of an audit."""
 
     def __init__(self):
         super().__init__()
@@ -90,7 +90,7 @@ class TestCase(base.TestCase):
                    self.by_name[cell].id, samples.NOW)
 
     def offer(self, cell, host, servers):
-        """Let a host have room for so many servers, and say so."""
+        """Set the capacity of a host to a number of servers."""
         has = {name: servers * amount for name, amount in SIZE.items()}
         self.providers[host] = self.write(
             self.cell(cell), compute_nodes.save, samples.uuids(1)[0], host,
@@ -112,7 +112,7 @@ class TestCase(base.TestCase):
         return uuid
 
     def request(self, uuid):
-        """Add a build request, as no product code may."""
+        """Add a build request in a way that the product never does."""
         [made] = samples.accept(self.database, samples.uuids(1))
         table = api_models.build_requests
         with self.database.writer() as connection:
@@ -129,7 +129,7 @@ class TestCase(base.TestCase):
                    self.by_name[cell].id, samples.NOW)
 
     def map_to(self, uuid, cell):
-        """Map a server as no product code may."""
+        """Map a server in a way that the product never does."""
         table = api_models.instance_mappings
         with self.database.writer() as connection:
             connection.execute(
@@ -143,7 +143,7 @@ class TestCase(base.TestCase):
                 sa.delete(table).where(table.c.instance_uuid == uuid))
 
     def put_row(self, uuid, cell, **values):
-        """Write a row, by default of a server that runs on no host yet."""
+        """Write a row, by default of a server without a host."""
         with self.cell(cell).writer() as connection:
             instances.create(
                 connection, [samples.instance(uuid)], samples.NOW)
@@ -158,7 +158,7 @@ class TestCase(base.TestCase):
             uuid, self.providers[host], resources or SIZE)])
 
     def cast(self, uuid, cell, host='a1'):
-        """Let a cell keep what a host was told."""
+        """Let a cell keep the message to a host."""
         self.write(self.cell(cell), build_casts.create, [
             build_casts.BuildCast(uuid, host, f'node-{host}', '{}', 1.0)])
 
@@ -192,7 +192,7 @@ class TestCase(base.TestCase):
             self.cell(cell), instance_history.latest, [uuid]).get(uuid)
 
     def running(self, cell='cell1', host='a1'):
-        """Return a server as it is to be."""
+        """Return a server in a valid state."""
         uuid = self.accept()
         self.decide(uuid, cell)
         self.put_row(uuid, cell, vm_state='active', task_state=None,
@@ -228,7 +228,7 @@ class TestCase(base.TestCase):
 
     def move(self, uuid, cell='cell1', status=server_moves.PREPARING,
              kind=server_moves.MIGRATION):
-        """Let a server be moved, or have been."""
+        """Write a move of a server, in progress or ended."""
         migration = server_moves.Migration(
             samples.uuids(1)[0], uuid, kind, status, 'a1', 'node-a1')
         self.write(self.cell(cell), server_moves.create, migration,
@@ -239,7 +239,7 @@ class TestCase(base.TestCase):
         self._set_url(name, 'sqlite:////nowhere/gone.sqlite')
 
     def bring_back(self, name):
-        """Let a cell that was taken down answer again."""
+        """Make a cell available again."""
         self._set_url(name, self.by_name[name].database_connection)
 
     def _set_url(self, cell, url):
@@ -251,7 +251,7 @@ class TestCase(base.TestCase):
         self.cells.refresh()
 
     def rows(self, uuid):
-        """Return the cells that have a row, deleted ones too."""
+        """Return the cells with a row of a server, deleted or not."""
         table = models.instances
         found = set()
         for name in self.by_name:
@@ -271,7 +271,7 @@ class TestCase(base.TestCase):
         self.assertEqual([], report.remaining)
 
     def assertFound(self, *expected, fix=False):
-        """These are found: invariant, kind, of, cell's name."""
+        """Check findings: invariant, kind, of, name of the cell."""
         report = self.audit(fix)
         self.assertEqual(
             sorted(expected),
@@ -280,7 +280,7 @@ class TestCase(base.TestCase):
         return report
 
     def assertMends(self, *expected):
-        """These are found, repaired, and nothing is wrong then."""
+        """Check that findings are repaired, and none remains."""
         self.assertFound(*expected)
         report = self.audit(fix=True)
         self.assertEqual([], report.remaining)
@@ -291,7 +291,7 @@ class TestCase(base.TestCase):
         self.assertClean()
 
     def assertLeft(self, *expected):
-        """These are found, and are no better after a repair."""
+        """Check that findings remain after a repair."""
         self.assertFound(*expected)
         report = self.assertFound(*expected, fix=True)
         self.assertEqual([], report.repaired)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be known of a server, without databases that say so."""
+"""States of servers, without databases."""
 
 from cellsched.audit import state
 from cellsched.audit.state import ServerState
@@ -48,7 +48,7 @@ def mapped(cell=CELL, deleted=False):
 
 
 def server(**fields):
-    """Return what is known of a server that is as it is to be."""
+    """Return the state of a server without findings."""
     return ServerState(**{
         'uuid': 'server', 'mapping': mapped(), 'requested': False,
         'rows': {CELL: row()}, 'claims': claims('node1'), 'moved': [],

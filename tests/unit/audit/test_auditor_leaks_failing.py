@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaked claims of which some cannot be released."""
+"""Leaked claims, some of which cannot be released."""
 
 from cellsched.audit import auditor
 from cellsched import exception

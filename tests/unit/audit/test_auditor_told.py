@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit tells: all of it, in order, and what became of it."""
+"""The report of an audit: all findings, in order, and their repairs."""
 
 from cellsched.audit import findings
 from cellsched.db.api import instance_mappings

@@ -69,7 +69,7 @@ class TestCapacity(base.TestCase):
             lambda held: once and once.pop()()))
 
     def test_claims_that_change_hands_between_two_pages_are_right(self):
-        """They are seen under both names then, or under none."""
+        """They are read under both consumers then, or under none."""
         for first_sees_both in (True, False):
             names = sorted(samples.uuids(6))
             source, target = ((names[0], names[5]) if first_sees_both
@@ -87,7 +87,7 @@ class TestCapacity(base.TestCase):
             self.store.release(names)
 
     def test_claims_that_change_hands_in_two_walks_are_right(self):
-        """Both see three claims on it, but not those of the same three."""
+        """Both walks read three claims, but of different consumers."""
         names = sorted(samples.uuids(8))
         for place, name in enumerate(names):
             self.store.claim([claims_base.Claim(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What findings about figures say, and what is to be done."""
+"""Texts and repairs of findings about counters."""
 
 from cellsched.audit import checks
 from cellsched.audit import findings
@@ -82,9 +82,9 @@ class TestFigures(base.TestCase):
         self.assertEqual([uuids[:2], uuids[2:4], uuids[4:]], seen)
 
     def change_in_walks(self, *changing):
-        """Have providers change in each walk; return a list of the walks.
+        """Change providers in each walk; return a list of the walks.
 
-        :param changing: providers by the walk that they change in
+        :param changing: providers by the walk in which they change
         """
         walks = []
 

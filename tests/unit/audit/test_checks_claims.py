@@ -113,10 +113,10 @@ class TestClaims(base.TestCase):
 
 
 class TestRightClaims(base.TestCase):
-    """A server at rest holds one claim, on its host, of what it takes."""
+    """A server at rest holds one claim, on its host, of its size."""
 
     def hold(self, uuid, *places, **resources):
-        """Have a server hold this in place of what it holds."""
+        """Replace the claims of a server."""
         self.claims.release([uuid])
         self.claims.claim([
             claims_base.Claim(uuid, self.providers[host],

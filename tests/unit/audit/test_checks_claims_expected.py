@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server is to hold, by all that may be known of it."""
+"""The claims that a server should hold, for each state."""
 
 from cellsched.audit import checks
 from cellsched.audit.checks import Expected
@@ -106,7 +106,7 @@ class TestMoveLeaks(base.TestCase):
 class TestFindings(base.TestCase):
 
     def assertFinds(self, *expected, **fields):
-        """These are found: kind, action, and words of text and advice."""
+        """Check findings: kind, action, and words of text and advice."""
         found = list(checks.check_claims(known.server(**fields)))
 
         self.assertEqual(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with fates, by all that may be known of a server."""
+"""Findings about the fate of a server, for each state."""
 
 from cellsched.audit import checks
 from cellsched.audit import findings
@@ -19,7 +19,7 @@ class TestCase(base.TestCase):
     check = staticmethod(checks.check_fate)
 
     def assertFinds(self, *expected, **fields):
-        """These are found: kind, cell, action, words of text and advice."""
+        """Check findings: kind, cell, action, words of text and advice."""
         found = list(self.check(known.server(**fields)))
 
         self.assertEqual(

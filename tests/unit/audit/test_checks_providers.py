@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What findings about providers and hosts say."""
+"""Texts of findings about providers and hosts."""
 
 from cellsched.audit import checks
 from cellsched.audit import findings
@@ -96,7 +96,7 @@ class TestProviders(base.TestCase):
         self.assertIn('let the agent of its host report', found.advice)
 
     def share(self, **amounts):
-        """Have an aggregate share a provider, by the API database alone."""
+        """Share a provider in the API database only."""
         east, pool = samples.uuids(2)
         self.write(self.database, aggregates.create, east, 'east', [], {},
                    samples.NOW)

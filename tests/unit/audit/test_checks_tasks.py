@@ -52,7 +52,7 @@ class TestTasks(base.TestCase):
         self.offer('cell1', 'a1', 40)
 
     def begun(self):
-        """Yield each kind of a move with each state that waits for it."""
+        """Yield each kind of move with each state that matches it."""
         for name, kind in server_moves.KINDS.items():
             for transition in filter(None, (kind.ask, kind.begin)):
                 yield name, kind, states.TRANSITIONS[transition].after
@@ -95,7 +95,7 @@ class TestTasks(base.TestCase):
             self.assertEqual('audit', self.blamed(uuid))
 
     def blamed(self, uuid):
-        """Return who says that a server in cell1 has failed."""
+        """Return the host of the fault of a server in cell1."""
         table = models.instance_faults
         with self.cell('cell1').reader() as connection:
             return connection.execute(sa.select(table.c.host).where(

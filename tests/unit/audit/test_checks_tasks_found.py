@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nobody is at work on, by all that may be known of a server."""
+"""Findings about abandoned tasks, for each state of a server."""
 
 from cellsched.audit import checks
 from cellsched.audit import findings
@@ -17,7 +17,7 @@ MOVED = audit_queries.MoveRow(server_moves.MIGRATION, server_moves.MOVED)
 class TestTasks(base.TestCase):
 
     def assertFinds(self, *expected, row, cell=known.CELL, **fields):
-        """This is found, if anything: kind, action, of text and advice."""
+        """Check for a finding: kind, action, words of text and advice."""
         found = list(checks.check_tasks(known.server(**{
             'mapping': known.mapped(cell), 'rows': {cell: row}, **fields})))
 

@@ -13,10 +13,10 @@ from tests.unit.db import samples
 
 
 class TestFences(base.TestCase):
-    """Things change between the look and the repair."""
+    """A concurrent change between the finding and the repair."""
 
     def repair_late(self, uuid, change):
-        """Repair what is wrong, which changes just before."""
+        """Repair a finding after a concurrent change."""
         facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
         found = [each for each in auditor.judge(facts) if each.action]
         self.assertNotEqual([], found)
@@ -305,7 +305,7 @@ class TestFences(base.TestCase):
 
 
 class TestTwice(base.TestCase):
-    """Two that audit at a time repair the same."""
+    """Two concurrent audits repair the same."""
 
     def test_each_repair_may_be_done_again(self):
         unreadable, lost = self.accept(), self.accept()

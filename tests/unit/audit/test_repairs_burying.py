@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit buries, and how: with all that is known of it."""
+"""Servers that an audit buries, with their known fields."""
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -24,7 +24,7 @@ Action = findings.Action
 class TestCase(base.TestCase):
 
     def repair(self, uuid, action, repairs_=None):
-        """Do this, of what there is to do for a server, and no more."""
+        """Make one of the repairs of a server."""
         facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
         [found] = [each for each in auditor.judge(facts)
                    if each.action is action]
@@ -139,7 +139,7 @@ class TestUnreadable(TestCase):
         return uuid
 
     def lease(self, uuid):
-        """Return who leases a request, and for how many seconds."""
+        """Return the owner of a request's lease, and its seconds."""
         table = models.build_requests
         with self.database.reader() as connection:
             row = connection.execute(sa.select(table).where(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claiming what servers are to hold, if they still are."""
+"""Repairs that claim, if the finding is still valid."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ Action = findings.Action
 class TestClaiming(base.TestCase):
 
     def found(self, uuid):
-        """Return the one thing that is to be repaired, and what is known."""
+        """Return the only repair, and the state of the server."""
         facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
         [found] = [each for each in auditor.judge(facts) if each.action]
         return found, facts

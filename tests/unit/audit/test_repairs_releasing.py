@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releasing claims that were found leaked, if they still are."""
+"""Releases of leaked claims, if the finding is still valid."""
 
 from cellsched.audit import findings
 from cellsched.db.api import instance_mappings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What repairs write of servers: when, and in whose name."""
+"""Rows that repairs write, with their times and hosts."""
 
 import sqlalchemy as sa
 
@@ -38,7 +38,7 @@ class TestCase(base.TestCase):
                 sa.select(table).where(column == uuid)).all()
 
     def assertFault(self, uuid, *words, cell='cell1'):
-        """It has this fault, of now, and the auditor says so."""
+        """Check that the auditor recorded this fault now."""
         [fault] = self.rows_of(models.instance_faults, uuid, cell)
         self.assertEqual(('audit', self.clock.now()),
                          (fault.host, fault.created_at))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of servers, and what is not."""
+"""Reading the states of servers with failures."""
 
 from concurrent import futures
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of servers, and where it is looked for."""
+"""Databases that are read for the states of servers."""
 
 from cellsched.audit import state
 from cellsched.db.api import audit_queries as api

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores to copy between, and all that they say."""
+"""Stores for copies, and all of their contents."""
 
 import itertools
 import pathlib
@@ -41,7 +41,7 @@ class Stores:
 
 
 def facts(store):
-    """Return all that a store says, less what is as good as absent."""
+    """Return the contents of a store, without parts equal to missing ones."""
     consumers = store.consumers()
     usages = store.usages().usages
     return {
@@ -65,7 +65,7 @@ def facts(store):
 
 
 def fill(store):
-    """Let five consumers hold something of three providers."""
+    """Claim for five consumers on three providers."""
     for provider in 'pqr':
         store.set_inventory(provider, {
             'VCPU': base.Inventory(8, 1, 2.0, 1, 4, 1),

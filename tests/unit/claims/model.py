@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claim store that is too simple to be wrong, to compare others with."""
+"""A simple claim store to compare other stores with."""
 
 import itertools
 
@@ -56,7 +56,7 @@ _examples = itertools.count()
 
 
 class Model:
-    """Keeps who holds what, and adds it up whenever it is asked."""
+    """Keeps all claims, and adds them up on each read."""
 
     def __init__(self):
         self.held = {}
@@ -67,10 +67,10 @@ class Model:
         self.owners = {}
 
     def claim(self, claims, joins, owners):
-        """Return None, or ``conflict``, or what may be refused.
+        """Return None, ``conflict``, or the possible refusals.
 
-        :param joins: what each consumer is in a group, by its number
-        :param owners: whom each consumer is for, by its number
+        :param joins: membership of each consumer, by its number
+        :param owners: owner of each consumer, by its number
         """
         wanted = {}
         for consumer, provider, resources in claims:
@@ -159,9 +159,9 @@ class Model:
 
 
 class ModelTests:
-    """Tests that any calls have the outcome that the model says.
+    """Tests that any sequence of calls has the outcome of the model.
 
-    ``store`` is one that all examples may use.
+    ``store`` is shared by all examples.
     """
 
     @hypothesis.given(calls=CALLS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims and inventories are."""
+"""Claims, inventories and the defaults of the contract."""
 
 import random
 
@@ -17,7 +17,7 @@ from tests.unit import restricted
 
 
 class Parts:
-    """What a process shares, and a store is not handed."""
+    """Parts of a process that a store does not receive."""
 
     clock = clock.Clock()
     databases = session.Databases(clock)
@@ -26,7 +26,7 @@ class Parts:
 
 
 class OldStore(memory.MemoryClaims):
-    """A store that does not tell inventories by itself."""
+    """A store without its own ``inventories``."""
 
     inventories = base.ClaimStore.inventories
 

@@ -38,7 +38,7 @@ class CassandraTests(suite.ClaimStoreSuite, model.ModelTests):
         return base.make_store(None, self.client)
 
     def sent(self, call):
-        """Return how many requests of each kind a call makes."""
+        """Return the number of requests of each kind in a call."""
         before = len(self.client.sent)
         call()
         kinds = [type(each).__name__ for request in self.client.sent[before:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that are copied from one store to another."""
+"""Copies of claims from one store to another."""
 
 import itertools
 import tempfile
@@ -22,7 +22,7 @@ _MOST = resources.AMOUNT_MAX
 
 
 class Killed(BaseException):
-    """Ends a copy as a signal does: what follows is not done either."""
+    """Ends a copy like a signal: nothing after it runs."""
 
 
 class MortalClaims(sql.SQLClaims):
@@ -47,7 +47,7 @@ class MortalClaims(sql.SQLClaims):
 
 
 class Groupless(memory.MemoryClaims):
-    """A store that knows of no server groups."""
+    """A store without server groups."""
 
     capabilities = memory.MemoryClaims.capabilities - {base.Capability.GROUPS}
 
@@ -56,7 +56,7 @@ class Groupless(memory.MemoryClaims):
 
 
 class Silent(memory.MemoryClaims):
-    """A store that does not tell who is in which server group."""
+    """A store that does not list memberships."""
 
     memberships = base.ClaimStore.memberships
 
@@ -301,7 +301,7 @@ class TestAnyStore(tests.TestCase):
 
 
 def _copied(stores, name, source, batch, lives):
-    """Return a copy that was killed once, if it is not done by then."""
+    """Return a copy that is killed once before it is complete."""
     target = stores.store(name)
     for each in MortalClaims(stores.database(name), lives), target:
         copier = copying.ClaimCopier(source, each, batch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that do not say the same, before a copy and after it."""
+"""Differences of two stores, before and after a copy."""
 
 from cellsched.claims import base
 from cellsched.claims import copying

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies from each kind of store to the next; the servers are models."""
+"""Copies from each kind of store to the next, with models of the servers."""
 
 import random
 import uuid
@@ -15,7 +15,7 @@ GROUP = str(uuid.UUID(int=1000))
 
 
 def fill(store):
-    """Let a dozen hold something of four providers, one of which shrank."""
+    """Claim for twelve consumers on four providers, and reduce one of them."""
     for provider in PROVIDERS:
         store.set_inventory(provider, {
             'VCPU': base.Inventory(16, 1, 2.0, 1, 4, 1),
@@ -41,7 +41,7 @@ class TestEachKind(copies.CopyingTestCase):
             for name, kind in claim_servers.KINDS.items()}
 
     def carry(self, names):
-        """Copy from the first store to the last by way of others."""
+        """Copy from the first store to the last through all stores between."""
         left, source = [], self.source
         for target in (*(self.servers[name] for name in names), self.target):
             copier = copying.ClaimCopier(source, target, 5)

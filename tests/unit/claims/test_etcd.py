@@ -34,7 +34,7 @@ class TestRequests(on_model.TestCase):
         self.names = iter('abcdefghijklmnopqrstuvwxyz')
 
     def requests(self, call):
-        """Return what a call sends."""
+        """Return the requests of a call."""
         del self.sent[:]
         call()
         return [*self.sent]
@@ -68,14 +68,14 @@ class TestRequests(on_model.TestCase):
             self.assertEqual(1, len(requests))
 
     def lose_often(self):
-        """Have the store learn that others change what it has seen."""
+        """Let the store learn that its cache is mostly outdated."""
         for _ in range(12):
             for _ in range(5):
                 self.claim_again(self.peer)
             self.claim_again()
 
     def claim_again(self, store=None):
-        """Claim, and give it back, so that there is always room."""
+        """Claim and release, so that capacity is always free."""
         (store or self.store).claim([claims.Claim('same', 'h', {'VCPU': 1})])
         self.peer.release(['same'])
 

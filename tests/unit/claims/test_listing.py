@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listing the consumers of stores that can, and of those that cannot."""
+"""Listing of consumers in stores with and without ``CONSUMER_LIST``."""
 
 from cellsched.audit import checks
 from cellsched.claims import base as claims
@@ -12,7 +12,7 @@ from tests.unit import base
 
 
 class UnlistedClaims(memory.MemoryClaims):
-    """A store that knows the consumers of each provider alone."""
+    """A store that lists only the consumers of a provider."""
 
     capabilities = memory.MemoryClaims.capabilities - {
         claims.Capability.CONSUMER_LIST}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of groups that leave the memory of a process."""
+"""Memberships are removed from memory with their claims."""
 
 from cellsched.claims import base
 from cellsched.claims import memory

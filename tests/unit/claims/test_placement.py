@@ -19,7 +19,7 @@ from tests.unit.claims import model
 
 
 class Client:
-    """Asks a model, one request at a time."""
+    """Sends requests to a model, one at a time."""
 
     url = 'http://placement'
 
@@ -53,7 +53,7 @@ class TestPlacementClaims(
         OnModel, suite.ClaimStoreSuite, model.ModelTests, base.TestCase):
 
     def requests_of(self, call, *args):
-        """Return the requests of a call that meets nothing unusual."""
+        """Return the requests of a call without conflicts or errors."""
         before = len(self.client.requests)
         call(*args)
         return [each.split()[0] for each in self.client.requests[before:]]
@@ -118,7 +118,7 @@ class TestPlacementClaims(
             self.assertEqual([], self.store.find_providers(query))
 
     def beforehand(self, call):
-        """Return a store before whose first write somebody makes a call."""
+        """Return a store; another call is made before its first write."""
         other = Client(self.client.server)
 
         class LateClient(Client):

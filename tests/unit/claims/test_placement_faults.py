@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in a Placement that loses, repeats and delays what it is asked."""
+"""Claims in a Placement with lost, repeated and late requests."""
 
 import collections
 import random
@@ -88,7 +88,7 @@ class World:
         return self.random.random() < self.chance.get(fault, 0)
 
     def send(self, request):
-        """Ask the server, and have something go wrong on the way."""
+        """Send a request, perhaps with a fault on the way."""
         self.baton.pause()
         if self.has('refused'):
             raise remote.NotSent('refused')
@@ -121,7 +121,7 @@ class World:
 
 
 class Client:
-    """A process that claims, gives back and transfers, and takes notes."""
+    """A process that claims, releases and transfers, and records outcomes."""
 
     url = 'http://placement'
 

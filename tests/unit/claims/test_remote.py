@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to do something on a server."""
+"""Retries of requests to a server."""
 
 import random
 

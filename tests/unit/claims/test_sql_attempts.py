@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transactions that are lost, and calls that need none."""
+"""Retries after conflicts, and calls without a transaction."""
 
 import sqlalchemy as sa
 
@@ -22,7 +22,7 @@ class TestAttempts(base.TestCase):
         self.lost = 0
 
     def lose(self, module, name, times):
-        """Have a function lose so often before it does what it does."""
+        """Let a function fail with a conflict for a number of calls."""
         function = getattr(module, name)
 
         def losing(*args, **options):

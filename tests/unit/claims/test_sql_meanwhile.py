@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usages that change while they are read."""
+"""Usages that change during a read."""
 
 import itertools
 
@@ -79,7 +79,7 @@ class TestLost(base.TestCase):
 
 
 class TestProviders(base.TestCase):
-    """A consumer of several providers is one on each of them."""
+    """A consumer with several providers is counted on each of them."""
 
     def setUp(self):
         super().setUp()

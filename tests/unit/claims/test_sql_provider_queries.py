@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a SQL store finds is what the reference finds, whatever there is."""
+"""Queries of a SQL store return the same as those of the reference."""
 
 import hypothesis
 from hypothesis import strategies as st

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores decide alike."""
+"""Decisions that claim stores share."""
 
 import dataclasses
 
@@ -144,7 +144,7 @@ class TestFindRefusal(tests.TestCase):
 class TestFindViolation(tests.TestCase):
 
     def violation(self, *claims, there=()):
-        """Return consumer and hosts of the violation that is found."""
+        """Return consumer and hosts of the violation."""
         found = validation.find_violation(
             claims, [('g', f'of-{name}', name, host) for name, host in there])
         return found and (found.consumer, found.hosts)

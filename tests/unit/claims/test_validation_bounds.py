@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is refused says where, what and the bound, on each side of it."""
+"""Errors name the place, the field and the bound, on each side of a bound."""
 
 import dataclasses
 

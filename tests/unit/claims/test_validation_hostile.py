@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is no uuid, no name and no number, wherever it stands."""
+"""Values that are no uuid, name or number, in every field."""
 
 from cellsched.claims import base
 from cellsched.claims import validation

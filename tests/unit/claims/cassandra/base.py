@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores whose server is a model."""
+"""Stores on a model of Cassandra."""
 
 import copy
 import random
@@ -19,7 +19,7 @@ _FATES = (NOT_SENT, LOST, UNANSWERED, LATE)
 
 
 class Client:
-    """Hands requests of any thread to a model."""
+    """Passes requests of any thread to a model."""
 
     def __init__(self, model):
         self.model = model
@@ -33,7 +33,7 @@ class Client:
 
 
 def make_store(model, client=None, **options):
-    """Return a store that asks a model, by way of a client."""
+    """Return a store on a model, through a client."""
     return cassandra.CassandraClaims(
         client or Client(model), clock.Clock(), random.Random(), **options)
 
@@ -45,12 +45,12 @@ def make_model(adds=True):
 
 
 class World:
-    """Threads of clients that take turns as a seed has it.
+    """Threads of clients that run in turns, in the order of a seed.
 
-    Each request is a turn, and may come to nothing, or be done without an
-    answer, at once or long after.
+    Each request is a turn. It may be lost, or executed without an answer,
+    immediately or late.
 
-    :param fault_percent: how many requests in a hundred have such a fate
+    :param fault_percent: percentage of requests with a fault
     """
 
     def __init__(self, seed, adds=True, fault_percent=0):
@@ -69,14 +69,14 @@ class World:
         self.observer = make_store(self.model)
 
     def make_store(self, **options):
-        """Return a store of a process of its own."""
+        """Return the store of a new process."""
         return cassandra.CassandraClaims(
             _FaultyClient(self), clocks.SimulatedClock(
                 lambda: self.now, self._wait),
             random.Random(self.random.random()), **options)
 
     def start(self, function):
-        """Have a thread do something once the world runs."""
+        """Let a thread run a function once the world runs."""
         def run():
             try:
                 function()
@@ -94,11 +94,11 @@ class World:
             raise error
 
     def die_after(self, requests_left):
-        """Have the thread whose turn it is die at a later request of its."""
+        """Let the current thread die at one of its later requests."""
         self._mortal[self._baton.mine()] = requests_left
 
     def turn(self):
-        """Let others go on; raise Killed where a thread is to die."""
+        """Let other threads run; raise Killed if this thread is to die."""
         self._baton.pause()
         mine = self._baton.mine()
         if mine in self._mortal:
@@ -114,7 +114,7 @@ class World:
         return answer
 
     def deliver(self):
-        """Have all that is late be done now."""
+        """Execute all late requests."""
         while self.late:
             self.answer(self.late.pop(
                 self.random.randrange(len(self.late))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of providers, many in a request."""
+"""Combined changes of providers."""
 
 import random
 
@@ -97,7 +97,7 @@ class TestLedger(tests.TestCase):
         self.assertEqual(2, self.figures().used[0])
 
     def test_what_was_done_and_is_said_not_to_be_is_done(self):
-        """A server may try again what it had done, and say so of that."""
+        """A server may repeat an executed request and report a refusal."""
         answer = self.model.answer
 
         def twice(request):
@@ -116,7 +116,7 @@ class TestLedger(tests.TestCase):
             self.figures().used[0], self.figures().consumers))
 
     def test_refusal_is_by_figures_that_were_read_since(self):
-        """What others gave back meanwhile is found."""
+        """A concurrent release by another client frees capacity."""
         self.do(*(ledger.Entry('p', [self.row(name, 4)]) for name in 'ab'))
         other = base.make_store(self.model)
         other._ledger.adds = True

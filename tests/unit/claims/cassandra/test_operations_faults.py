@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in a world where requests are lost, and clients die."""
+"""Claims with lost requests and clients that die."""
 
 import collections
 import contextlib
@@ -19,10 +19,9 @@ SHARED = ('a', 'b', 'c')
 
 
 class _Checks:
-    """Compares what all can see with what callers were told.
+    """Compares the visible claims with the outcomes of calls.
 
-    :param mine: what each consumer is to hold, for those whom only one
-        thread knows
+    :param mine: expected claims of the consumers that one thread uses
     """
 
     def __init__(self, test, world):
@@ -51,7 +50,7 @@ class _Checks:
                 sum(row.several for row in rows), figures.open)
 
     def look(self):
-        """Note what is held, for which there must be rows."""
+        """Record the claims that must have rows."""
         names = {*SHARED, *self.mine}
         held = self._world.observer.claims_of(
             names if self._world.random.random() < 0.2 else SHARED)
@@ -74,7 +73,7 @@ class _Checks:
         self.disturbing.subtract(names)
 
     def check_seen(self, since, consumer, wanted):
-        """Check that a consumer once held what somebody was told."""
+        """Check that a consumer held the claims of an outcome."""
         self._test.assertIn(
             wanted, [each[consumer] for each in self.seen[since - 1:]])
 
@@ -91,9 +90,9 @@ def _plain(batch):
 
 
 class _Thread:
-    """Makes calls of any kind, and looks at what they come to.
+    """Makes random calls, and checks their outcomes.
 
-    :param deadly: whether it may die of one
+    :param deadly: whether it may die during a call
     """
 
     def __init__(self, test, world, checks, store, number, deadly):
@@ -125,7 +124,7 @@ class _Thread:
             self._checks.check_mine()
 
     def _guess(self, wanted):
-        """Say what consumers are to hold from now on; None, nobody knows."""
+        """Set the expected claims of consumers; None if they are unknown."""
         self._checks.mine.update(
             (name, each) for name, each in wanted.items()
             if name in self._checks.mine)
@@ -198,7 +197,7 @@ class TestClaimsThatMeetFaults(tests.TestCase):
         self.check_end(world, checks)
 
     def check_end(self, world, checks):
-        """Check that all that is left goes, and that then all fits."""
+        """Check that all claims can be released, and then all fit again."""
         store = world.observer
         world.deliver()
         checks.check_mine()
@@ -231,7 +230,7 @@ class TestClaimsThatMeetFaults(tests.TestCase):
                 self.run_world(seed, deadly=True, fault_percent=3)
 
     def test_room_that_a_refused_batch_gives_back_refuses_nobody(self):
-        """Whoever needs one provider of those fits, whoever came first."""
+        """A claim of one of those providers fits, in any order."""
         for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):
                 world, _ = self.make_world(seed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client leaves that dies before any request of a call."""
+"""Recovery after a client dies before any request of a call."""
 
 import itertools
 
@@ -18,7 +18,7 @@ LOST, DONE, LATE = 'lost', 'done', 'late'
 
 
 class Died(BaseException):
-    """Raised in place of an answer that nobody lives to see."""
+    """Raised instead of the answer to a dead client."""
 
 
 class MortalClient:
@@ -104,7 +104,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
             self.model, client, abandoned_s=0.0, retry_timeout_s=5.0)
 
     def dies_in(self, call, number, fate):
-        """Return the client if it died before the call ended, or None."""
+        """Return the client if it died during the call, or None."""
         client = MortalClient(self.model, number, fate)
         store = self.make_store(client)
         store._prepare = lambda: None
@@ -116,7 +116,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
         return None
 
     def remains(self):
-        """Yield what clients leave that die in a call, as often as can be."""
+        """Yield the dead client of each request of a call."""
         for (name, (before, call)), sequel, fate in itertools.product(
                 CALLS.items(), SEQUELS, (LOST, DONE, LATE)):
             for number in itertools.count(1):
@@ -142,7 +142,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 self.assertEqual({*before} - {gone}, {*held})
 
     def test_batch_is_whole_while_one_of_it_is_released(self):
-        """And the client that releases dies in it as well."""
+        """The client that releases dies during its call, too."""
         before, call = CALLS['claim of several consumers']
         for first, second in itertools.product(range(1, 30), range(1, 20)):
             self.make_model(before)
@@ -186,7 +186,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
             self.assertEqual({}, self.model.consumers)
 
     def test_who_lists_consumers_ends_what_was_left(self):
-        """Nobody else may ever ask for them."""
+        """No other call may ever read these consumers."""
         for name, sequel, client in self.remains():
             if sequel != 'nothing' or client.late:
                 continue

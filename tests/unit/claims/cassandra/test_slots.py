@@ -62,7 +62,7 @@ class TestSlots(tests.TestCase):
         self.assertEqual([], self.store.usages(token).usages)
 
     def test_inventory_that_was_there_before_is_another_one(self):
-        """So that whoever was slow to set it does not set it back."""
+        """A slow client cannot restore an earlier inventory."""
         self.set(A=5)
         [first] = self.store._session.ask(requests.Scan(figures=True))
         self.set(A=6)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found in Cassandra is what the reference finds."""
+"""Queries in Cassandra return the same as those of the reference."""
 
 import hypothesis
 from hypothesis import strategies as st

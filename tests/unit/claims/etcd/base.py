@@ -12,7 +12,7 @@ from tests.unit import base
 
 
 class ModelClient:
-    """Sends requests to a model, and keeps what it has sent."""
+    """Sends requests to a model, and keeps them."""
 
     def __init__(self, model, lock=None):
         self.model = model

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that need several transactions, and who meets them."""
+"""Batches of several transactions, and concurrent calls."""
 
 from cellsched.claims import base as claims
 from cellsched.claims.etcd import protocol
@@ -11,7 +11,7 @@ COUNT = 150
 
 
 class Stopped(BaseException):
-    """The process has ended."""
+    """The process stopped."""
 
 
 class HookedClient(base.ModelClient):
@@ -200,7 +200,7 @@ class TestBatches(base.TestCase):
         self.assertEqual([], self.left())
 
     def test_batch_that_does_not_go_on_gives_way(self):
-        """It is refused then, if no room is left for it."""
+        """The batch is refused if the capacity is used meanwhile."""
         theirs = self.batch('b')[::-1]
         self.hooked.hooks[b'c/'] = lambda: self.hooked.hooks.update({
             b'c/': lambda: self.peer.claim(theirs)})

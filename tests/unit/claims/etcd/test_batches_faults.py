@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores whose requests go lost, are repeated, come late, or end with them."""
+"""Stores with lost, repeated and late requests, and processes that die."""
 
 import collections
 import contextlib
@@ -30,11 +30,11 @@ _NAMES = records.Names(options.PREFIX)
 
 
 class Died(BaseException):
-    """The process of a store has ended."""
+    """The process of a store stopped."""
 
 
 class World:
-    """A model, stores that use it in turns, and what goes wrong."""
+    """A model, stores that use it in turns, and faults."""
 
     def __init__(self, seed, is_faulty=True):
         self.random = random.Random(seed)
@@ -58,7 +58,7 @@ class World:
             ops_max=OPS_MAX)
 
     def run(self, functions):
-        """Run functions until all have ended, each in turns with others."""
+        """Run functions in turns until all have ended."""
         def guarded(function):
             def call():
                 try:
@@ -110,7 +110,7 @@ class World:
                 assert held in (0, len(names)), f'{held} of {names} are held'
 
     def deliver(self):
-        """Let the server do what came late."""
+        """Let the server execute late requests."""
         while self.late:
             self.answer(self.late.pop(self.random.randrange(len(self.late))))
 
@@ -160,7 +160,7 @@ class Clock(clock.FakeClock):
 
 
 def check(model):
-    """Check what is to be so after every request."""
+    """Check the invariants after every request."""
     used, counts = collections.Counter(), collections.Counter()
     members = collections.defaultdict(dict)
     for kv in model.read(b'/cellsched/c/', b'/cellsched/c0'):
@@ -186,7 +186,7 @@ def check(model):
 
 
 class Caller:
-    """Claims, moves and releases at random, and knows what it was told."""
+    """Makes random calls, and records their outcomes."""
 
     def __init__(self, world, number):
         self._world = world
@@ -238,7 +238,7 @@ class Caller:
                 (name, None) for name in self._world.shared & self.held.keys())
 
     def _meddle(self, batch):
-        """Do what somebody does who does not know of the other one."""
+        """Make a call without knowledge of the other caller."""
         names = {claim.consumer for claim in batch}
         self._world.shared |= names
         if self._random.random() < 0.5:
@@ -304,7 +304,7 @@ class TestFaults(base.TestCase):
                     self.assertEqual(held, told.get(name, ()), name)
 
     def check_cleared(self, world, callers):
-        """Check that what dead stores left can be cleared by others."""
+        """Check that other stores can clear the remains of dead ones."""
         made = Clock(world)
         store = etcd.EtcdClaims(
             Client(world, False), made, random.Random(0), ops_max=OPS_MAX)

@@ -15,7 +15,7 @@ ADDRESSES = tuple(f'http://member/v3/{name}' for name in ('kv/txn', 'watch'))
 
 
 class Member(adapters.BaseAdapter):
-    """Answers with nothing, and keeps what it is sent."""
+    """Answers with nothing, and keeps the requests."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ class Member(adapters.BaseAdapter):
 
 
 class CountingSession(client.MemberSession):
-    """Tells which of the requests that it has prepared are still there."""
+    """Keeps weak references to its prepared requests."""
 
     def __init__(self):
         super().__init__()

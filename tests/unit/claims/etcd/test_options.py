@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the store is, and its options."""
+"""The URL of the store, and its options."""
 
 import random
 import re

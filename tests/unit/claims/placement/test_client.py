@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of Placement, at ports where something else answers."""
+"""The client of Placement, against ports of other programs."""
 
 import random
 import socket

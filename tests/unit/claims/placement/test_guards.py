@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of processes that are in each other's way, or are not."""
+"""Guards of processes with and without conflicts."""
 
 import contextlib
 import random
@@ -25,7 +25,7 @@ class TestContendedProviders(base.TestCase):
             return held.guard.number
 
     def lose(self, provider):
-        """Have each process lose a provider; return the guards it has then."""
+        """Let each process have a conflict; return the guards afterwards."""
         found = []
         for process in self.processes:
             with process.taken([provider]) as held:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a batch moves, added up."""
+"""The demand of a batch."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -50,7 +50,7 @@ class TestGroup(base.TestCase):
 
 
 class TestInserting(base.TestCase):
-    """What PostgreSQL is given of a batch, for what is inserted of it."""
+    """The parameters of an INSERT on PostgreSQL."""
 
     def given(self, *batch):
         return dict(fragments.inserting(batch)[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of server groups as they are kept."""
+"""Stored memberships in server groups."""
 
 import sqlalchemy as sa
 

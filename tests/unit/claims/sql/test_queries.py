@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the statements that read look at."""
+"""Rows that queries read."""
 
 import re
 import textwrap

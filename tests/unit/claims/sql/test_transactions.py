@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the statements that write check for themselves."""
+"""Checks by the statements that write."""
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
