@@ -120,10 +120,11 @@ def table(contents, kind=HostTable):
         'unreserved_ram_mb': column('total_usable_ram_mb'),
         'unreserved_disk_mb': column('total_usable_disk_gb',
                                      lambda size: size * 1024),
-        'room:VCPU': [int(host['vcpus_total'] * host['cpu_allocation_ratio'])
-                      - host['vcpus_used'] for host in hosts],
-        'room:MEMORY_MB': column('free_ram_mb'),
-        'room:DISK_GB': column('free_disk_mb', lambda size: size // 1024),
+        'available:VCPU': [
+            int(host['vcpus_total'] * host['cpu_allocation_ratio'])
+            - host['vcpus_used'] for host in hosts],
+        'available:MEMORY_MB': column('free_ram_mb'),
+        'available:DISK_GB': column('free_disk_mb', lambda size: size // 1024),
     })
     located = {instance: host['uuid'] for host in hosts
                for instance in host['instances']}

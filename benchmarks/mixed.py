@@ -22,7 +22,7 @@ IMAGES = (None, {'hw_architecture': 'x86_64'}, {'img_hv_type': 'kvm'},
 #: Columns that a host reports.
 REPORTED = ('vcpus_used', 'free_ram_mb', 'free_disk_mb', 'disk_mb_used',
             'num_instances', 'num_io_ops', 'failed_builds', 'last_seen_up',
-            'room:VCPU', 'room:MEMORY_MB', 'room:DISK_GB')
+            'available:VCPU', 'available:MEMORY_MB', 'available:DISK_GB')
 
 
 def run(parameters, repeat):
@@ -51,7 +51,7 @@ def decide(decides, table, located, request):
     hosts = decision.view_of(decides, table, located, request)
     ranking = decision.decide(decides, hosts, request, 1)
     hosts.take(ranking.top(1)[0], request.resources())
-    table.confirm(table.note(hosts))
+    table.confirm(table.reserve(hosts))
     table.reuse(hosts)
 
 

@@ -78,4 +78,4 @@ def make(names, first=None, last=None):
                *([rows.RowFilter(last)] if last else [])]
     return pipeline.Pipeline(
         enabled, weighers.make(conf, conf.filter_scheduler.weight_classes),
-        filter_scheduler.always(conf))
+        filter_scheduler.mandatory_filters(conf))

@@ -52,7 +52,7 @@
     ├── BrokerRefused                the user, the password, the virtual host
     ├── CellUnreachable
     ├── CellsDown                    names those that do not answer
-    ├── HostsInDoubt                 nearly all are down, as far as one sees
+    ├── HostStateUncertain           most hosts went down at one time
     ├── DeadlineExceeded             nobody waits for the answer any more
     ├── BuildDeadlineExceeded        it was tried for too long
     ├── MoveDeadlineExceeded         it was tried for too long
@@ -460,7 +460,7 @@ class CellsDown(CellschedException):
     code = 503
 
 
-class HostsInDoubt(CellschedException):
+class HostStateUncertain(CellschedException):
     """A scheduler cannot tell whether hosts are up; another one may.
 
     ``hosts`` of ``known`` went down at one time.

@@ -286,12 +286,12 @@ class ConfiguredDeployment(ReadDeployment):
         return planning.on_snapshot(
             self._backend.conf, snapshot, self._backend.parts.random)
 
-    def room(
+    def capacity(
         self, snapshot: 'document.HostDocument', request: objects.RequestSpec
-    ) -> 'planning.Room':
+    ) -> 'planning.Capacity':
         from cellsched.scheduler import planning
 
-        return planning.room(self._backend.conf, snapshot, request)
+        return planning.capacity(self._backend.conf, snapshot, request)
 
     def decisions(
         self, name: str, limit: int | None

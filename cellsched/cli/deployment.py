@@ -91,10 +91,10 @@ class ReadDeployment(abc.ABC):
         """
 
     @abc.abstractmethod
-    def room(
+    def capacity(
         self, snapshot: 'document.HostDocument',
         request: 'objects.RequestSpec',
-    ) -> 'planning.Room':
+    ) -> 'planning.Capacity':
         """Return how many more servers of one kind fit, and the rejections.
 
         :param snapshot: the hosts, of this deployment or of a file

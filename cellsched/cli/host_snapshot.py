@@ -20,7 +20,7 @@ from cellsched.cli import base
 from cellsched import exception
 from cellsched.hosts import column_providers
 from cellsched.hosts.columns import AT
-from cellsched.hosts.columns import ROOM
+from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.document import dump
 from cellsched.hosts.document import HostDocument
 from cellsched.hosts.document import load
@@ -50,7 +50,7 @@ class HostColumns(cliff_columns.FormattableColumn[dict[str, Any]]):
             f'{name}={value}'
             for name, value in self.machine_readable().items()
             if name not in _OF_PROVIDERS
-            and not (name.startswith(ROOM) and AT in name))
+            and not (name.startswith(AVAILABLE) and AT in name))
 
 
 def read(app: App, path: pathlib.Path) -> HostDocument:
@@ -163,7 +163,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     table = snapshot.table
     hosts = table.view(snapshot.now)
-    available = {name: hosts.room(name)
+    available = {name: hosts.available(name)
                  for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
     used = {
         'VCPU': table['vcpus_used'],
@@ -191,10 +191,10 @@ def _providers(hosts: Hosts, number: int) -> list[dict[str, Any]]:
     """Return the child providers of a host, and its sharing providers.
 
     The fields of each are ``number``, by which a column such as
-    ``room:VGPU@1`` names a child, or None; ``name`` of a sharing provider, or
-    None; ``uuid``; ``parent``, the uuid of the provider directly above a
-    child, or None; ``room``, the available amounts by resource class, without
-    zeros; and ``traits``.
+    ``available:VGPU@1`` names a child, or None; ``name`` of a sharing
+    provider, or None; ``uuid``; ``parent``, the uuid of the provider directly
+    above a child, or None; ``room``, the available amounts by resource class,
+    without zeros; and ``traits``.
     """
     return [*_children(hosts, number), *_sharing(hosts, number)]
 
@@ -209,10 +209,10 @@ def _children(hosts: Hosts, row: int) -> Iterator[dict[str, Any]]:
             'number': number, 'name': None, 'uuid': uuid,
             'parent': uuids[parent - 1] if parent else root,
             'room': {
-                name.removeprefix(ROOM).removesuffix(end):
+                name.removeprefix(AVAILABLE).removesuffix(end):
                     int(hosts[name][row])
                 for name in sorted(hosts.names)
-                if name.startswith(ROOM) and name.endswith(end)
+                if name.startswith(AVAILABLE) and name.endswith(end)
                 and hosts[name][row]},
             'traits': sorted(traits)}
 
@@ -222,8 +222,8 @@ def _sharing(hosts: Hosts, row: int) -> Iterator[dict[str, Any]]:
     for uuid in uuids:
         provider = hosts.sharing.get(uuid)
         if provider is not None:
-            amounts = {name: int(hosts.shared_room(uuid, name))
-                       for name in sorted(provider.room)}
+            amounts = {name: int(hosts.shared_available(uuid, name))
+                       for name in sorted(provider.available)}
             yield {
                 'number': None, 'name': provider.name, 'uuid': uuid,
                 'parent': None, 'room': {

@@ -86,11 +86,11 @@ def plan(
 
 def room(
     app: Shell, args: argparse.Namespace
-) -> tuple[planning.Room, Mapping[str, str]]:
+) -> tuple[planning.Capacity, Mapping[str, str]]:
     """Return how many more servers fit, and the names of cells by uuid."""
     request = build(app, args)
     snapshot = host_snapshot.of(app, args.snapshot)
-    return app.deployment.room(snapshot, request), snapshot.cells
+    return app.deployment.capacity(snapshot, request), snapshot.cells
 
 
 def build(

@@ -40,7 +40,7 @@ def kind(path: tuple[str, ...]) -> str:
     """
     name, keys = column(path)
     if keys or name not in _STANDARD:
-        return NUMBER if name.startswith(columns.ROOM) else MIXED
+        return NUMBER if name.startswith(columns.AVAILABLE) else MIXED
     return stored(name, _STANDARD[name])
 
 

@@ -85,7 +85,7 @@ def find(hosts: view.Hosts, path: tuple[str, ...]) -> Attribute | None:
     before any host has told of such a resource.
     """
     name, keys = attribute_kinds.column(path)
-    known = name in hosts or name.startswith(columns.ROOM)
+    known = name in hosts or name.startswith(columns.AVAILABLE)
     if name.startswith('_') or name in _FACTS or not known:
         return None
     if keys and hosts.kind(name) != columns.CODED:
@@ -94,6 +94,6 @@ def find(hosts: view.Hosts, path: tuple[str, ...]) -> Attribute | None:
 
 
 def _column(hosts: view.Hosts, name: str) -> view.Column:
-    if name.startswith(columns.ROOM):
-        return hosts.room(name.removeprefix(columns.ROOM))
+    if name.startswith(columns.AVAILABLE):
+        return hosts.available(name.removeprefix(columns.AVAILABLE))
     return hosts[name]

@@ -23,10 +23,10 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.host_manager import aggregate_groups
 from cellsched.host_manager import cell_follower
-from cellsched.host_manager.doubt import DoubtLimits
-from cellsched.host_manager.doubt import find
 from cellsched.host_manager import host_mappings
 from cellsched.host_manager import instance_reports
+from cellsched.host_manager.mass_outage import find
+from cellsched.host_manager.mass_outage import OutageLimits
 from cellsched.host_manager import source
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
@@ -62,7 +62,7 @@ class RefreshPolicy:
     interval_s: float = 1.0
     full_interval_s: float = 300.0
     half_life_s: float = 300.0
-    limits: DoubtLimits = DoubtLimits()
+    limits: OutageLimits = OutageLimits()
     maps_hosts: bool = True
 
 
@@ -172,7 +172,7 @@ class HostManager(source.HostSource):
                     # What is taken anywhere is read now.
                     self._doubtful.clear()
                 unread = first or bool(self._doubtful)
-                self.table.settle(self._clock.steady() - PENDING_S)
+                self.table.expire(self._clock.steady() - PENDING_S)
             if unread:
                 self._read_claims()
             self._read_at = now
@@ -191,7 +191,7 @@ class HostManager(source.HostSource):
             {cell.uuid: cell.name or cell.uuid
              for cell in self._cells.enabled()}, self.silent)
 
-    def doubt(self) -> exception.HostsInDoubt | None:
+    def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return why it cannot be told here whether hosts are up, if so."""
         with self._lock:
             now = self._clock.steady()
@@ -209,7 +209,8 @@ class HostManager(source.HostSource):
                 "cells' databases are ahead of ours by %.1f to %.1f seconds",
                 found.hosts, found.known, found.cells, min(ahead, default=0),
                 max(ahead, default=0))
-        return exception.HostsInDoubt(hosts=found.hosts, known=found.known)
+        return exception.HostStateUncertain(
+            hosts=found.hosts, known=found.known)
 
     def reload(self, providers: Sequence[str]) -> None:
         """Set what is taken to what the claim store says by now.
@@ -226,20 +227,21 @@ class HostManager(source.HostSource):
             self._doubtful.update(providers)
 
     def confirm(
-        self, takings: Iterable[table.Taking], claimed: bool = True
+        self, allocations: Iterable[table.PendingAllocation],
+        claimed: bool = True,
     ) -> None:
         """Count what was chosen, from now on.
 
         :param claimed: whether the claim store has it; if not, it counts for
             a time
         """
-        takings = list(takings)
-        doubtful = self.table.confirm(takings)
+        allocations = list(allocations)
+        doubtful = self.table.confirm(allocations)
         if claimed:
             self.mark_stale(doubtful)
         else:
-            self.hold({provider for taking in takings
-                       for provider in taking.providers})
+            self.hold({provider for allocation in allocations
+                       for provider in allocation.providers})
 
     def hold(self, providers: Iterable[str]) -> None:
         """Leave what was taken on these hosts, and not claimed, for a time.

@@ -9,7 +9,7 @@ from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.hosts import document
 from cellsched.hosts.table import HostTable
-from cellsched.hosts.table import Taking
+from cellsched.hosts.table import PendingAllocation
 from cellsched import objects
 
 
@@ -66,11 +66,11 @@ class HostSource(abc.ABC):
 
     @abc.abstractmethod
     def confirm(
-        self, takings: Iterable[Taking], claimed: bool = True
+        self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
         """Count what was chosen, from now on.
 
-        :param takings: as they were noted in the table
+        :param allocations: as they were noted in the table
         :param claimed: whether the claim store has it; if not, it must count
             for a time
         """
@@ -88,7 +88,7 @@ class HostSource(abc.ABC):
         """
         return {}
 
-    def doubt(self) -> exception.HostsInDoubt | None:
+    def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return why it cannot be told whether hosts are up, if so."""
         return None
 

@@ -121,12 +121,12 @@ CELL_FACTS = (
 )
 
 #: Prefix of the columns that say how much of a resource class can still be
-#: claimed: ``room:VCPU``. They come into being with the first inventory.
-ROOM = 'room:'
+#: claimed: ``available:VCPU``. They come into being with the first inventory.
+AVAILABLE = 'available:'
 
 #: Between a resource class and the provider that gives it, where that is not
-#: the host itself: ``room:VGPU@2`` is of the second child provider of each
-#: host. With a uuid it is a sharing provider, which has no column.
+#: the host itself: ``available:VGPU@2`` is of the second child provider of
+#: each host. With a uuid it is a sharing provider, which has no column.
 AT = '@'
 
 #: Child providers of a host that are known here; more are left out.

@@ -10,8 +10,8 @@ and a list of ``codes``, the places of the hosts' values among them::
      "silent": [], "cells": [{"uuid": …, "name": "north", …}],
      "aggregates": [{"id": 1, "uuid": …, "name": …, "metadata": {…}}],
      "sharing": [{"uuid": …, "name": …, "aggregate": …, "traits": […],
-                  "room": {"DISK_GB": 512}, "units": []}],
-     "columns": {"host": ["n1", "n2"], "room:VCPU": [8, 6],
+                  "available": {"DISK_GB": 512}, "units": []}],
+     "columns": {"host": ["n1", "n2"], "available:VCPU": [8, 6],
                  "availability_zone": {"values": ["nova"], "codes": [0, 0]},
                  …}}
 
@@ -39,7 +39,7 @@ VERSION = 1
 HOSTS_MAX = 1_000_000
 CELLS_MAX = 10_000
 AGGREGATES_MAX = 100_000
-ROOMS_MAX = 1000
+AVAILABLE_MAX = 1000
 SHARING_MAX = 100_000
 
 #: Columns without which hosts cannot be told apart.
@@ -81,7 +81,7 @@ def dump(snapshot: HostDocument) -> dict[str, Any]:
             for _, each in sorted(aggregates.items())],
         'sharing': [
             {'uuid': uuid, 'name': each.name, 'aggregate': each.aggregate,
-             'traits': sorted(each.traits), 'room': dict(each.room),
+             'traits': sorted(each.traits), 'available': dict(each.available),
              'units': _plain(each.units)}
             for uuid, each in sorted(table.sharing.items())],
         'columns': {name: _column(table, name) for name in table.names},
@@ -221,12 +221,12 @@ def _load_columns(
     count = len(
         snapshot_schema.items('columns.uuid', given['uuid'], HOSTS_MAX))
     values = {}
-    rooms = 0
+    amounts = 0
     for name, said in given.items():
         spec = table.specs.get(name)
         if spec is None:
-            rooms += 1
-            snapshot_schema.check_room(name, rooms, ROOMS_MAX)
+            amounts += 1
+            snapshot_schema.check_available(name, amounts, AVAILABLE_MAX)
         column = snapshot_schema.column(f'columns.{name}', said, spec, count)
         if name == 'aggregates':
             column = [_group(groups, ids) for ids in column]
@@ -265,14 +265,14 @@ def _check_children(values: Mapping[str, Any]) -> None:
 
 
 def _load_sharing(table: HostTable, given: Any) -> None:
-    names = {'uuid', 'name', 'aggregate', 'traits', 'room', 'units'}
+    names = {'uuid', 'name', 'aggregate', 'traits', 'available', 'units'}
     found = {}
     for place, said in snapshot_schema.items('sharing', given, SHARING_MAX):
         where = f'sharing[{place}]'
         snapshot_schema.check_keys(said, where, names, names)
-        if not isinstance(said['room'], dict):
+        if not isinstance(said['available'], dict):
             raise snapshot_schema.invalid(
-                f'{where}.room', 'numbers by resource class')
+                f'{where}.available', 'numbers by resource class')
         traits, units = (
             snapshot_schema.listed(f'{where}.{name}', said[name])
             for name in ('traits', 'units'))
@@ -284,11 +284,11 @@ def _load_sharing(table: HostTable, given: Any) -> None:
                     f'{where}.aggregate', said['aggregate'], 36),
                 frozenset(snapshot_schema.text(f'{where}.traits', each)
                           for each in traits),
-                {snapshot_schema.text(f'{where}.room', name):
+                {snapshot_schema.text(f'{where}.available', name):
                  snapshot_schema.number(
-                     f'{where}.room', room, -snapshot_schema.NUMBER_MAX,
+                     f'{where}.available', amount, -snapshot_schema.NUMBER_MAX,
                      snapshot_schema.NUMBER_MAX)
-                 for name, room in said['room'].items()}, units))
+                 for name, amount in said['available'].items()}, units))
     table.set_sharing(found)
 
 

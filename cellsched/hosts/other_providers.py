@@ -70,40 +70,40 @@ class OtherProviders:
         known = self.sharing
         self.sharing = {
             uuid: dataclasses.replace(
-                each, room=known[uuid].room, units=known[uuid].units)
+                each, available=known[uuid].available, units=known[uuid].units)
             if uuid in known else each for uuid, each in providers.items()}
         return [uuid for uuid in providers if uuid not in known]
 
-    def set_room(
+    def set_available(
         self, uuid: str, left: Mapping[str, float], units: Units
     ) -> None:
         """Learn what is left of a sharing provider."""
         self.sharing = {**self.sharing, uuid: dataclasses.replace(
-            self.sharing[uuid], room=left, units=units)}
+            self.sharing[uuid], available=left, units=units)}
 
-    def room(self, uuid: str, resource: str) -> float:
+    def available(self, uuid: str, resource: str) -> float:
         """Return what is left of a sharing provider.
 
         :param resource: the class, or what is taken of it: ``CLASS@uuid``
         """
         provider = self.sharing.get(uuid)
-        return 0.0 if provider is None else provider.room.get(
+        return 0.0 if provider is None else provider.available.get(
             resource.partition(columns.AT)[0], 0.0)
 
     def add(self, name: str, amount: float) -> bool:
         """Change what is left of a sharing provider, if it is that of one.
 
-        :param name: the name of a room: ``room:CLASS@uuid``
+        :param name: the name of a room: ``available:CLASS@uuid``
         """
         uuid = columns.sharing_provider(name)
         if uuid is None:
             return False
         provider = self.sharing.get(uuid)
         if provider is not None:
-            resource, _, _ = name.removeprefix(columns.ROOM).partition(
+            resource, _, _ = name.removeprefix(columns.AVAILABLE).partition(
                 columns.AT)
-            self.set_room(uuid, {
-                **provider.room,
-                resource: provider.room.get(resource, 0) + amount,
+            self.set_available(uuid, {
+                **provider.available,
+                resource: provider.available.get(resource, 0) + amount,
             }, provider.units)
         return True

@@ -12,7 +12,7 @@ class SharingProvider:
     :param name: what people call it
     :param aggregate: uuid of the aggregate
     :param traits: names of what it can do
-    :param room: what is left to claim, by resource class
+    :param available: what is left to claim, by resource class
     :param units: bounds on what one server may take, as the column ``units``
         has them
     """
@@ -20,5 +20,5 @@ class SharingProvider:
     name: str
     aggregate: str
     traits: frozenset[str] = frozenset()
-    room: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    available: Mapping[str, float] = dataclasses.field(default_factory=dict)
     units: tuple[tuple[str, int, int, int], ...] = ()

@@ -22,7 +22,7 @@ _LISTED_MAX = 10_000
 _DEPTH_MAX = 5
 
 _ROOM = re.compile(
-    re.escape(columns.ROOM) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
+    re.escape(columns.AVAILABLE) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
 
 
 def invalid(field: str, expected: str) -> exception.InvalidField:
@@ -81,13 +81,13 @@ def number(field: str, given: Any, least: float, most: float) -> float:
     return float(given)
 
 
-def check_room(name: str, count: int, most: int) -> None:
+def check_available(name: str, count: int, most: int) -> None:
     """Make sure that a column that is not known says what can be claimed."""
     if not _ROOM.fullmatch(name):
         raise invalid(
             'columns', f'no column {name!r:.80}, which no plug-in here has')
     if count > most:
-        raise invalid('columns', f'at most {most} of {columns.ROOM}…')
+        raise invalid('columns', f'at most {most} of {columns.AVAILABLE}…')
 
 
 def check_units(field: str, units: Any) -> None:

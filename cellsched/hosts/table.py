@@ -46,19 +46,19 @@ _SPARE_VALUES = 1000
 _IDLE_MAX = 16
 
 
-class Check(enum.Enum):
+class Verify(enum.Enum):
     """A condition on the chosen hosts when a choice is noted."""
 
     #: Nothing else was chosen on them since the view was made, and where they
     #: were written anew, there is room.
-    UNTOUCHED = enum.auto()
+    UNCHANGED = enum.auto()
     #: There is room.
-    ROOM = enum.auto()
-    NOTHING = enum.auto()
+    CAPACITY = enum.auto()
+    NONE = enum.auto()
 
 
 @dataclasses.dataclass(eq=False)
-class Taking:
+class PendingAllocation:
     """The resources that one instance takes of a host chosen for it.
 
     :param node: the uuid of the compute node
@@ -66,8 +66,8 @@ class Taking:
         child provider, ``CLASS@uuid`` of a sharing provider
     :param at: wall clock time, in seconds since the epoch
     :param claimed: whether the claim store has it
-    :param doubted: whether the store told of the host before that, so that
-        what it told may have this in it, or not
+    :param maybe_reported: whether the claim store reported usage of the host
+        before that; that usage may include this allocation
     :param providers: all of which it takes
     :param watchers: are called when the store has it, or it counts no more
     """
@@ -77,19 +77,19 @@ class Taking:
     at: float
     providers: tuple[str, ...]
     claimed: bool = False
-    doubted: bool = False
+    maybe_reported: bool = False
     watchers: list[Callable[[], None]] = dataclasses.field(
         default_factory=list)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell all that watch."""
         for watcher in self.watchers:
             watcher()
         self.watchers.clear()
 
-    def amount(self, resource: str, count_doubted: bool) -> int:
+    def amount(self, resource: str, count_pending: bool) -> int:
         """Return how much of a resource class it takes, if that counts."""
-        if self.doubted and not count_doubted:
+        if self.maybe_reported and not count_pending:
             return 0
         return sum(amount for name, amount in self.resources
                    if name == resource)
@@ -119,7 +119,7 @@ class HostTable:
     reads, or, within :meth:`batch`, when :meth:`publish` is called.
 
     What a decision takes is counted in its own view only, until it is noted
-    (:meth:`note`). From then on all see it in the overlay; when the claim
+    (:meth:`reserve`). From then on all see it in the overlay; when the claim
     store has it (:meth:`confirm`) it goes into the columns, and is replaced
     there by what the store tells next.
 
@@ -148,7 +148,7 @@ class HostTable:
         # Builds that are in the columns and that no host reported yet.
         self._inflight_builds = inflight_builds.InflightBuilds()
         # By node, what was noted and is not in the columns yet.
-        self._takings: dict[str, list[Taking]] = {}
+        self._pending: dict[str, list[PendingAllocation]] = {}
         # How many changes were in overlays when a node was chosen last.
         self._noted_at: dict[str, int] = {}
         self._others = other_providers.OtherProviders()
@@ -197,7 +197,7 @@ class HostTable:
 
     def view(
         self, now: float, located: Mapping[str, str] | None = None,
-        count_doubted: bool = True,
+        count_pending: bool = True,
     ) -> view_.Hosts:
         """Return the hosts as one request sees them.
 
@@ -207,9 +207,9 @@ class HostTable:
 
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
-        :param count_doubted: whether that is counted
+        :param count_pending: whether that is counted
         """
-        if count_doubted:
+        if count_pending:
             columns = self._columns_of(self._current())
         else:
             with self._lock:
@@ -231,10 +231,10 @@ class HostTable:
     ) -> list[tuple[int, view_.Changes]]:
         """Return the changes that are in doubt, which the overlay has."""
         return [
-            (row, view_.changes(taking.resources))
-            for node, takings in self._takings.items()
+            (row, view_.changes(allocation.resources))
+            for node, allocations in self._pending.items()
             if (row := snapshot.rows.get(node)) is not None
-            for taking in takings if taking.doubted]
+            for allocation in allocations if allocation.maybe_reported]
 
     def reuse(self, hosts: view_.Hosts) -> None:
         """Let another request have the columns of a view.
@@ -249,9 +249,9 @@ class HostTable:
 
     # What was chosen.
 
-    def note(
-        self, hosts: view_.Hosts, check: Check = Check.UNTOUCHED
-    ) -> list[Taking] | None:
+    def reserve(
+        self, hosts: view_.Hosts, check: Verify = Verify.UNCHANGED
+    ) -> list[PendingAllocation] | None:
         """Have everybody count what was taken in a view.
 
         That is the one step of a decision which others wait for. It looks at
@@ -264,38 +264,40 @@ class HostTable:
                   tuple(resources.items()))
                  for row, resources in columns.taken]
         with self._lock:
-            if check is not Check.NOTHING and self._is_behind(columns) and (
-                    check is Check.UNTOUCHED
+            if check is not Verify.NONE and self._is_behind(columns) and (
+                    check is Verify.UNCHANGED
                     and self._is_touched(columns, taken)
-                    or not self._has_room(
+                    or not self._has_capacity(
                         taken, columns.discounted is None)):
                 return None
-            takings = [Taking(node, resources, hosts.now,
-                              self._given(node, resources))
-                       for node, resources in taken]
+            allocations = [
+                PendingAllocation(node, resources, hosts.now,
+                                  self._given(node, resources))
+                for node, resources in taken]
             snapshot, overlay, earlier = self._published
-            for taking in takings:
-                self._takings.setdefault(taking.node, []).append(taking)
-                row = snapshot.rows.get(taking.node)
+            for allocation in allocations:
+                self._pending.setdefault(
+                    allocation.node, []).append(allocation)
+                row = snapshot.rows.get(allocation.node)
                 if row is not None:
                     overlay.append((
-                        row, view_.changes(taking.resources)))
-                    self._noted_at[taking.node] = earlier + len(overlay)
-        return takings
+                        row, view_.changes(allocation.resources)))
+                    self._noted_at[allocation.node] = earlier + len(overlay)
+        return allocations
 
-    def undo(self, takings: Iterable[Taking]) -> None:
+    def rollback(self, allocations: Iterable[PendingAllocation]) -> None:
         """Count no more what was noted and not confirmed."""
         with self._lock:
             snapshot, overlay, _ = self._published
-            for taking in takings:
-                self._remove(taking)
-                taking.tell()
-                row = snapshot.rows.get(taking.node)
+            for allocation in allocations:
+                self._remove(allocation)
+                allocation.notify()
+                row = snapshot.rows.get(allocation.node)
                 if row is not None:
                     overlay.append((row, view_.inverse(
-                        view_.changes(taking.resources))))
+                        view_.changes(allocation.resources))))
 
-    def confirm(self, takings: Iterable[Taking]) -> list[str]:
+    def confirm(self, allocations: Iterable[PendingAllocation]) -> list[str]:
         """Learn that the claim store has what was noted.
 
         :returns: the providers of which the store told meanwhile, so that
@@ -303,11 +305,11 @@ class HostTable:
         """
         doubtful: list[str] = []
         with self._lock:
-            for taking in takings:
-                taking.claimed = True
-                taking.tell()
-                if taking.doubted:
-                    doubtful.extend(taking.providers)
+            for allocation in allocations:
+                allocation.claimed = True
+                allocation.notify()
+                if allocation.maybe_reported:
+                    doubtful.extend(allocation.providers)
         return doubtful
 
     def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
@@ -317,10 +319,10 @@ class HostTable:
             returns what is called then; it may not block, nor may that
         """
         with self._lock:
-            for takings in self._takings.values():
-                for taking in takings:
-                    if not taking.claimed:
-                        taking.watchers.append(make_watcher())
+            for allocations in self._pending.values():
+                for allocation in allocations:
+                    if not allocation.claimed:
+                        allocation.watchers.append(make_watcher())
 
     def _is_behind(self, columns: view_.MergedColumns) -> bool:
         """Return whether the table changed since the columns followed it."""
@@ -339,36 +341,36 @@ class HostTable:
         return any(self._noted_at.get(node, 0) > columns.seen
                    for node, _ in taken)
 
-    def _has_room(
+    def _has_capacity(
         self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]],
-        count_doubted: bool,
+        count_pending: bool,
     ) -> bool:
         wanted: dict[tuple[str, str], int] = {}
         for node, resources in taken:
             for resource, amount in resources:
                 key = (node, resource)
                 wanted[key] = wanted.get(key, 0) + amount
-        return all(self._room(*key, count_doubted) >= amount
+        return all(self._available(*key, count_pending) >= amount
                    for key, amount in wanted.items())
 
-    def _room(
-        self, node: str, resource: str, count_doubted: bool
+    def _available(
+        self, node: str, resource: str, count_pending: bool
     ) -> float:
         """Return what is left on a host, by all that is known."""
         if columns_.AT in resource:
             uuid = columns_.sharing_provider(resource)
             if uuid is not None:
-                return self._others.room(uuid, resource) - sum(
-                    taking.amount(resource, count_doubted)
-                    for takings in self._takings.values()
-                    for taking in takings)
+                return self._others.available(uuid, resource) - sum(
+                    allocation.amount(resource, count_pending)
+                    for allocations in self._pending.values()
+                    for allocation in allocations)
         row = self._rows.get(node)
-        column = self._columns.get(columns_.ROOM + resource)
+        column = self._columns.get(columns_.AVAILABLE + resource)
         if row is None or column is None:
             return 0.0
         return float(column[row]) - sum(
-            taking.amount(resource, count_doubted)
-            for taking in self._takings.get(node, ()))
+            allocation.amount(resource, count_pending)
+            for allocation in self._pending.get(node, ()))
 
     def _given(
         self, node: str, resources: tuple[tuple[str, int], ...]
@@ -385,12 +387,12 @@ class HostTable:
         """Return what a coded column says of a host."""
         return self._encodings[name].values[self._columns[name][row]]
 
-    def _remove(self, taking: Taking) -> None:
-        left = self._takings.get(taking.node)
-        if left is not None and taking in left:
-            left.remove(taking)
+    def _remove(self, allocation: PendingAllocation) -> None:
+        left = self._pending.get(allocation.node)
+        if left is not None and allocation in left:
+            left.remove(allocation)
             if not left:
-                del self._takings[taking.node]
+                del self._pending[allocation.node]
 
     # What is written.
 
@@ -433,9 +435,9 @@ class HostTable:
                     name: pair for name, pair in list(before.extrema.items())
                     if name not in self._private})
             overlay = [
-                (self._rows[node], view_.changes(taking.resources))
-                for node, takings in self._takings.items()
-                if node in self._rows for taking in takings]
+                (self._rows[node], view_.changes(allocation.resources))
+                for node, allocations in self._pending.items()
+                if node in self._rows for allocation in allocations]
             seen = self._published.earlier + len(self._published.overlay)
             self._published = _Published(
                 snapshot, overlay, seen - len(overlay))
@@ -496,7 +498,7 @@ class HostTable:
                 continue
             changes.append((node, before, uuids))
             for name in self._columns:
-                if name.startswith(columns_.ROOM) and columns_.AT in name:
+                if name.startswith(columns_.AVAILABLE) and columns_.AT in name:
                     self._writable(name)[row] = 0
             units.append(((),) * len(uuids))
         if changes:
@@ -504,8 +506,8 @@ class HostTable:
         return {'child_units': units}
 
     def _put(self, name: str, rows: Column, given: Any) -> None:
-        if name.startswith(columns_.ROOM):
-            self._room_column(name.removeprefix(columns_.ROOM))
+        if name.startswith(columns_.AVAILABLE):
+            self._available_column(name.removeprefix(columns_.AVAILABLE))
         encoding = self._encodings.get(name)
         if encoding is not None:
             given = encoding.encode(_listed(given))
@@ -568,10 +570,10 @@ class HostTable:
                 self._set_other(uuid, _left(capacity, used), _bounds(units))
                 return
             self._fold(told=uuid)
-            for taking in self._takings.get(uuid, ()):
-                taking.doubted = True
+            for allocation in self._pending.get(uuid, ()):
+                allocation.maybe_reported = True
             self._changed = True
-            self._set_room(row, _left(capacity, used))
+            self._set_available(row, _left(capacity, used))
             memory_mb = used.get('MEMORY_MB', 0)
             disk_mb = used.get('DISK_GB', 0) * 1024
             for name, value in (
@@ -584,7 +586,7 @@ class HostTable:
                 self._writable(name)[row] = value
             self._set_lasting('units', row, _bounds(units))
 
-    def _set_room(
+    def _set_available(
         self, row: int, left: Mapping[str, float], place: str = ''
     ) -> None:
         """Set what is left of a provider of a host.
@@ -592,13 +594,13 @@ class HostTable:
         :param place: what the names of its resource classes end with
         """
         for name in self._columns:
-            if name.startswith(columns_.ROOM) and (
+            if name.startswith(columns_.AVAILABLE) and (
                     name.endswith(place) if place
                     else columns_.AT not in name):
                 self._writable(name)[row] = 0
         for resource, room in left.items():
-            self._room_column(resource + place)
-            self._writable(columns_.ROOM + resource + place)[row] = room
+            self._available_column(resource + place)
+            self._writable(columns_.AVAILABLE + resource + place)[row] = room
 
     def _set_other(
         self, uuid: str, left: Mapping[str, float],
@@ -609,16 +611,17 @@ class HostTable:
         if not node and uuid not in self._others.sharing:
             return
         self._fold(told=uuid)
-        for takings in ([self._takings.get(node, [])] if node
-                        else self._takings.values()):
-            for taking in takings:
-                taking.doubted |= uuid in taking.providers
+        for allocations in (
+                [self._pending.get(node, [])] if node
+                else self._pending.values()):
+            for allocation in allocations:
+                allocation.maybe_reported |= uuid in allocation.providers
         self._changed = True
         if not node:
-            self._others.set_room(uuid, left, units)
+            self._others.set_available(uuid, left, units)
             return
         row = self._rows[node]
-        self._set_room(row, left, f'{columns_.AT}{number}')
+        self._set_available(row, left, f'{columns_.AT}{number}')
         said = list(self._value('child_units', row))
         said[number - 1] = units
         self._set_lasting('child_units', row, tuple(said))
@@ -649,7 +652,7 @@ class HostTable:
             self._changed = self._lasting_changed = True
             return self._others.set_sharing(providers)
 
-    def settle(self, before: float) -> None:
+    def expire(self, before: float) -> None:
         """Count no more builds that were begun before then.
 
         A host reports builds in progress itself; until it does, what was
@@ -671,23 +674,24 @@ class HostTable:
         :param told: the provider that the store tells of now
         :param before: wall clock time; what was chosen earlier does not wait
         """
-        for node, takings in list(self._takings.items()):
-            claimed = [each for each in takings if each.claimed and (
-                not each.doubted or told in each.providers
+        for node, allocations in list(self._pending.items()):
+            claimed = [each for each in allocations if each.claimed and (
+                not each.maybe_reported or told in each.providers
                 or each.at < before)]
             row = self._rows.get(node)
-            for taking in claimed:
-                self._remove(taking)
+            for allocation in claimed:
+                self._remove(allocation)
                 if row is None:
                     continue
                 self._changed = True
-                for name, amount in view_.changes(taking.resources):
+                for name, amount in view_.changes(allocation.resources):
                     if columns_.AT in name and self._others.add(name, amount):
                         continue
-                    if name.startswith(columns_.ROOM):
-                        self._room_column(name.removeprefix(columns_.ROOM))
+                    if name.startswith(columns_.AVAILABLE):
+                        self._available_column(
+                            name.removeprefix(columns_.AVAILABLE))
                     self._writable(name)[row] += amount
-                self._inflight_builds.add(node, taking.at)
+                self._inflight_builds.add(node, allocation.at)
 
     def _place(self, uuids: Sequence[str]) -> Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
@@ -733,9 +737,9 @@ class HostTable:
                 str(name), (*self._columns, *FACTS)))
         return column
 
-    def _room_column(self, resource: str) -> None:
+    def _available_column(self, resource: str) -> None:
         """Make sure that there is a column for a resource class."""
-        name = columns_.ROOM + resource
+        name = columns_.AVAILABLE + resource
         if name not in self._columns:
             self._columns[name] = np.zeros(len(self._columns['uuid']))
             self._private.add(name)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from cellsched.hosts import cell_health
 from cellsched.hosts.columns import AT
-from cellsched.hosts.columns import ROOM
+from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.columns import sharing_provider
 from cellsched.hosts.columns import WHOLE
 from cellsched.hosts.sharing import SharingProvider
@@ -57,7 +57,7 @@ class MergedColumns:
         #: How many changes were in overlays, up to those in the columns.
         self.seen = 0
         #: How often something was taken or given back.
-        self.takings = 0
+        self.revision = 0
         #: What was made of the columns, until any of them changes.
         self.current: dict[Any, Any] = {}
         #: What the decision took: rows and resources.
@@ -149,7 +149,7 @@ class MergedColumns:
         self.taken, self.discounted = [], None
 
     def _add(self, row: int, changed: Changes, times: int = 1) -> None:
-        self.takings += 1
+        self.revision += 1
         self.current.clear()
         for name, amount in changed:
             column = self._copies.get(name)
@@ -162,13 +162,13 @@ class MergedColumns:
             column[row] += times * amount
             self._extrema.pop(name, None)
 
-    def shared_room(self, uuid: str, resource: str) -> float:
+    def shared_available(self, uuid: str, resource: str) -> float:
         """Return what is left of a sharing provider."""
         provider = self.snapshot.sharing.get(uuid)
         if provider is None:
             return 0.0
-        return provider.room.get(resource, 0) + self._shared.get(
-            f'{ROOM}{resource}{AT}{uuid}', 0)
+        return provider.available.get(resource, 0) + self._shared.get(
+            f'{AVAILABLE}{resource}{AT}{uuid}', 0)
 
     def _copy(self, name: str) -> snapshot_.Column:
         column = self.snapshot.columns.get(name)
@@ -188,7 +188,7 @@ def changes(resources: tuple[tuple[str, int], ...]) -> Changes:
 
 def _resource_changes(resources: tuple[tuple[str, int], ...]) -> Changes:
     """Return what a claim changes in the columns of its host."""
-    return (*((ROOM + resource, -amount)
+    return (*((AVAILABLE + resource, -amount)
               for resource, amount in resources),
             *((name, factor * amount) for resource, amount in resources
               for name, factor in _TAKES.get(resource, ())))
@@ -233,7 +233,7 @@ class Hosts:
         self._located = located
         self._rows = rows
         self._gathered: dict[str, Column] = {}
-        self._gathered_at = columns.takings
+        self._gathered_at = columns.revision
 
     def __len__(self) -> int:
         return len(self.columns) if self._rows is None else len(self._rows)
@@ -251,9 +251,9 @@ class Hosts:
             return self._fact(name)
         if self._rows is None:
             return self.columns[name]
-        if self._gathered_at != self.columns.takings:
+        if self._gathered_at != self.columns.revision:
             self._gathered.clear()
-            self._gathered_at = self.columns.takings
+            self._gathered_at = self.columns.revision
         column = self._gathered.get(name)
         if column is None:
             column = self._gathered[name] = self.columns[name].take(self._rows)
@@ -312,16 +312,16 @@ class Hosts:
             return self
         return Hosts(self.columns, self.now, self._located)
 
-    def room(self, resource: str) -> Column:
+    def available(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
-        name = ROOM + resource
+        name = AVAILABLE + resource
         if name in self.columns:
             return self[name]
         return np.zeros(len(self))
 
-    def least_room(self, resource: str) -> float:
+    def least_available(self, resource: str) -> float:
         """Return how much the host has left that has least."""
-        name = ROOM + resource
+        name = AVAILABLE + resource
         return self.least(name) if name in self.columns else 0.0
 
     def least(self, name: str) -> float:
@@ -352,7 +352,7 @@ class Hosts:
         return frozenset([
             name for name in names if name in snapshot.places
             or snapshot.sharing and any(
-                name in each.room for each in snapshot.sharing.values())])
+                name in each.available for each in snapshot.sharing.values())])
 
     def row_of_provider(self, uuid: str) -> int | None:
         """Return the row in the table of a host or of its child provider."""
@@ -366,13 +366,13 @@ class Hosts:
     def sharing(self) -> Mapping[str, SharingProvider]:
         """Return the sharing providers, by uuid.
 
-        What is left of one as it is now says :meth:`shared_room`.
+        What is left of one as it is now says :meth:`shared_available`.
         """
         return self.columns.snapshot.sharing
 
-    def shared_room(self, uuid: str, resource: str) -> float:
+    def shared_available(self, uuid: str, resource: str) -> float:
         """Return how much of a resource class a sharing provider has left."""
-        return self.columns.shared_room(uuid, resource)
+        return self.columns.shared_available(uuid, resource)
 
     def children_with(self, resource: str) -> tuple[int, ...]:
         """Return the numbers of child providers that may give something.

@@ -67,8 +67,8 @@ class SchedulerAPI(client.Client):
 
         :raises cellsched.exception.NoValidHost: nothing was claimed;
             ``rejections`` says why
-        :raises cellsched.exception.HostsInDoubt: another scheduler may decide
-            otherwise
+        :raises cellsched.exception.HostStateUncertain: another scheduler may
+            decide otherwise
         :raises oslo_messaging.MessagingTimeout: what was claimed is not known
         :raises SelectionObjectsWithOldRPCVersionNotSupported: of
             :mod:`cellsched.exception`: objects or alternates are asked for,

@@ -41,7 +41,7 @@ def as_nova(error: Exception) -> Exception:
     is refused finds no host either, and so does one that a plug-in failed or
     that somebody else could decide: that is what they undo their steps for.
     """
-    if isinstance(error, (exception.HostsInDoubt, exception.InvalidField,
+    if isinstance(error, (exception.HostStateUncertain, exception.InvalidField,
                           exception.PluginFailed)):
         error = exception.NoValidHost(reason=error.format_message())
     if isinstance(error, exception.NoValidHost):

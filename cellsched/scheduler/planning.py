@@ -17,10 +17,10 @@ from cellsched.hosts import document
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
-from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision.capacity import counts
 from cellsched.scheduler.decision.pipeline import Pipeline
-from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claim_batching
 from cellsched.scheduler.selection import placer
 
@@ -35,17 +35,17 @@ def on_snapshot(
 
     :param pipeline: the decision in place of the one that is configured
     """
-    still: Any = Still(snapshot)
+    still: Any = SnapshotSource(snapshot)
     return placer.Placer(
         still, pipeline or filter_scheduler.pipeline_of(conf),
         claim_batching.ClaimBatcher(memory.MemoryClaims()),
-        _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
-        _refuse_to_record,
+        SnapshotClock(snapshot.now),
+        filter_scheduler.selection_policy(conf, random), 2, _refuse_to_record,
         slow_plugin_s=conf.scheduler.slow_plugin_seconds,
         ignores_demands=conf.scheduler.unmet_demands == 'ignore')
 
 
-class CellRoom(NamedTuple):
+class CellCapacity(NamedTuple):
     """The room of a cell for servers of one kind.
 
     :param cell: the cell's uuid
@@ -61,7 +61,7 @@ class CellRoom(NamedTuple):
     servers: int
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """The room of all cells for servers of one kind.
 
     :param cells: in the order of their first hosts
@@ -70,16 +70,16 @@ class Room(NamedTuple):
     :param rejections: what rejected the other hosts
     """
 
-    cells: list[CellRoom]
+    cells: list[CellCapacity]
     servers: int
     rejections: list[candidates.Rejection]
 
 
-def room(
+def capacity(
     conf: cfg.ConfigOpts, snapshot: document.HostDocument,
     request: objects.RequestSpec,
     pipeline: Pipeline | None = None,
-) -> Room:
+) -> Capacity:
     """Return how many servers of one kind fit each cell, and what rejects.
 
     The configured filters are asked once, as for a single server: what they
@@ -90,7 +90,7 @@ def room(
         sense, or is read by no filter
     """
     pipeline = pipeline or filter_scheduler.pipeline_of(conf)
-    refusal = demands.Rule(
+    refusal = requirements.RequirementCheck(
         pipeline.reads, conf.scheduler.unmet_demands == 'ignore',
     ).refusal(request, admin())
     if refusal is not None:
@@ -102,7 +102,7 @@ def room(
     rooms = []
     for code in codes[np.argsort(first)]:
         rows = found.rows[cells[found.rows] == code]
-        rooms.append(CellRoom(
+        rooms.append(CellCapacity(
             hosts.value('cell', code), int(np.count_nonzero(cells == code)),
             len(rows), _servers(hosts, rows, request)))
     servers = sum(each.servers for each in rooms)
@@ -110,17 +110,17 @@ def room(
         # Alone each may have what all of them share.
         servers = max(_servers(hosts, found.rows, request), max(
             (each.servers for each in rooms), default=0))
-    return Room(rooms, servers, pipeline.rejections(request, found))
+    return Capacity(rooms, servers, pipeline.rejections(request, found))
 
 
 def _servers(
     hosts: view.Hosts, rows: view.Column, request: objects.RequestSpec
 ) -> int:
     """Return how many servers the hosts in some rows have room for."""
-    return int(capacity.counts(hosts.at(rows), request).sum())
+    return int(counts(hosts.at(rows), request).sum())
 
 
-class Still:
+class SnapshotSource:
     """Stands for the loader of a table that stays as it is."""
 
     def __init__(self, snapshot: document.HostDocument) -> None:
@@ -144,7 +144,7 @@ class Still:
         return {}
 
 
-class _Then(clock.Clock):
+class SnapshotClock(clock.Clock):
     """The time at which a snapshot was taken."""
 
     def __init__(self, timestamp: float) -> None:

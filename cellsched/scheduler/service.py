@@ -15,9 +15,9 @@ from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.objects import legacy
 from cellsched.rpc import scheduler
-from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler import request_validation
+from cellsched.scheduler import requirements
 
 LOG = log.getLogger(__name__)
 
@@ -54,8 +54,9 @@ class Scheduler:
         self._bounds = bounds
         self._reached = reached
         self._ignores_hints = ignores_hints
-        self._demands = (None if driver.reads is None else demands.Rule(
-            driver.reads, ignores_demands))
+        self._requirements = (
+            None if driver.reads is None else
+            requirements.RequirementCheck(driver.reads, ignores_demands))
 
     def select_destinations(
         self, context: RequestContext, request_spec: Any = None,
@@ -74,8 +75,8 @@ class Scheduler:
             selections: the host claimed, then its alternates if they are
             asked for; else for each a dict of host, nodename and limits
         :raises cellsched.exception.NoValidHost: with the reasons
-        :raises cellsched.exception.HostsInDoubt: another scheduler may decide
-            otherwise
+        :raises cellsched.exception.HostStateUncertain: another scheduler may
+            decide otherwise
         :raises cellsched.exception.InvalidField: names the field
         :raises cellsched.exception.PluginFailed: names the plug-in
         """
@@ -176,8 +177,8 @@ class Scheduler:
         if unknown:
             LOG.debug('No enabled filter reads the scheduler hints %s',
                       ', '.join(unknown), context=context)
-        if self._demands is not None:
-            refusal = self._demands.refusal(spec, context)
+        if self._requirements is not None:
+            refusal = self._requirements.refusal(spec, context)
             if refusal is not None:
                 raise refusal
 

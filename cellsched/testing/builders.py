@@ -13,8 +13,8 @@ from oslo_config import cfg
 
 from cellsched.filters import base as filters
 from cellsched.hosts.aggregate import HostAggregate
+from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.columns import Column
-from cellsched.hosts.columns import ROOM
 from cellsched.hosts.columns import STANDARD
 from cellsched.hosts.table import HostTable
 from cellsched.hosts import view
@@ -34,12 +34,13 @@ _FOLLOWING: dict[str, Callable[[view.Hosts], view.Column]] = {
     'unreserved_disk_mb': lambda it: it['total_usable_disk_gb'] * 1024,
     'free_disk_mb': lambda it: it['unreserved_disk_mb'],
     'disk_mb_used': lambda it: it['unreserved_disk_mb'] - it['free_disk_mb'],
-    'room:VCPU': lambda it: _offered(it, 'vcpus_total', 'cpu')
+    'available:VCPU': lambda it: _offered(it, 'vcpus_total', 'cpu')
     - it['vcpus_used'],
-    'room:MEMORY_MB': lambda it: _offered(it, 'unreserved_ram_mb', 'ram')
+    'available:MEMORY_MB': lambda it: _offered(it, 'unreserved_ram_mb', 'ram')
     - it['unreserved_ram_mb'] + it['free_ram_mb'],
-    'room:DISK_GB': lambda it: (_offered(it, 'unreserved_disk_mb', 'disk')
-                                - it['disk_mb_used']) // 1024,
+    'available:DISK_GB': lambda it: (
+        _offered(it, 'unreserved_disk_mb', 'disk')
+        - it['disk_mb_used']) // 1024,
 }
 
 _Plugin = TypeVar('_Plugin', bound=filters.Filter | weighers.Weigher)
@@ -48,7 +49,7 @@ _Plugin = TypeVar('_Plugin', bound=filters.Filter | weighers.Weigher)
 def hosts(
     count: int | None = None, *, now: float = NOW,
     located: Mapping[str, int] | None = None,
-    room: Mapping[str, Any] | None = None,
+    available: Mapping[str, Any] | None = None,
     failures: Mapping[str, float] | None = None,
     columns: Iterable[Column] = (), **values: Any,
 ) -> view.Hosts:
@@ -58,7 +59,7 @@ def hosts(
 
     The other parameters are those of :func:`table`.
     """
-    made = table(count, now, room, failures, columns, **values)
+    made = table(count, now, available, failures, columns, **values)
     uuids = made.snapshot.columns['uuid']
     return made.view(now, {instance: uuids[row] for instance, row
                            in (located or {}).items()})
@@ -66,7 +67,7 @@ def hosts(
 
 def table(
     count: int | None = None, now: float = NOW,
-    room: Mapping[str, Any] | None = None,
+    available: Mapping[str, Any] | None = None,
     failures: Mapping[str, float] | None = None,
     columns: Iterable[Column] = (), **values: Any,
 ) -> HostTable:
@@ -78,20 +79,20 @@ def table(
 
     :param count: how many, where no column says it; one by default
     :param now: wall clock time of the request
-    :param room: what can still be claimed, by resource class
+    :param available: amounts that can still be claimed, by resource class
     :param failures: what failed just now, by cell
     :param columns: columns beyond the standard ones
     :param values: a list of one value for each host, or one for all, by
         column; for aggregates a tuple of :func:`aggregate`
     """
-    given = {**values, **{ROOM + resource: amount
-                          for resource, amount in (room or {}).items()}}
+    given = {**values, **{AVAILABLE + resource: amount
+                          for resource, amount in (available or {}).items()}}
     count = _count(count, given)
     uuids = given.pop('uuid', None) or [
         str(uuid.UUID(int=row + 1)) for row in range(count)]
     result = HostTable((*STANDARD, *columns))
     for name in given:
-        if name not in result and not name.startswith(ROOM):
+        if name not in result and not name.startswith(AVAILABLE):
             raise ValueError(f'the host table has no column {name!r}')
     result.put(uuids, _defaults(count, now) | given)
     for cell, failed in (failures or {}).items():

@@ -29,9 +29,8 @@ from cellsched.hosts import columns
 from cellsched import objects
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler import demand_catalogue
-from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import requirements
 
 
 def names(kind: str) -> list[str]:
@@ -138,18 +137,20 @@ class ObjectFields(_Listing):
 class Demands(_Listing):
 
     def lines(self) -> list[str]:
-        always = filter_scheduler.always(loader.load(files=[], dirs=[]))
+        always = filter_scheduler.mandatory_filters(
+            loader.load(files=[], dirs=[]))
         stages = [*map(type, always), capacity.Capacity,
                   *plugins.load_shipped(plugins.FILTERS).values()]
         lines = ['.. list-table::', '   :header-rows: 1',
                  '   :widths: 40 22 20 18', '', '   * - Name',
                  '     - Requirement', '     - When', '     - Read by']
-        for demand in demand_catalogue.DEMANDS:
+        for each in requirements.REQUIREMENTS:
             readers = sorted({
                 f'``{stage.__name__}``' for stage in stages
-                if demand not in demands.Unread(stage.reads).demands})
-            lines += [f'   * - ``{demand.name}``', f'     - {demand.what}',
-                      f'     - {demand.when.words}',
+                if each not in requirements.UnsupportedRequirements(
+                    stage.reads).requirements})
+            lines += [f'   * - ``{each.name}``', f'     - {each.what}',
+                      f'     - {each.when.words}',
                       f'     - {", ".join(readers) or "No shipped stage"}']
         return lines
 
@@ -158,7 +159,7 @@ class NoDemands(_Listing):
 
     def lines(self) -> list[str]:
         lines = []
-        for about, names in demand_catalogue.NO_DEMANDS.items():
+        for about, names in requirements.NO_REQUIREMENTS.items():
             listed = ', '.join(f'``{name}``' for name in sorted(names))
             lines += [about, f'   {listed}', '']
         return lines

@@ -20,8 +20,8 @@ REQUESTS = 12
 DEADLINE_S = base.TIMEOUT_S / 2
 
 #: What tables have to agree on.
-COLUMNS = ('room:VCPU', 'room:MEMORY_MB', 'room:DISK_GB', 'num_instances',
-           'vcpus_used', 'free_ram_mb')
+COLUMNS = ('available:VCPU', 'available:MEMORY_MB', 'available:DISK_GB',
+           'num_instances', 'vcpus_used', 'free_ram_mb')
 
 
 class Caller:

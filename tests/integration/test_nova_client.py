@@ -16,7 +16,7 @@ from tests.integration.nova import wishes
 from tests.integration import processes
 from tests.integration import serving
 from tests import profile
-from tests.unit.scheduler import test_demand_catalogue
+from tests.unit.scheduler import test_requirements
 
 NAMES = pathlib.Path(__file__).parent / 'nova' / 'names.py'
 
@@ -54,7 +54,7 @@ class TestNames(base.TestCase):
             stderr=subprocess.DEVNULL, text=True).stdout
 
         self.assertEqual(json.loads(told), json.loads(
-            test_demand_catalogue.NAMES.read_text()))
+            test_requirements.NOVA_NAMES.read_text()))
 
 
 class TestEnvironment(base.TestCase):

@@ -20,7 +20,7 @@ from cellsched.rpc import delivery
 _TRANSIENT: tuple[type[Exception], ...] = (
     exception.BrokerRefused, exception.CellUnreachable,
     exception.DatabaseUnreachable, exception.DeadlineExceeded,
-    exception.HostsInDoubt, exception.TransactionLost,
+    exception.HostStateUncertain, exception.TransactionLost,
     oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
     *delivery.BROKER_ERRORS)
 

@@ -121,7 +121,7 @@ class Move:
         self._reached('MovePrepare')
         try:
             self._move(context, work)
-        except (exception.HostsInDoubt, exception.NoValidHost) as exc:
+        except (exception.HostStateUncertain, exception.NoValidHost) as exc:
             self._give_up(context, work, exc)
         except delivery.ERRORS as exc:
             LOG.warning('The %s of %s failed: %s', work.move.migration_type,

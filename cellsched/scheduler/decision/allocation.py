@@ -48,20 +48,20 @@ def _each_alone(
     parts: list[_Part] = []
     for resource, amount in wants.amounts:
         names = itertools.chain(
-            (('', resource, units),) if columns.ROOM + resource in hosts
+            (('', resource, units),) if columns.AVAILABLE + resource in hosts
             else (),
             ((str(number), f'{resource}{columns.AT}{number}',
               child_units[number - 1])
              for number in sorted(hosts.children_with(resource))
              if number <= len(child_units)))
         found = next((
-            name for name, room, bounds in names
-            if hosts[columns.ROOM + room][place] >= amount
+            name for name, column, bounds in names
+            if hosts[columns.AVAILABLE + column][place] >= amount
             and assignment.admits(bounds, resource, amount)), None)
         if found is None:
             found = next((
                 uuid for uuid in sharing
-                if hosts.shared_room(uuid, resource) >= amount
+                if hosts.shared_available(uuid, resource) >= amount
                 and assignment.admits(
                     hosts.sharing[uuid].units, resource, amount)), None)
         if found is None:
@@ -195,25 +195,25 @@ def providers(
     traits, units, children, child_units, sharing = hosts.values_at(
         place, 'traits', 'units', 'children', 'child_units', 'sharing')
 
-    def room(name: str) -> tuple[tuple[str, float], ...]:
+    def available(name: str) -> tuple[tuple[str, float], ...]:
         if name and not name.isdigit():
-            return tuple((resource, hosts.shared_room(name, resource))
+            return tuple((resource, hosts.shared_available(name, resource))
                          for resource in classes)
         end = columns.AT + name if name else ''
-        return tuple((resource, float(hosts.room(resource + end)[place]))
+        return tuple((resource, float(hosts.available(resource + end)[place]))
                      for resource in classes
                      if resource + end in present)
 
     present = {*classes, *(
         f'{resource}{columns.AT}{number}' for resource in classes
         for number in hosts.children_with(resource))}
-    found = [assignment.Provider('', -1, traits, room(''), units)]
+    found = [assignment.Provider('', -1, traits, available(''), units)]
     for number, ((parent, has), bounds) in enumerate(
             zip(children, child_units), start=1):
         found.append(assignment.Provider(
-            str(number), parent, has, room(str(number)), bounds))
+            str(number), parent, has, available(str(number)), bounds))
     found += [assignment.Provider(
-        uuid, -1, hosts.sharing[uuid].traits, room(uuid),
+        uuid, -1, hosts.sharing[uuid].traits, available(uuid),
         hosts.sharing[uuid].units)
         for uuid in sharing if uuid in hosts.sharing]
     return found

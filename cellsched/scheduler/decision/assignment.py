@@ -25,14 +25,14 @@ class Provider(NamedTuple):
     :param name: empty for the host itself, the number of a child provider, or
         the uuid of a sharing provider
     :param parent: where the parent is among the places; -1 for none
-    :param room: what is left of the resource classes that are asked for
+    :param available: what is left of the resource classes that are asked for
     :param units: bounds on what one claim may take
     """
 
     name: str
     parent: int
     traits: frozenset[str]
-    room: tuple[tuple[str, float], ...]
+    available: tuple[tuple[str, float], ...]
     units: tuple[tuple[str, int, int, int], ...] = ()
 
     @property
@@ -92,7 +92,7 @@ class _Search:
     ) -> None:
         self._places = places
         self._wanted = wanted
-        self._room = [dict(place.room) for place in places]
+        self._room = [dict(place.available) for place in places]
         self._tries = 0
         groups = wanted.demand.groups
         options = [

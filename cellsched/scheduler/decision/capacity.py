@@ -167,12 +167,13 @@ class Capacity(_Comparison):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
-        if hosts.is_whole and self.amount <= hosts.least_room(self.resource):
+        if hosts.is_whole and (
+                self.amount <= hosts.least_available(self.resource)):
             return None
-        return hosts.room(self.resource) >= self.amount
+        return hosts.available(self.resource) >= self.amount
 
     def offered(self, hosts: view.Hosts) -> view.Column:
-        return hosts.room(self.resource)
+        return hosts.available(self.resource)
 
 
 def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
@@ -188,7 +189,7 @@ def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
         return server_counts.counts(hosts, wants)
     found = np.full(len(hosts), resources.AMOUNT_MAX)
     for resource, amount in request.resources().items():
-        found = np.minimum(found, hosts.room(resource) // amount)
+        found = np.minimum(found, hosts.available(resource) // amount)
     return np.maximum(found, 0).astype('int64')
 
 

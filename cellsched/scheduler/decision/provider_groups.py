@@ -91,7 +91,7 @@ class ProviderCapacity(_Stage):
     def shortfall(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> tuple[view.Column, str]:
-        return self.amount - provider_offers.most_room(
+        return self.amount - provider_offers.most_available(
             hosts, self.resource, frozenset(), self.forbidden), self.unit
 
 
@@ -142,7 +142,7 @@ class GroupCapacity(_Stage):
         """
         classes = self.wants.resources
         missing = np.array([np.maximum(
-            amount - provider_offers.most_room(
+            amount - provider_offers.most_available(
                 hosts, resource, self.wants.required, self.wants.forbidden), 0)
             for resource, amount in classes])
         shares = missing / np.array([[amount] for _, amount in classes])
@@ -238,9 +238,9 @@ class ProviderFit(_Stage):
 
     def _rooms(self, hosts: view.Hosts) -> Iterator[view.Column]:
         for resource in self._wanted.classes:
-            yield hosts.room(resource)
+            yield hosts.available(resource)
             for number in hosts.children_with(resource):
-                yield hosts.room(f'{resource}{columns.AT}{number}')
+                yield hosts.available(f'{resource}{columns.AT}{number}')
 
 
 # Flavors are few, and there is nothing in a stage but what they ask for.

@@ -91,7 +91,7 @@ class Offers:
         numbers = (set.intersection(*(
             {*hosts.children_with(resource)} for resource in names))
             if names else {*range(1, hosts.most_children + 1)})
-        own = all(columns.ROOM + resource in hosts for resource in names)
+        own = all(columns.AVAILABLE + resource in hosts for resource in names)
         return [*([''] if own else ()), *map(str, sorted(numbers))]
 
     def _own(self, hosts: view.Hosts) -> view.Mask | None:
@@ -149,8 +149,8 @@ def both(
 
 def _room(hosts: view.Hosts, name: str, resource: str) -> Any:
     if name and not name.isdigit():
-        return hosts.shared_room(name, resource)
-    return hosts.room(resource + (columns.AT + name if name else ''))
+        return hosts.shared_available(name, resource)
+    return hosts.available(resource + (columns.AT + name if name else ''))
 
 
 def _having(
@@ -159,7 +159,7 @@ def _having(
     """Return the hosts whose provider gives an amount; None for all."""
     place = columns.AT + name if name else ''
     bounds = _admitting(hosts, name, resource, amount)
-    mask: view.Mask = hosts.room(resource + place) >= amount
+    mask: view.Mask = hosts.available(resource + place) >= amount
     # That takes less than to look up the least of a column that changes.
     return bounds if mask.all() else both(bounds, mask)
 
@@ -218,12 +218,12 @@ def _shares(
     provider = hosts.sharing[uuid]
     return (group.required <= provider.traits
             and group.forbidden.isdisjoint(provider.traits)
-            and all(hosts.shared_room(uuid, resource) >= amount
+            and all(hosts.shared_available(uuid, resource) >= amount
                     and assignment.admits(provider.units, resource, amount)
                     for resource, amount in group.resources))
 
 
-def most_room(
+def most_available(
     hosts: view.Hosts, resource: str, required: frozenset[str],
     forbidden: frozenset[str],
 ) -> view.Column:
@@ -239,7 +239,7 @@ def most_room(
     for uuid, provider in hosts.sharing.items():
         if required <= provider.traits and (
                 forbidden.isdisjoint(provider.traits)):
-            left = hosts.shared_room(uuid, resource)
+            left = hosts.shared_available(uuid, resource)
             most = np.maximum(most, left * hosts.each(
                 'sharing', lambda uuids: uuid in uuids))
     return most

@@ -53,7 +53,7 @@ class _Counter:
         self._hosts = hosts
         self._wants = wants
         self._left = {
-            (uuid, resource): hosts.shared_room(uuid, resource)
+            (uuid, resource): hosts.shared_available(uuid, resource)
             for uuid in hosts.sharing for resource in wants.classes}
         # What one server takes that is counted one by one; what is left
         # beyond that times their number makes no difference.
@@ -62,9 +62,10 @@ class _Counter:
     def count(self, place: int) -> int:
         """Return how many fit the host in a place, and have them take it."""
         places = [
-            each._replace(room=tuple(
+            each._replace(available=tuple(
                 (resource, self._left[each.name, resource])
-                for resource, _ in each.room)) if each.is_sharing else each
+                for resource, _ in each.available))
+            if each.is_sharing else each
             for each in allocation.providers(self._hosts, place, self._wants)]
         alone, together = _split(self._wants, places[0].traits)
         number = ONE_BY_ONE_MAX if _is_any(together) else resources.AMOUNT_MAX
@@ -93,10 +94,10 @@ class _Counter:
     ) -> tuple[int, _Shared]:
         """Return how many fit, no more than so many, and what they share."""
         total = _totals(wants)
-        places = [each._replace(room=tuple(
+        places = [each._replace(available=tuple(
             (resource, min(room, most * total[resource])
              if each.is_sharing else room)
-            for resource, room in each.room if resource in total))
+            for resource, room in each.available if resource in total))
             for each in places]
         outside = allocation.outside(self._hosts, place, wants, places)
         key = wants, most, tuple(places), tuple(outside)
@@ -132,7 +133,7 @@ def _copies(
 ) -> Iterator[tuple[assignment.Provider, int]]:
     """Yield how often each provider gives an amount, in their order."""
     for place in places:
-        room = dict(place.room).get(resource, 0.0)
+        room = dict(place.available).get(resource, 0.0)
         if room >= amount and forbidden.isdisjoint(place.traits) and (
                 assignment.admits(place.units, resource, amount)):
             yield place, int(room // amount)
@@ -158,19 +159,19 @@ def _placed(
             left[chosen] = _without(left[chosen], group.resources)
         number += 1
     return number, {
-        (before.name, resource): int(room - dict(after.room)[resource])
+        (before.name, resource): int(room - dict(after.available)[resource])
         for before, after in zip(places, left) if before.is_sharing
-        for resource, room in before.room
-        if room != dict(after.room)[resource]}
+        for resource, room in before.available
+        if room != dict(after.available)[resource]}
 
 
 def _without(
     place: assignment.Provider, amounts: Iterable[tuple[str, int]]
 ) -> assignment.Provider:
     less = dict(amounts)
-    return place._replace(room=tuple(
+    return place._replace(available=tuple(
         (resource, room - less.get(resource, 0))
-        for resource, room in place.room))
+        for resource, room in place.available))
 
 
 def _totals(wants: assignment.ProviderDemand) -> dict[str, int]:

@@ -150,6 +150,6 @@ class SchedulerDriver(abc.ABC):
             hosts report it
         :raises cellsched.exception.NoValidHost: with the reasons; nothing
             stays claimed. ``placed`` says for how many there was room.
-        :raises cellsched.exception.HostsInDoubt: somebody else may decide
-            otherwise; nothing stays claimed
+        :raises cellsched.exception.HostStateUncertain: another scheduler may
+            decide otherwise; nothing stays claimed
         """

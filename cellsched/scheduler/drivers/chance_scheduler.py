@@ -22,7 +22,7 @@ class ChanceScheduler(filter_scheduler.FilterScheduler):
         return pipeline.Pipeline(
             filters.make(self.conf, ['ComputeFilter']),
             [_Dice(self.parts.random.getrandbits(64))],
-            filter_scheduler.always(self.conf))
+            filter_scheduler.mandatory_filters(self.conf))
 
 
 class _Dice(weighers.Weigher):

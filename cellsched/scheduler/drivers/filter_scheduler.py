@@ -14,8 +14,8 @@ from cellsched.context import RequestContext
 from cellsched.filters import base as filters_base
 from cellsched.filters import compute
 from cellsched.filters import registry as filters
-from cellsched.host_manager import doubt
 from cellsched.host_manager import loader
+from cellsched.host_manager import mass_outage
 from cellsched.host_manager.source import HostSource
 from cellsched.hosts import column_providers
 from cellsched import objects
@@ -127,7 +127,7 @@ def pipeline_of(
     :param filter_names: filters in place of those configured
     :param weigher_names: weighers in place of those configured
     """
-    options, first = conf.filter_scheduler, always(conf)
+    options, first = conf.filter_scheduler, mandatory_filters(conf)
     enabled = filters.make(conf, filter_names or options.enabled_filters)
     # What every request has to pass needs not be passed twice.
     kinds = set(map(type, first))
@@ -142,7 +142,7 @@ def refresh_policy(conf: cfg.ConfigOpts) -> loader.RefreshPolicy:
     return loader.RefreshPolicy(
         options.refresh_interval, options.full_refresh_interval,
         options.cell_failure_half_life,
-        doubt.DoubtLimits(
+        mass_outage.OutageLimits(
             conf.service_down_time, options.stale_cell_timeout),
         options.discover_hosts_in_cells_interval == 0)
 
@@ -156,13 +156,13 @@ def make_placer(
         source, pipeline_,
         claim_batching.ClaimBatcher(
             parts.claims, make_lock=parts.clock.lock),
-        parts.clock, taste_of(conf, parts.random),
+        parts.clock, selection_policy(conf, parts.random),
         conf.scheduler.claim_attempts, parts.decisions.record,
         conf.scheduler.slow_plugin_seconds,
         conf.scheduler.unmet_demands == 'ignore')
 
 
-def taste_of(
+def selection_policy(
     conf: cfg.ConfigOpts, random: Random
 ) -> selection.SelectionPolicy:
     """Return which of the best hosts is chosen."""
@@ -177,7 +177,7 @@ def taste_of(
         takes_servers=compute.ComputeFilter(conf))
 
 
-def always(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:
+def mandatory_filters(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:
     """Return the stages that every request has to pass."""
     return [*destinations.stages(conf.scheduler.stale_cell_timeout),
             *prefilters.stages(conf.scheduler)]

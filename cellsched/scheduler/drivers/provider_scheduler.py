@@ -16,6 +16,7 @@ from cellsched import exception
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import instance_reports
 from cellsched.hosts import column_providers
+from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched import plugins
@@ -25,7 +26,7 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_needs
 from cellsched.scheduler import request_validation
-from cellsched.scheduler.selection import moves
+from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection import request_hosts
 
 
@@ -96,14 +97,14 @@ class ProviderScheduler(base.SchedulerDriver):
     def delete_instance(self, host: str, instance: str) -> None:
         with self._reports_lock:
             self._instance_reports.forget(instance)
-        held = self.parts.claims.claims_of(moves.names([instance]))
+        held = self.parts.claims.claims_of(migrations.consumers([instance]))
         if not held:
             return
         reading = self._reader.read(
             admin(),
             host_reader.HostScope(frozenset(), frozenset({host})),
             host_reader.NO_SHARING)
-        gone = moves.held_on(
+        gone = existing_claims.held_on(
             reading.table.view(self.parts.clock.steady()), host, held)
         if gone:
             self.parts.claims.release(gone)

@@ -8,7 +8,7 @@ from typing import Protocol
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.hosts.table import HostTable
-from cellsched.hosts.table import Taking
+from cellsched.hosts.table import PendingAllocation
 from cellsched.scheduler.decision import candidates
 
 
@@ -55,7 +55,7 @@ class PlacementHosts(Protocol):
         """Set what is taken of these providers to what the store says."""
 
     def confirm(
-        self, takings: Iterable[Taking], claimed: bool = True
+        self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
         """Count what was chosen, from now on.
 
@@ -66,5 +66,5 @@ class PlacementHosts(Protocol):
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances, of those that a host told of."""
 
-    def doubt(self) -> exception.HostsInDoubt | None:
+    def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return why it cannot be told whether hosts are up, if so."""

@@ -16,17 +16,18 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.hosts.table import Check
-from cellsched.hosts.table import Taking
+from cellsched.hosts.table import PendingAllocation
+from cellsched.hosts.table import Verify
+from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Pipeline
-from cellsched.scheduler import demands
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claim_batching
 from cellsched.scheduler.selection import claim_refusals
+from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection import group_members
-from cellsched.scheduler.selection import moves
 from cellsched.scheduler.selection import placement_hosts
 from cellsched.scheduler.selection import rebuilds
 from cellsched.scheduler.selection import selection
@@ -45,21 +46,21 @@ class _Choice:
 
     :param places: for each instance its host and alternates, if all have one
     :param why: why not; also told where hosts were refused before
-    :param takings: what was noted of it in the table
+    :param allocations: what was noted of it in the table
     :param is_parted: whether other providers than the hosts give a part
     """
 
     places: list[list[objects.Selection]]
     why: diagnosis.Diagnosis | None
     decision: decision_record.Decision
-    takings: Sequence[Taking] = ()
+    allocations: Sequence[PendingAllocation] = ()
     is_parted: bool = False
 
 
 #: What is to hold when a choice is noted. Where others are always faster, the
 #: claim store has to tell.
-_CHECKS = (*[Check.UNTOUCHED] * 3, *[Check.ROOM] * 7,
-           Check.NOTHING)
+_CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
+           Verify.NONE)
 
 
 class Placer:
@@ -95,7 +96,8 @@ class Placer:
         self._record = record
         self._single_flight = single_flight.SingleFlight(clock.event)
         self._slow_plugin_s = slow_plugin_s
-        self._demands = demands.Rule(pipeline.reads, ignores_demands)
+        self._requirements = requirements.RequirementCheck(
+            pipeline.reads, ignores_demands)
         self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
 
     def on(self, source: placement_hosts.PlacementHosts) -> 'Placer':
@@ -113,10 +115,10 @@ class Placer:
 
         :param claim: False to have what is chosen count for a while only
         :raises cellsched.exception.NoValidHost: not all of them fit
-        :raises cellsched.exception.HostsInDoubt: they may fit for others
+        :raises cellsched.exception.HostStateUncertain: they may fit for others
         :raises cellsched.exception.PluginFailed: names the plug-in
         """
-        refusal = self._demands.refusal(request, context)
+        refusal = self._requirements.refusal(request, context)
         if refusal is not None:
             self._record(context, request, uuids, self._undecided(refusal))
             raise refusal
@@ -199,7 +201,7 @@ class Placer:
                 continue
             try:
                 if not claim:
-                    self._loader.confirm(choice.takings, claimed=False)
+                    self._loader.confirm(choice.allocations, claimed=False)
                 refusal = self._claim(
                     uuids, request, choice, located) if claim else None
             except exception.ClaimConflict:
@@ -224,8 +226,8 @@ class Placer:
     def _choose_at_last(
         self, context: RequestContext, pipeline: Pipeline,
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
-        located: moves.Located, refusals: claim_refusals.ClaimRefusals,
-        claim: bool,
+        located: existing_claims.InstanceLocations,
+        refusals: claim_refusals.ClaimRefusals, claim: bool,
     ) -> _Choice:
         """Choose once more where there was no place; see :meth:`place`.
 
@@ -244,7 +246,7 @@ class Placer:
             event.wait()
         choice = self._choose(
             pipeline, request, uuids, alternates, located, refusals,
-            count_doubted=not claim)
+            count_pending=not claim)
         if choice.places:
             return choice
         assert choice.why is not None
@@ -262,7 +264,7 @@ class Placer:
 
         :returns: nothing chosen and a reason, where not all of them fit
         """
-        refusal = self._demands.refusal(request, context)
+        refusal = self._requirements.refusal(request, context)
         if refusal is not None:
             return [], self._undecided(refusal)
         request = group_members.with_members(request, uuids)
@@ -282,8 +284,8 @@ class Placer:
 
     def release(self, host: str, instance: str) -> None:
         """Release what an instance that has gone holds on a host."""
-        held = self._claims.claims_of(moves.names([instance]))
-        gone = moves.held_on(
+        held = self._claims.claims_of(migrations.consumers([instance]))
+        gone = existing_claims.held_on(
             self._loader.table.view(self._clock.steady()), host, held)
         if gone:
             self._claims.release(gone)
@@ -305,8 +307,8 @@ class Placer:
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], why: diagnosis.Diagnosis,
         decision: decision_record.Decision,
-    ) -> exception.NoValidHost | exception.HostsInDoubt:
-        error = self._loader.doubt() or why.error()
+    ) -> exception.NoValidHost | exception.HostStateUncertain:
+        error = self._loader.mass_outage_error() or why.error()
         LOG.info('%s', error, context=context)
         _explain(decision, why)
         self._record(context, request, uuids, decision)
@@ -315,7 +317,7 @@ class Placer:
     def _locate(
         self, pipeline: Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], again: bool,
-    ) -> moves.Located:
+    ) -> existing_claims.InstanceLocations:
         """Return where instances are that the plug-ins ask for.
 
         :param again: ask about the request's own instances too, even if that
@@ -323,21 +325,22 @@ class Placer:
         """
         others = pipeline.located(request).difference(uuids)
         if not others and not again:
-            return moves.NOWHERE
-        held = self._claims.claims_of([*others, *moves.names(uuids)])
+            return existing_claims.NO_LOCATIONS
+        held = self._claims.claims_of([*others, *migrations.consumers(uuids)])
         reported = self._loader.reported_nodes(others - held.keys())
         own = (self._loader.reported_nodes(uuids)
-               if moves.has_tried(request) else {})
+               if existing_claims.has_tried(request) else {})
         hosts = self._loader.table.view(self._clock.steady())
-        located = moves.locate(hosts, request, uuids, held, own)
+        located = existing_claims.locate(hosts, request, uuids, held, own)
         return dataclasses.replace(
             located, nodes={**reported, **located.nodes})
 
     def _choose(
         self, pipeline: Pipeline, request: objects.RequestSpec,
-        uuids: Sequence[str], alternates: int, located: moves.Located,
+        uuids: Sequence[str], alternates: int,
+        located: existing_claims.InstanceLocations,
         refusals: claim_refusals.ClaimRefusals, keep: bool = True,
-        count_doubted: bool = True,
+        count_pending: bool = True,
     ) -> _Choice:
         """Choose for each instance in turn, and note what is chosen.
 
@@ -347,12 +350,12 @@ class Placer:
         it, is passed over, and so is one that the server group is kept from.
 
         :param keep: whether what is chosen is noted
-        :param count_doubted: whether to count what may be counted already
+        :param count_pending: whether to count what may be counted already
         """
         table = self._loader.table
         for check in _CHECKS:
             hosts = table.view(
-                self._clock.steady(), located.nodes, count_doubted)
+                self._clock.steady(), located.nodes, count_pending)
             try:
                 selector = selection.Selector(
                     pipeline, self._policy if keep else self._planned, hosts,
@@ -361,16 +364,17 @@ class Placer:
                                       quiet=not refusals)
                 if not (choice.places and keep):
                     return choice
-                takings = table.note(hosts, check)
-                if takings is not None:
-                    return dataclasses.replace(choice, takings=takings)
+                allocations = table.reserve(hosts, check)
+                if allocations is not None:
+                    return dataclasses.replace(choice, allocations=allocations)
             finally:
                 table.reuse(hosts)
         raise AssertionError('the last check refuses nothing')
 
     def _decide(
         self, selector: selection.Selector, uuids: Sequence[str],
-        alternates: int, located: moves.Located, quiet: bool,
+        alternates: int, located: existing_claims.InstanceLocations,
+        quiet: bool,
     ) -> _Choice:
         """Choose for each instance in turn.
 
@@ -400,7 +404,7 @@ class Placer:
 
     def _claim(
         self, uuids: Sequence[str], request: objects.RequestSpec,
-        choice: _Choice, located: moves.Located,
+        choice: _Choice, located: existing_claims.InstanceLocations,
     ) -> tuple[exception.ClaimRefused, str] | None:
         """Claim what was chosen; return what was refused, if anything.
 
@@ -416,7 +420,7 @@ class Placer:
             new = self._claims.claim(batch)
         except exception.ClaimRefused as exc:
             LOG.info('Claim refused; selecting hosts again: %s', exc)
-            self._loader.table.undo(choice.takings)
+            self._loader.table.rollback(choice.allocations)
             self._loader.reload(providers)
             return exc, next((
                 first.compute_node_uuid
@@ -424,10 +428,10 @@ class Placer:
                 if located.consumers.get(uuid, uuid) == exc.consumer),
                 exc.provider)
         except Exception:
-            self._loader.table.undo(choice.takings)
+            self._loader.table.rollback(choice.allocations)
             self._loader.reload(providers)
             raise
-        self._loader.confirm(choice.takings)
+        self._loader.confirm(choice.allocations)
         if new < len(batch):
             # The request came twice; what it held was taken twice here.
             self._loader.reload(providers)
@@ -435,7 +439,7 @@ class Placer:
 
     def _batch(
         self, uuids: Sequence[str], request: objects.RequestSpec,
-        choice: _Choice, located: moves.Located,
+        choice: _Choice, located: existing_claims.InstanceLocations,
     ) -> list[claims_base.Claim]:
         """Return the claims of what was chosen."""
         resources, group = request.resources(), request.get('instance_group')
@@ -454,7 +458,7 @@ class Placer:
                     else {node: resources}).items()]
         return batch
 
-    def _give_back(self, located: moves.Located) -> None:
+    def _give_back(self, located: existing_claims.InstanceLocations) -> None:
         """Release what builds of the request hold that failed."""
         if located.stale:
             self._claims.release(located.stale)

@@ -16,13 +16,13 @@ import numpy as np
 from cellsched.clock import Clock
 from cellsched import exception
 from cellsched.hosts import view
+from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import request_validation
 from cellsched.scheduler.selection import claim_batching
-from cellsched.scheduler.selection import moves
 from cellsched.scheduler.selection import placement_hosts
 
 #: In place of an allocation request: nothing is claimed.
@@ -69,7 +69,7 @@ class Rebuilds:
             be there, or it is not about one
         """
         uuid = _instance(request, uuids)
-        held = self._claims.claims_of(moves.names([uuid]))
+        held = self._claims.claims_of(migrations.consumers([uuid]))
         nodes = {each.provider for claims in held.values() for each in claims}
         nodes.update(self._loader.reported_nodes([uuid]).values())
         hosts = self._loader.table.view(self._clock.steady())

@@ -12,17 +12,17 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.host_manager.doubt import find
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import instance_reports
+from cellsched.host_manager.mass_outage import find
 from cellsched.host_manager import recent_choices
 from cellsched.hosts import columns
 from cellsched.hosts.table import HostTable
-from cellsched.hosts.table import Taking
+from cellsched.hosts.table import PendingAllocation
+from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
-from cellsched.scheduler.selection import moves
 from cellsched.scheduler.selection import provider_queries
 
 LOG = log.getLogger(__name__)
@@ -126,14 +126,14 @@ class RequestHosts:
         self._is_stale = True
 
     def confirm(
-        self, takings: Iterable[Taking], claimed: bool = True
+        self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
         """Have later requests count what was chosen, for a time."""
         reading = self._reading
         self._reader.choices.add([recent_choices.RecentChoice(
-            taking.node, taking.at, reading.marks.get(taking.node),
-            {} if claimed else _held(reading.table, taking))
-            for taking in takings])
+            allocation.node, allocation.at, reading.marks.get(allocation.node),
+            {} if claimed else _held(reading.table, allocation))
+            for allocation in allocations])
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances, of those that a host told of."""
@@ -143,7 +143,7 @@ class RequestHosts:
         return instance_reports.nodes(
             reported, self.table.view(self._clock.steady()))
 
-    def doubt(self) -> exception.HostsInDoubt | None:
+    def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return why it cannot be told whether the hosts are up, if so."""
         found = find(self._everyone(), self._clock.steady(),
                      self._reader.policy.limits)
@@ -152,7 +152,8 @@ class RequestHosts:
         LOG.warning('%d of %d hosts, in %d cells, went down at one time; who '
                     'needs them has to ask again',
                     found.hosts, found.known, found.cells)
-        return exception.HostsInDoubt(hosts=found.hosts, known=found.known)
+        return exception.HostStateUncertain(
+            hosts=found.hosts, known=found.known)
 
     def _everyone(self) -> HostTable:
         """Return the table of all hosts, for which most is not read."""
@@ -194,7 +195,8 @@ class RequestHosts:
     def _known(self) -> tuple[set[str], set[str]]:
         """Return nodes and names of hosts that matter, room or not."""
         others = self._pipeline.located(self._request).difference(self._uuids)
-        held = self._claims.claims_of([*others, *moves.names(self._uuids)])
+        held = self._claims.claims_of(
+            [*others, *migrations.consumers(self._uuids)])
         providers = self._refused.union(
             each.provider for claims in held.values() for each in claims)
         roots = self._claims.roots(providers)
@@ -211,15 +213,15 @@ def _named(request: objects.RequestSpec) -> set[str]:
 
 
 def _held(
-    table: HostTable, taking: Taking
+    table: HostTable, allocation: PendingAllocation
 ) -> dict[str, dict[str, int]]:
     """Return what was chosen, by provider."""
-    row = table.row(taking.node)
+    row = table.row(allocation.node)
     children = () if row is None else table.written_value('child_uuids', row)
     found: dict[str, dict[str, int]] = {}
-    for name, amount in taking.resources:
+    for name, amount in allocation.resources:
         resource, _, place = name.partition(columns.AT)
-        provider = (taking.node if not place else
+        provider = (allocation.node if not place else
                     children[int(place) - 1] if place.isdigit() else place)
         found.setdefault(provider, {})[resource] = amount
     return found

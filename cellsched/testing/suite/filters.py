@@ -22,8 +22,8 @@ import numpy as np
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
-from cellsched.scheduler import demands
 from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler import requirements
 from cellsched.testing import builders
 from cellsched.testing.suite import plugins as suite
 
@@ -80,7 +80,7 @@ class FilterSuite(suite.ColumnPluginSuite):
 
     def test_reads_are_demands(self) -> None:
         for name in self.plugin.reads:
-            self.assertTrue(demands.is_known(name), name)
+            self.assertTrue(requirements.is_known(name), name)
 
     def test_located_instances_are_texts(self) -> None:
         plugin = builders.plugin(self.plugin)

@@ -329,8 +329,8 @@ class RequestDecision:
         :param writes: for each what it took of each provider
         """
         known = self._parts.hosts
-        takings = known.table.note(hosts, table.Check.NOTHING) or ()
-        known.confirm(takings, self._claiming)
+        allocations = known.table.reserve(hosts, table.Verify.NONE) or ()
+        known.confirm(allocations, self._claiming)
         known.table.reuse(hosts)
         known.claimed(writes)
         if refused:

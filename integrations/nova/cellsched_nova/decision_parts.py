@@ -5,8 +5,8 @@ import dataclasses
 from random import Random
 from typing import Any
 
-from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selection
 from cellsched_nova.claims import ClaimParts
@@ -33,7 +33,7 @@ class Parts:
     hosts: source.NovaHosts
     plugins: enabled_plugins.EnabledPlugins
     policy: selection.SelectionPolicy
-    unread: demands.Unread
+    unread: requirements.UnsupportedRequirements
     host_manager: Any
     client: Any
     claims: ClaimParts
@@ -54,6 +54,6 @@ def make(
     plugins = enabled_plugins.EnabledPlugins(
         conf, host_manager.enabled_filters, host_manager.weighers)
     return Parts(
-        hosts, plugins, filter_scheduler.taste_of(conf, random),
-        demands.Unread(plugins.reads), host_manager, client, claims,
-        nova_conf, record)
+        hosts, plugins, filter_scheduler.selection_policy(conf, random),
+        requirements.UnsupportedRequirements(plugins.reads), host_manager,
+        client, claims, nova_conf, record)

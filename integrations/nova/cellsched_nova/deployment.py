@@ -117,16 +117,16 @@ class NovaDeployment(deployment.ReadDeployment):
             self._check_placement()
             return _Translating(planning.NovaPlanner(self._parts))
 
-    def room(
+    def available(
         self, snapshot: document.HostDocument, request: objects.RequestSpec
-    ) -> product_planning.Room:
+    ) -> product_planning.Capacity:
         """Return how many servers of one kind fit, and what rejects.
 
         :raises cellsched.exception.Invalid: columns do not say all about what
             is asked for
         """
         if snapshot is not self._taken:
-            return product_planning.room(
+            return product_planning.available(
                 self.conf, snapshot, request,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
@@ -145,7 +145,7 @@ class NovaDeployment(deployment.ReadDeployment):
             states = rows.HostStates(
                 lambda uuids: read(list(uuids), spec), {},
                 self._manager.aggs_by_id)
-            return product_planning.room(
+            return product_planning.available(
                 self.conf, snapshot, request, parts.plugins.on_columns(
                     spec, states, [stages.enabled_cells(self._manager)]))
 

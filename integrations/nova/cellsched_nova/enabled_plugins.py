@@ -65,7 +65,7 @@ class EnabledPlugins:
         self, conf: Any, nova_filters: Sequence[Plugin],
         nova_weighers: Sequence[Plugin],
     ) -> None:
-        self._always = filter_scheduler.always(conf)
+        self._always = filter_scheduler.mandatory_filters(conf)
         self._destinations = destinations.stages(
             conf.scheduler.stale_cell_timeout)
         kinds = set(map(type, self._always))

@@ -15,7 +15,7 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.objects import base
 from cellsched.objects import request_groups
-from cellsched.scheduler import demands
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import group_members
 
 #: Fields of a request that are Nova's objects, which nothing else makes here.
@@ -42,7 +42,8 @@ def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
 
 
 def beyond_columns(
-    spec, request: objects.RequestSpec, unread: demands.Unread,
+    spec, request: objects.RequestSpec,
+    unread: requirements.UnsupportedRequirements,
     given_by_others: frozenset[str], routed: bool,
 ) -> list[str]:
     """Return why a request cannot be decided on columns; mostly nothing.

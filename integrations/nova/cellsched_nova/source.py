@@ -166,13 +166,14 @@ class NovaHosts(source.HostSource):
             return self.readings != readings
 
     def confirm(
-        self, takings: Iterable[table.Taking], claimed: bool = True
+        self, allocations: Iterable[table.PendingAllocation],
+        claimed: bool = True,
     ) -> None:
-        takings = list(takings)
+        allocations = list(allocations)
         if not claimed:
             # First, as the next reading of its provider would forget it.
-            self._unclaimed.add(takings)
-        doubtful = self.table.confirm(takings)
+            self._unclaimed.add(allocations)
+        doubtful = self.table.confirm(allocations)
         if doubtful:
             self.expire(doubtful)
 
@@ -270,7 +271,7 @@ class NovaHosts(source.HostSource):
         changed, columns = self._aggregates.changes(self._nodes, new)
         if changed:
             self.table.put(changed, columns)
-        self.table.settle(pending_since)
+        self.table.expire(pending_since)
 
     def _read_cells(self, context: Any) -> set[str]:
         """Read what changed in the cells; return nodes that are new."""

@@ -17,20 +17,21 @@ class UnclaimedChoices:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._takings: dict[str, list[table.Taking]] = {}
+        self._pending: dict[str, list[table.PendingAllocation]] = {}
 
-    def add(self, takings: Iterable[table.Taking]) -> None:
+    def add(self, allocations: Iterable[table.PendingAllocation]) -> None:
         """Count these from now on."""
         with self._lock:
-            for taking in takings:
-                self._takings.setdefault(taking.node, []).append(taking)
+            for allocation in allocations:
+                self._pending.setdefault(
+                    allocation.node, []).append(allocation)
 
     def held(self, node: str) -> Mapping[str, int]:
         """Return the amounts by resource class that a host gives to them."""
         held = collections.Counter[str]()
         with self._lock:
-            for taking in self._takings.get(node, ()):
-                held.update(dict(taking.resources))
+            for allocation in self._pending.get(node, ()):
+                held.update(dict(allocation.resources))
         return held
 
     def expire(self, before: float) -> list[str]:
@@ -40,11 +41,11 @@ class UnclaimedChoices:
         :returns: the hosts on which something was
         """
         with self._lock:
-            expired = [node for node, takings in self._takings.items()
-                       if any(taking.at < before for taking in takings)]
+            expired = [node for node, allocations in self._pending.items()
+                       if any(each.at < before for each in allocations)]
             for node in expired:
-                left = [taking for taking in self._takings.pop(node)
-                        if taking.at >= before]
+                left = [allocation for allocation in self._pending.pop(node)
+                        if allocation.at >= before]
                 if left:
-                    self._takings[node] = left
+                    self._pending[node] = left
             return expired

@@ -11,7 +11,7 @@ from cellsched.claims import memory
 from cellsched.filters import compute
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler import demands
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
@@ -91,7 +91,7 @@ class Hosts:
                 for each in self._placement.held.values() if uuid in each)
             self.table.put([uuid], {
                 'free_ram_mb': [free_mb - taken],
-                'room:MEMORY_MB': [free_mb - taken]})
+                'available:MEMORY_MB': [free_mb - taken]})
         return True
 
     def await_placement(self, context, patience_s):
@@ -139,7 +139,8 @@ class TestCase(told.TestCase):
         self.parts = decision_parts.Parts(
             self.hosts, Plugins(),
             selection.SelectionPolicy(random.Random(0)),
-            demands.Unread({'ignore_hosts', 'requested_destination.cell'}),
+            requirements.UnsupportedRequirements(
+                {'ignore_hosts', 'requested_destination.cell'}),
             manager, self.placement, claims.ClaimParts(
                 self.store, None, owed_releases.OwedReleases(
                     self.store, None, None), patience.Patience(0.0)),

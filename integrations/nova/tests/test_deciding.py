@@ -13,7 +13,7 @@ import os_traits
 
 from cellsched import exception
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler import demands
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
@@ -70,8 +70,8 @@ class Hosts:
     def expire(self, providers):
         pass
 
-    def confirm(self, takings, claimed=True):
-        self.table.confirm(takings)
+    def confirm(self, allocations, claimed=True):
+        self.table.confirm(allocations)
         self.confirmed.append(claimed)
 
     def claimed(self, writes):
@@ -145,8 +145,8 @@ class TestCase(configured.TestCase):
                 host=['a', 'b'], nodename=['a', 'b'],
                 free_ram_mb=[1024, 2048])),
             Plugins(), selection.SelectionPolicy(random.Random(0)),
-            demands.Unread(test_requests.READS), Manager(), Placement(),
-            claims.ClaimParts(
+            requirements.UnsupportedRequirements(test_requests.READS),
+            Manager(), Placement(), claims.ClaimParts(
                 self.store, None, owed_releases.OwedReleases(
                     self.store, None, None), patience.Patience(0.0)), CONF,
             lambda *said: self.told.append(said))

@@ -13,7 +13,7 @@ class TestFreed(test_deciding.TestCase):
         """Have hosts read that have so much memory."""
         hosts = self.parts.hosts
         hosts.table.put(hosts.table.view(0)['uuid'][:1], {
-            'free_ram_mb': free_mb, 'room:MEMORY_MB': free_mb})
+            'free_ram_mb': free_mb, 'available:MEMORY_MB': free_mb})
         hosts.readings += 1
 
     def test_room_that_was_freed_is_used_however_late_it_is_seen(self):

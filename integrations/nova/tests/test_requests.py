@@ -7,7 +7,7 @@ from nova import context as nova_context
 from nova import objects as nova_objects
 
 from cellsched import exception
-from cellsched.scheduler import demands
+from cellsched.scheduler import requirements
 from cellsched.testing import builders
 from cellsched_nova import requests
 
@@ -62,8 +62,9 @@ class TestBeyondColumns(unittest.TestCase):
 
     def why(self, said, others=(), routed=False):
         return requests.beyond_columns(
-            said, requests.read(said, [SERVER]), demands.Unread(READS),
-            frozenset(others), routed)
+            said, requests.read(said, [SERVER]),
+            requirements.UnsupportedRequirements(READS), frozenset(others),
+            routed)
 
     def test_plain_request_is_decided_on_columns(self):
         self.assertEqual([], self.why(spec({'trait:CUSTOM_A': 'required'})))

@@ -102,10 +102,11 @@ class TestShadow(shadowed.TestCase):
         self.assertOutcome(Outcome.UNKNOWN, 'ZeroDivisionError', *self.kept)
 
     def test_nothing_is_claimed_or_counted(self):
-        before = self.hosts.table['room:MEMORY_MB'].tolist()
+        before = self.hosts.table['available:MEMORY_MB'].tolist()
         self.begin()
 
-        self.assertEqual(before, self.hosts.table['room:MEMORY_MB'].tolist())
+        self.assertEqual(
+            before, self.hosts.table['available:MEMORY_MB'].tolist())
         self.assertEqual({}, self.store.claims_of([told.SERVER]))
 
     def test_end_that_nobody_began_is_left_out(self):

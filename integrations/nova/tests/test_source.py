@@ -93,14 +93,14 @@ class TestChosen(configured.TestCase):
         """Choose the host; return what is noted, and not confirmed."""
         hosts = self.view()
         hosts.take(0, CHOSEN)
-        return self.hosts.table.note(hosts)
+        return self.hosts.table.reserve(hosts)
 
     def change(self):
         """Have somebody else write to the host's provider."""
         self.placement.providers[HOST]['generation'] += 1
 
     def assertChosen(self, times):
-        [left] = self.view().room('MEMORY_MB')
+        [left] = self.view().available('MEMORY_MB')
         [free_mb] = self.view()['free_ram_mb']
         taken = times * CHOSEN['MEMORY_MB']
         self.assertEqual((LEFT['MEMORY_MB'] - taken, 8192 - 1 - 3 - taken),

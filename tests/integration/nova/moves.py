@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Nova's conductor asks for a server that has a host already."""
 
-from cellsched.scheduler.selection import moves
+from cellsched.migrations import consumers
 from tests.integration.nova import base
 from tests.integration import processes
 
@@ -29,7 +29,7 @@ class Moves(base.TestCase):
     def test_server_that_is_resized_takes_its_new_size(self):
         self.selected(self.uuids, flavor={**base.SMALL, 'vcpus': 4})
 
-        taken = [claim.resources['VCPU'] for name in moves.names(self.uuids)
+        taken = [claim.resources['VCPU'] for name in consumers(self.uuids)
                  for claim in self.world.held_by(name)]
         self.assertEqual([base.SMALL['vcpus'], 4], taken)
 
@@ -55,7 +55,7 @@ class Moves(base.TestCase):
 
                 self.assertNotIn(host, tried)
                 # It holds that one and no other.
-                [provider] = [claim.provider for name in moves.names(uuids)
+                [provider] = [claim.provider for name in consumers(uuids)
                               for claim in self.world.held_by(name)]
                 self.assertNotIn(provider, providers)
                 tried.append(host)

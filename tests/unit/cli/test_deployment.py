@@ -52,9 +52,9 @@ class Elsewhere(deployment.ReadDeployment):
             self._conf, snapshot or self.snapshot(), random.Random(0),
             only_first())
 
-    def room(self, snapshot, request):
-        return planning.room(self._conf, snapshot, request,
-                             only_first())
+    def capacity(self, snapshot, request):
+        return planning.capacity(
+            self._conf, snapshot, request, only_first())
 
     def decisions(self, name, limit):
         return []

@@ -96,16 +96,16 @@ class TestHost(base.CommandTestCase):
             {'number': None, 'name': 'pool0', 'uuid': groups.POOLS[0],
              'parent': None, 'room': {'CUSTOM_A': 9},
              'traits': ['CUSTOM_S']}], found['Providers'])
-        self.assertEqual(2, found['Columns']['room:CUSTOM_A@1'])
+        self.assertEqual(2, found['Columns']['available:CUSTOM_A@1'])
         self.assertEqual(['CUSTOM_A', 'CUSTOM_B'], list(
             show('b', '-f', 'json').data['Providers'][0]['room']))
         out = show('a').out
         for text in (f'1, {first}: 2 CUSTOM_A available; CUSTOM_S, CUSTOM_T',
                      f'2, {second}: nothing available',
                      'pool0, shared: 9 CUSTOM_A available; CUSTOM_S',
-                     'room:CUSTOM_A=1'):
+                     'available:CUSTOM_A=1'):
             self.assertIn(text, out)
-        self.assertNotIn('room:CUSTOM_A@1', out)
+        self.assertNotIn('available:CUSTOM_A@1', out)
         self.assertNotIn('child_uuids', out)
         for formatter in ('yaml', 'shell', 'value', 'table'):
             self.assertIn('pool0', show('a', '-f', formatter).out)

@@ -24,8 +24,8 @@ COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
 NAMES = ['$host', '$nodename', '$cell_uuid', '$free_ram_mb', '$num_instances',
          '$service.disabled', '$stats.ssd', '$stats.count', '$stats.a',
          '$stats.a.b', '$stats.none', '$stats', '$nothing', '$host.x',
-         '$hypervisor_type', '$host_ip', '$host_ip.x', '$room:VCPU',
-         '$room:CUSTOM_X']
+         '$hypervisor_type', '$host_ip', '$host_ip.x', '$available:VCPU',
+         '$available:CUSTOM_X']
 
 COLUMNS = {
     'host_ip': st.sampled_from([None, '192.0.2.1', 'alpha']),
@@ -50,7 +50,7 @@ def value(text, host):
     if not text.startswith('$'):
         return text or None
     name, *keys = text[1:].split('.')
-    found = getattr(host, name, 0 if name.startswith('room:') else None)
+    found = getattr(host, name, 0 if name.startswith('available:') else None)
     for key in keys:
         found = found.get(key) if hasattr(found, 'get') else None
     return found
@@ -211,7 +211,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
         hosts = builders.hosts(2)
 
         self.assertKeeps([True, True], hosts,
-                         request(['=', '$room:CUSTOM_X', 0]))
+                         request(['=', '$available:CUSTOM_X', 0]))
 
     @hypothesis.given(hosts=HOSTS, query=QUERIES)
     def test_column_verdict_is_that_of_each_row(self, hosts, query):

@@ -115,7 +115,7 @@ class TestLoader(MappingCase):
         self.refresh()
 
         self.assertEqual(['a1', 'a2'], self.names())
-        self.assertEqual(8, self.room('a1'))
+        self.assertEqual(8, self.available('a1'))
 
     def test_host_that_is_not_mapped_stays_away_whatever_it_reports(self):
         self.refresh()

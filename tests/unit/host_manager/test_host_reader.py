@@ -14,7 +14,8 @@ from tests.unit.hosts import loading
 from tests.unit.hosts import world
 
 FACTS = ('host', 'nodename', 'uuid', 'last_seen_up', 'vcpus_total',
-         'unreserved_ram_mb', 'num_instances', 'room:VCPU', 'room:VGPU@1')
+         'unreserved_ram_mb', 'num_instances', 'available:VCPU',
+         'available:VGPU@1')
 
 CODED = ('cell', 'availability_zone', 'traits', 'children', 'child_uuids',
          'sharing', 'units')
@@ -66,7 +67,7 @@ class TestHostReader(loading.LoaderTestCase):
 
         self.assertEqual(['a1', 'n2', 'b2'], list(reading.table['nodename']))
         self.assertAsLoaded(reading.table)
-        self.assertEqual(4, reading.table['room:VGPU@1'][2])
+        self.assertEqual(4, reading.table['available:VGPU@1'][2])
 
     def test_all_hosts_are_as_a_loader_has_them(self):
         reading = self.read(scope=host_reader.EVERYTHING)

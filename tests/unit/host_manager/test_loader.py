@@ -56,7 +56,7 @@ class TestCells(loading.LoaderTestCase):
         self.refresh()
 
         self.assertEqual(['a1', 'b1', 'b2'], self.names())
-        self.assertEqual(8, self.value('b2', 'room:VCPU'))
+        self.assertEqual(8, self.value('b2', 'available:VCPU'))
 
     def test_host_that_changes_is_changed(self):
         self.refresh()
@@ -151,7 +151,7 @@ class TestCells(loading.LoaderTestCase):
         self.map('cell1', disabled=False)
         self.refresh()
         self.assertEqual(['a1', 'b1'], self.names())
-        self.assertEqual(8, self.room('a1'))
+        self.assertEqual(8, self.available('a1'))
 
     def test_cell_that_is_removed_takes_its_hosts_along(self):
         self.refresh()

@@ -6,8 +6,8 @@ from cellsched.claims import memory
 from cellsched.db.cell import compute_nodes
 from cellsched import exception
 from tests.unit.db import samples
+from tests.unit.hosts import allocation
 from tests.unit.hosts import loading
-from tests.unit.hosts import taking
 from tests.unit.hosts import world
 
 
@@ -47,16 +47,16 @@ class TestClaims(loading.LoaderTestCase):
         self.refresh()
 
         self.assertEqual(
-            (5, 3, 1), (self.value('a1', 'room:VCPU'),
+            (5, 3, 1), (self.value('a1', 'available:VCPU'),
                         self.value('a1', 'vcpus_used'),
                         self.value('a1', 'num_instances')))
-        self.assertEqual(4, self.value('b1', 'room:VCPU'))
+        self.assertEqual(4, self.value('b1', 'available:VCPU'))
 
     def test_changes_are_applied_as_they_come(self):
         self.refresh()
         consumer = self.world.claim('a1', 3)
         self.refresh()
-        self.assertEqual(5, self.value('a1', 'room:VCPU'))
+        self.assertEqual(5, self.value('a1', 'available:VCPU'))
         self.world.claims.release([consumer])
         self.world.claims.set_inventory(
             self.b1, {'VCPU': claims_base.Inventory(9)})
@@ -64,7 +64,7 @@ class TestClaims(loading.LoaderTestCase):
         self.refresh()
 
         self.assertEqual([8, 9], [
-            self.value(host, 'room:VCPU') for host in ('a1', 'b1')])
+            self.value(host, 'available:VCPU') for host in ('a1', 'b1')])
 
     def test_only_what_changed_is_asked_for(self):
         self.refresh()
@@ -83,12 +83,12 @@ class TestClaims(loading.LoaderTestCase):
 
         self.refresh()
 
-        self.assertEqual(0, self.value('a2', 'room:VCPU'))
+        self.assertEqual(0, self.value('a2', 'available:VCPU'))
 
     def test_reload_sets_these_hosts_right_and_no_others(self):
         self.refresh()
         for host in ('a1', 'b1'):
-            taking.take(
+            allocation.take(
                 self.loader.table,
                 self.loader.table.row(self.world.providers[host]),
                 {'VCPU': 2})
@@ -96,20 +96,20 @@ class TestClaims(loading.LoaderTestCase):
         self.loader.reload([self.a1])
 
         self.assertEqual([8, 2], [
-            self.value(host, 'room:VCPU') for host in ('a1', 'b1')])
+            self.value(host, 'available:VCPU') for host in ('a1', 'b1')])
 
     def test_reload_that_fails_is_made_up_for(self):
         self.refresh()
-        taking.take(self.loader.table, self.loader.table.row(self.a1),
-                    {'VCPU': 2})
+        allocation.take(self.loader.table, self.loader.table.row(self.a1),
+                        {'VCPU': 2})
         self.world.claims.failing_after = 0
         self.assertRaises(exception.DatabaseUnreachable,
                           self.loader.reload, [self.a1])
-        self.assertEqual(6, self.value('a1', 'room:VCPU'))
+        self.assertEqual(6, self.value('a1', 'available:VCPU'))
         self.world.claims.failing_after = None
 
         self.refresh()
-        self.assertEqual(8, self.value('a1', 'room:VCPU'))
+        self.assertEqual(8, self.value('a1', 'available:VCPU'))
 
         asked = len(self.world.claims.asked)
         self.refresh()
@@ -126,12 +126,12 @@ class TestClaims(loading.LoaderTestCase):
         self.assertRaises(exception.DatabaseUnreachable,
                           self.loader.refresh, world.CONTEXT)
         self.assertEqual(['a1', 'a2', 'b1'], self.names())
-        self.assertEqual(0, self.room('a2'))
+        self.assertEqual(0, self.available('a2'))
         self.world.claims.failing_after = None
 
         self.refresh()
 
-        self.assertEqual(8, self.room('a2'))
+        self.assertEqual(8, self.available('a2'))
 
     def test_host_that_comes_has_what_is_taken_there(self):
         self.refresh()
@@ -142,13 +142,13 @@ class TestClaims(loading.LoaderTestCase):
         self.refresh()
 
         self.assertEqual((5, 1), (
-            self.room('a2'), self.value('a2', 'num_instances')))
+            self.available('a2'), self.value('a2', 'num_instances')))
 
     def test_build_that_a_host_does_not_report_is_counted_for_a_while(self):
         self.refresh()
         now = self.world.own_clock.timestamp()
-        taking.take(self.loader.table, self.loader.table.row(self.a1),
-                    {'VCPU': 2}, now)
+        allocation.take(self.loader.table, self.loader.table.row(self.a1),
+                        {'VCPU': 2}, now)
         self.world.clock.advance(58)
         self.refresh()
         self.assertEqual(1, self.value('a1', 'num_io_ops'))
@@ -165,4 +165,4 @@ class TestClaims(loading.LoaderTestCase):
         self.world.claims.failing_after = None
 
         self.assertTrue(self.loader.refresh(world.CONTEXT))
-        self.assertEqual(8, self.value('a1', 'room:VCPU'))
+        self.assertEqual(8, self.value('a1', 'available:VCPU'))

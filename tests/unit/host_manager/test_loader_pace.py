@@ -86,7 +86,7 @@ class TestFullReading(loading.LoaderTestCase):
         self.refresh()
 
         self.assertEqual(['a2', 'b1'], self.names())
-        self.assertEqual(8, self.room('a2'))
+        self.assertEqual(8, self.available('a2'))
 
     def test_it_is_done_again_after_as_long(self):
         self.world.clock.advance(100)

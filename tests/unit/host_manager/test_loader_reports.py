@@ -3,8 +3,8 @@
 
 from cellsched import objects
 from tests.unit.db import samples
+from tests.unit.hosts import allocation
 from tests.unit.hosts import loading
-from tests.unit.hosts import taking
 from tests.unit.hosts import world
 
 
@@ -54,12 +54,12 @@ class TestHeld(loading.LoaderTestCase):
     def test_what_was_not_claimed_counts_for_a_while(self):
         self.refresh()
         row = self.loader.table.row(self.a1)
-        taking.take(self.loader.table, row, {'VCPU': 3})
+        allocation.take(self.loader.table, row, {'VCPU': 3})
         self.loader.hold([self.a1])
 
         self.refresh()
-        self.assertEqual(5, self.room('a1'))
+        self.assertEqual(5, self.available('a1'))
         self.world.clock.advance(61)
         self.assertTrue(self.loader.refresh(world.CONTEXT))
 
-        self.assertEqual(8, self.room('a1'))
+        self.assertEqual(8, self.available('a1'))

@@ -49,7 +49,7 @@ class TestFailing(loading.LoaderTestCase):
 
         self.refresh()
 
-        self.assertEqual(5, self.room('a1'))
+        self.assertEqual(5, self.available('a1'))
 
     def test_it_is_as_it_is_when_it_comes_back(self):
         self.refresh()
@@ -62,7 +62,7 @@ class TestFailing(loading.LoaderTestCase):
         self.assertEqual(['a1', 'a2', 'b1'], self.names())
         self.assertEqual([], self.loader.silent)
         self.assertEqual((3, 8), (
-            self.value('a1', 'vcpus_total'), self.room('a2')))
+            self.value('a1', 'vcpus_total'), self.available('a2')))
         self.assertEqual(0.0, self.facts('a1')[0])
 
     def test_its_hosts_are_out_after_a_while(self):
@@ -176,7 +176,7 @@ class TestHanging(loading.LoaderTestCase):
         self.assertEqual(['a1', 'a2', 'b1'], self.names())
         del self.world.targets.behaviour['cell1']
         self.refresh()
-        self.assertEqual(([], 8), (self.loader.silent, self.room('a2')))
+        self.assertEqual(([], 8), (self.loader.silent, self.available('a2')))
 
     def test_answer_that_comes_too_late_is_none(self):
         self.hang()

@@ -41,8 +41,8 @@ class LoaderTestCase(base.TestCase):
     def view(self):
         return self.loader.table.view(self.world.own_clock.timestamp())
 
-    def room(self, host):
-        return self.value(host, 'room:VCPU')
+    def available(self, host):
+        return self.value(host, 'available:VCPU')
 
     def save(self, cell, host, **values):
         """Have an agent report its node."""

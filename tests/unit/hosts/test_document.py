@@ -69,7 +69,7 @@ class TestSnapshot(base.TestCase):
             supported_instances=[(('x86_64', 'kvm', 'hvm'),), (), ()],
             stats=['{"a": 1}', '', ''], cpu_allocation_ratio=1.5,
             service_disabled=[True, False, False],
-            room={'CUSTOM_GPU': [1, 0, 2]})
+            available={'CUSTOM_GPU': [1, 0, 2]})
         self.add_providers(hosts)
         made = taken(hosts, cells={NORTH: 'north'}, silent=['south'])
         made.table.cells.heard(NORTH, builders.NOW - 5)
@@ -153,7 +153,7 @@ class TestBadSnapshot(base.TestCase):
 
     def test_columns_have_a_value_for_each_host(self):
         for name in ('host', 'vcpus_total', 'service_disabled',
-                     'room:VCPU', 'last_seen_up'):
+                     'available:VCPU', 'last_seen_up'):
             for values in ([], [1], [1, 2, 3], None, 'ab', {}):
                 self.refuse(f'columns.{name}', 'columns', name, to=values)
         self.refuse('columns.cell.codes', 'columns', 'cell', 'codes',
@@ -162,7 +162,7 @@ class TestBadSnapshot(base.TestCase):
 
     def test_numbers_are_finite_and_fit(self):
         for value in (float('nan'), float('inf'), 2 ** 60, 10 ** 400):
-            for name in ('vcpus_total', 'last_seen_up', 'room:VCPU'):
+            for name in ('vcpus_total', 'last_seen_up', 'available:VCPU'):
                 self.refuse(f'columns.{name}', 'columns', name,
                             to=[1, value])
         for value in (None, 'x', True, [1]):
@@ -213,7 +213,8 @@ class TestBadSnapshot(base.TestCase):
                         to={'values': [units], 'codes': [0, 0]})
 
     def test_unknown_columns_are_refused(self):
-        for name in ('free_ram', 'room:', 'room:vcpu', 'room:A-B', ''):
+        for name in ('free_ram', 'available:', 'available:vcpu',
+                     'available:A-B', ''):
             self.refuse('columns', 'columns', name, to=[1, 2])
         for name in ('uuid', 'host', 'cell'):
             document = copy.deepcopy(self.good)

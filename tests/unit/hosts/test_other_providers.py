@@ -13,19 +13,19 @@ class TestOtherProviders(base.TestCase):
         self.others = other_providers.OtherProviders()
         self.others.set_sharing(
             {'pool': sharing.SharingProvider('pool', 'rack')})
-        self.others.set_room('pool', {'DISK_GB': 5}, ())
+        self.others.set_available('pool', {'DISK_GB': 5}, ())
 
     def test_mappings_that_were_given_stay_as_they_are(self):
         children, shared = self.others.children, self.others.sharing
 
         self.others.replace([('n', (), ('a', 'b'))])
-        self.others.add('room:DISK_GB@pool', -2)
+        self.others.add('available:DISK_GB@pool', -2)
 
         self.assertEqual({}, children)
         self.assertEqual({'a': ('n', 1), 'b': ('n', 2)},
                          self.others.children)
-        self.assertEqual({'DISK_GB': 5}, shared['pool'].room)
-        self.assertEqual(3, self.others.room('pool', 'DISK_GB@pool'))
+        self.assertEqual({'DISK_GB': 5}, shared['pool'].available)
+        self.assertEqual(3, self.others.available('pool', 'DISK_GB@pool'))
 
     def test_child_that_is_another_nodes_stays_there(self):
         self.others.replace([('n', (), ('a',)), ('m', (), ('a',))])
@@ -35,10 +35,10 @@ class TestOtherProviders(base.TestCase):
         self.assertEqual({'a': ('m', 1)}, self.others.children)
 
     def test_names_of_other_rooms_are_not_its_own(self):
-        self.assertFalse(self.others.add('room:DISK_GB', -2))
-        self.assertFalse(self.others.add('room:DISK_GB@1', -2))
-        self.assertTrue(self.others.add('room:DISK_GB@gone', -2))
-        self.assertEqual(0, self.others.room('gone', 'DISK_GB'))
+        self.assertFalse(self.others.add('available:DISK_GB', -2))
+        self.assertFalse(self.others.add('available:DISK_GB@1', -2))
+        self.assertTrue(self.others.add('available:DISK_GB@gone', -2))
+        self.assertEqual(0, self.others.available('gone', 'DISK_GB'))
 
     def test_what_is_taken_is_told_by_its_providers(self):
         self.assertEqual(

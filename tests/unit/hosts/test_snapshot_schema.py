@@ -106,13 +106,15 @@ class TestValues(ReadingTestCase):
             set(), set())
 
     def test_room_is_named_like_a_resource_class(self):
-        snapshot_schema.check_room('room:CUSTOM_GPU', 1, 1)
+        snapshot_schema.check_available('available:CUSTOM_GPU', 1, 1)
         self.assertRefused(
-            'columns', snapshot_schema.check_room, 'room:CUSTOM_GPU', 2, 1)
-        for bad in ('room:', 'room:a', 'room:A-B', 'Room:A', 'room:A\n',
-                    'room:' + 'A' * 256, 'x' * 10_000_000):
+            'columns', snapshot_schema.check_available,
+            'available:CUSTOM_GPU', 2, 1)
+        for bad in ('available:', 'available:a', 'available:A-B',
+                    'Available:A', 'available:A\n', 'available:' + 'A' * 256,
+                    'x' * 10_000_000):
             self.assertRefused(
-                'columns', snapshot_schema.check_room, bad, 1, 1)
+                'columns', snapshot_schema.check_available, bad, 1, 1)
 
 
 class TestColumns(ReadingTestCase):

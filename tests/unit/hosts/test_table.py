@@ -12,7 +12,7 @@ from cellsched.hosts import table
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
-from tests.unit.hosts import taking
+from tests.unit.hosts import allocation
 
 
 class TestReading(base.TestCase):
@@ -23,7 +23,7 @@ class TestReading(base.TestCase):
         self.table.put(['x', 'y'], {'vcpus_used': [1, 2], 'cell': 'c'})
 
     def test_column_cannot_be_written(self):
-        taking.take(self.table, 0, {'CUSTOM_X': 1})
+        allocation.take(self.table, 0, {'CUSTOM_X': 1})
 
         for name in self.table.names:
             error = self.assertRaises(
@@ -84,8 +84,8 @@ class TestKept(base.TestCase):
         self.table.put(['x', 'y'], self.same | {
             'num_io_ops': 3, 'availability_zone': 'z', 'stats': ['s', 't']})
         self.table.set_usage('x', {'VCPU': 4}, {}, 1)
-        taking.take(self.table, 0, {'VCPU': 1})
-        self.table.settle(9e9)
+        allocation.take(self.table, 0, {'VCPU': 1})
+        self.table.expire(9e9)
         self.table.drop(['nobody'])
 
         self.assertEqual({'key': 'made'}, self.table.snapshot.kept)
@@ -134,7 +134,7 @@ class TableMachine(stateful.RuleBasedStateMachine):
             'availability_zone': [zone for zone, _ in hosts.values()],
             'unreserved_ram_mb': [ram for _, ram in hosts.values()]})
         for uuid, (zone, ram) in hosts.items():
-            new = dict.fromkeys(_READ, 0) | {'room': {}}
+            new = dict.fromkeys(_READ, 0) | {'available': {}}
             self.model.setdefault(uuid, new).update(
                 availability_zone=zone, unreserved_ram_mb=ram)
 
@@ -150,7 +150,7 @@ class TableMachine(stateful.RuleBasedStateMachine):
         self.table.set_usage(uuid, capacity, used, consumers)
         if uuid in self.model:
             host = self.model[uuid]
-            host['room'] = {
+            host['available'] = {
                 resource: capacity.get(resource, 0) - used.get(resource, 0)
                 for resource in {*capacity, *used}}
             host['vcpus_used'] = used.get('VCPU', 0)
@@ -164,20 +164,20 @@ class TableMachine(stateful.RuleBasedStateMachine):
         if row is not None:
             hosts = self.table.view(0.0)
             hosts.take(row, resources)
-            self.open.append((uuid, resources, self.table.note(
-                hosts, table.Check.NOTHING)))
+            self.open.append((uuid, resources, self.table.reserve(
+                hosts, table.Verify.NONE)))
             self.table.reuse(hosts)
 
     @stateful.precondition(lambda self: self.open)
     @stateful.rule(place=strategies.integers(0, 9))
     def undo(self, place):
-        self.table.undo(self.open.pop(place % len(self.open))[2])
+        self.table.rollback(self.open.pop(place % len(self.open))[2])
 
     @stateful.precondition(lambda self: self.open)
     @stateful.rule(place=strategies.integers(0, 9))
     def confirm(self, place):
-        uuid, resources, takings = self.open.pop(place % len(self.open))
-        self.table.confirm(takings)
+        uuid, resources, allocations = self.open.pop(place % len(self.open))
+        self.table.confirm(allocations)
         # It goes into what the host has when that is next written.
         if uuid in self.model:
             add(self.model[uuid], resources)
@@ -200,15 +200,16 @@ class TableMachine(stateful.RuleBasedStateMachine):
                     value = hosts.value(name, int(value))
                 assert value == host[name], (name, value, host[name])
             for resource in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X'):
-                assert (hosts.room(resource)[row]
-                        == host['room'].get(resource, 0)), resource
+                assert (hosts.available(resource)[row]
+                        == host['available'].get(resource, 0)), resource
         self.table.reuse(hosts)
 
 
 def add(host, resources):
     """Count one more instance in the model of a host."""
     for resource, amount in resources.items():
-        host['room'][resource] = host['room'].get(resource, 0) - amount
+        host['available'][resource] = (
+            host['available'].get(resource, 0) - amount)
     host['vcpus_used'] += resources.get('VCPU', 0)
     host['free_ram_mb'] -= resources.get('MEMORY_MB', 0)
     host['num_instances'] += 1

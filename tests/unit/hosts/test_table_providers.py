@@ -10,7 +10,7 @@ from cellsched.testing import builders
 from tests.unit import base
 
 POOL = 'b0000000-0000-4000-8000-000000000001'
-ROOM = table.Check.ROOM
+ROOM = table.Verify.CAPACITY
 
 
 def make():
@@ -28,19 +28,19 @@ def make():
 def rooms(made):
     """Return what is left of each provider, as a request sees it."""
     hosts = made.view(builders.NOW)
-    found = {f'{node}{number}': int(hosts.room(f'VGPU@{number}')[row])
+    found = {f'{node}{number}': int(hosts.available(f'VGPU@{number}')[row])
              for row, node in enumerate(hosts['uuid'])
              for number in (1, 2)}
-    return {**found, POOL: int(hosts.shared_room(POOL, 'DISK_GB'))}
+    return {**found, POOL: int(hosts.shared_available(POOL, 'DISK_GB'))}
 
 
 def take(made, row, check=ROOM, **amounts):
-    """Note that a server takes something; return the takings, or None."""
+    """Note that a server takes something; return the allocations, or None."""
     hosts = made.view(builders.NOW)
     hosts.take(row, {
         {'one': 'VGPU@1', 'two': 'VGPU@2', 'pool': f'DISK_GB@{POOL}'}[name]:
         amount for name, amount in amounts.items()})
-    return made.note(hosts, check)
+    return made.reserve(hosts, check)
 
 
 class TestUsages(base.TestCase):
@@ -61,9 +61,9 @@ class TestUsages(base.TestCase):
         self.table.set_usage('a1', {}, {}, 0)
 
         hosts = self.table.view(builders.NOW)
-        self.assertEqual([1, 0], hosts.room('VGPU').tolist())
-        self.assertEqual([0, 4], hosts.room('VGPU@1').tolist())
-        self.assertEqual([4, 4], hosts.room('VGPU@2').tolist())
+        self.assertEqual([1, 0], hosts.available('VGPU').tolist())
+        self.assertEqual([0, 4], hosts.available('VGPU@1').tolist())
+        self.assertEqual([4, 4], hosts.available('VGPU@2').tolist())
 
     def test_bounds_are_those_of_the_child(self):
         self.table.set_usage('b2', {'VGPU': 4}, {}, 0, {'VGPU': (2, 4, 2)})
@@ -93,7 +93,7 @@ class TestUsages(base.TestCase):
 
         self.table.set_usage('a1', {'VGPU': 9}, {}, 0)
         hosts = self.table.view(builders.NOW)
-        self.assertEqual([4], hosts.room('VGPU@1').tolist())
+        self.assertEqual([4], hosts.available('VGPU@1').tolist())
         self.assertIsNone(hosts.row_of_provider('a1'))
         self.assertEqual(0, hosts.row_of_provider('b1'))
 
@@ -134,12 +134,12 @@ class TestTakings(base.TestCase):
 
         self.assertEqual({'a1': 4, 'a2': 1, 'b1': 4, 'b2': 4, POOL: 3},
                          rooms(self.table))
-        self.assertEqual(4, before.shared_room(POOL, 'DISK_GB'))
+        self.assertEqual(4, before.shared_available(POOL, 'DISK_GB'))
 
     def test_what_a_request_takes_is_given_back_with_its_view(self):
         hosts = self.table.view(builders.NOW)
         hosts.take(1, {'VGPU@1': 2, f'DISK_GB@{POOL}': 2})
-        self.assertEqual(2, hosts.shared_room(POOL, 'DISK_GB'))
+        self.assertEqual(2, hosts.shared_available(POOL, 'DISK_GB'))
 
         self.table.reuse(hosts)
 
@@ -151,31 +151,31 @@ class TestTakings(base.TestCase):
         for row, hosts in enumerate((one, other)):
             hosts.take(row, {f'DISK_GB@{POOL}': 3})
 
-        self.assertIsNotNone(self.table.note(one, ROOM))
-        self.assertIsNone(self.table.note(other, ROOM))
+        self.assertIsNotNone(self.table.reserve(one, ROOM))
+        self.assertIsNone(self.table.reserve(other, ROOM))
 
     def test_child_is_not_noted_beyond_its_room(self):
         one, other = (self.table.view(builders.NOW) for _ in range(2))
         for hosts in (one, other):
             hosts.take(0, {'VGPU@2': 3})
 
-        self.assertIsNotNone(self.table.note(one, ROOM))
-        self.assertIsNone(self.table.note(other, ROOM))
+        self.assertIsNotNone(self.table.reserve(one, ROOM))
+        self.assertIsNone(self.table.reserve(other, ROOM))
 
     def test_providers_that_were_told_of_meanwhile_are_in_doubt(self):
         for told in ('a2', POOL):
-            takings = take(self.table, 0, two=1, pool=1)
+            allocations = take(self.table, 0, two=1, pool=1)
             self.table.set_usage(told, {'VGPU': 4, 'DISK_GB': 4}, {}, 0)
 
             self.assertEqual(
-                ['a', 'a2', POOL], self.table.confirm(takings))
+                ['a', 'a2', POOL], self.table.confirm(allocations))
 
     def test_others_are_not_in_doubt(self):
-        takings = take(self.table, 0, two=1)
+        allocations = take(self.table, 0, two=1)
         for told in ('a1', 'b2', POOL):
             self.table.set_usage(told, {'VGPU': 4, 'DISK_GB': 4}, {}, 0)
 
-        self.assertEqual([], self.table.confirm(takings))
+        self.assertEqual([], self.table.confirm(allocations))
 
 
 class Model:
@@ -216,18 +216,19 @@ class TestAnyOrder(base.TestCase):
                 taken = model.providers(row, amounts)
                 fits = all(model.rooms()[uuid] >= amount
                            for uuid, amount in taken.items())
-                takings = take(made, row, **amounts)
-                if takings is not None:
-                    model.noted.append((takings, taken))
+                allocations = take(made, row, **amounts)
+                if allocations is not None:
+                    model.noted.append((allocations, taken))
                 # Nothing else is noted meanwhile, so only room decides; to
                 # look at it once more is left out where nothing changed.
-                hypothesis.assume(fits or takings is None)
+                hypothesis.assume(fits or allocations is None)
             elif kind in ('undo', 'claim') and model.noted:
-                takings, taken = model.noted.pop(said[0] % len(model.noted))
+                allocations, taken = model.noted.pop(
+                    said[0] % len(model.noted))
                 if kind == 'undo':
-                    made.undo(takings)
+                    made.rollback(allocations)
                 else:
-                    made.confirm(takings)
+                    made.confirm(allocations)
                     for uuid, amount in taken.items():
                         model.claimed[uuid] += amount
             elif kind == 'tell':

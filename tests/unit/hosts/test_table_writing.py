@@ -8,12 +8,12 @@ import numpy as np
 from cellsched.hosts import columns
 from cellsched.hosts import table
 from tests.unit import base
-from tests.unit.hosts import taking
+from tests.unit.hosts import allocation
 
 #: The host of a table that is made here: 8 CPUs, 16 GB and 100 GB of disk.
 _HOST = {'vcpus_total': 8, 'unreserved_ram_mb': 16384, 'free_ram_mb': 16384,
          'unreserved_disk_mb': 102400, 'free_disk_mb': 102400,
-         'room:VCPU': 32}
+         'available:VCPU': 32}
 
 #: The same, as the claim store tells of it; there is room for one more.
 _ROOM = {'VCPU': 4, 'MEMORY_MB': 16384, 'DISK_GB': 100}
@@ -25,8 +25,8 @@ def made(*uuids):
     return hosts
 
 
-def room(hosts, resource):
-    return hosts.view(0.0).room(resource).tolist()
+def available(hosts, resource):
+    return hosts.view(0.0).available(resource).tolist()
 
 
 def values(hosts, name):
@@ -59,7 +59,7 @@ class TestPut(base.TestCase):
         row = hosts.row('new')
         self.assertEqual(('', False, 0.0, ''), (
             hosts['host'][row], hosts['forced_down'][row],
-            hosts['room:VCPU'][row], values(hosts, 'cell')[row]))
+            hosts['available:VCPU'][row], values(hosts, 'cell')[row]))
 
     def test_column_that_is_left_out_stays(self):
         hosts = table.HostTable()
@@ -108,9 +108,9 @@ class TestPut(base.TestCase):
     def test_room_can_be_put(self):
         hosts = table.HostTable()
 
-        hosts.put(['x', 'y'], {'room:CUSTOM_X': [1, 2]})
+        hosts.put(['x', 'y'], {'available:CUSTOM_X': [1, 2]})
 
-        self.assertEqual([1, 2], room(hosts, 'CUSTOM_X'))
+        self.assertEqual([1, 2], available(hosts, 'CUSTOM_X'))
 
     def test_column_of_a_plugin_is_kept(self):
         rack = columns.Column('rack', 'int32', -1, 'number of the rack')
@@ -202,9 +202,9 @@ class TestUsage(base.TestCase):
         self.assertEqual(3, hosts['num_instances'][1])
         self.assertEqual(
             [30, 15360, 90, -1],
-            [room(hosts, resource)[1] for resource
+            [available(hosts, resource)[1] for resource
              in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X')])
-        self.assertEqual(32, room(hosts, 'VCPU')[0])
+        self.assertEqual(32, available(hosts, 'VCPU')[0])
 
     def test_resource_that_is_gone_leaves_no_room(self):
         hosts = made('x')
@@ -212,8 +212,8 @@ class TestUsage(base.TestCase):
 
         hosts.set_usage('x', {'VCPU': 4}, {}, 0)
 
-        self.assertEqual([4], room(hosts, 'VCPU'))
-        self.assertEqual([0], room(hosts, 'CUSTOM_X'))
+        self.assertEqual([4], available(hosts, 'VCPU'))
+        self.assertEqual([0], available(hosts, 'CUSTOM_X'))
 
     def test_bounds_of_classes_are_shared_and_follow_the_store(self):
         hosts = made('x', 'y', 'z')
@@ -285,30 +285,30 @@ class TestTakings(base.TestCase):
         self.assertEqual([3 * 1024, 0], hosts['disk_mb_used'].tolist())
         self.assertEqual([1, 0], hosts['num_instances'].tolist())
         self.assertEqual([1, 0], hosts['num_io_ops'].tolist())
-        self.assertEqual([30, 32], room(hosts, 'VCPU'))
+        self.assertEqual([30, 32], available(hosts, 'VCPU'))
 
     def test_it_counts_like_a_server_from_when_it_is_noted(self):
         before = self.contents()
         view = self.choose(0)
         self.assertEqual(before, self.contents())
 
-        takings = self.hosts.note(view)
+        allocations = self.hosts.reserve(view)
 
         self.assertTaken()
-        self.hosts.confirm(takings)
+        self.hosts.confirm(allocations)
         self.assertTaken()
         self.hosts.put(['y'], {'last_seen_up': 5.0})
         self.assertTaken()
 
     def test_what_is_undone_leaves_nothing(self):
         before = self.contents()
-        self.hosts.undo(self.hosts.note(self.choose(1)))
+        self.hosts.rollback(self.hosts.reserve(self.choose(1)))
         self.assertEqual(before, self.contents())
 
-        takings = self.hosts.note(self.choose(1))
+        allocations = self.hosts.reserve(self.choose(1))
         self.hosts.put(['x'], {'last_seen_up': 0.0})
-        self.hosts.undo(takings)
-        self.hosts.settle(9e9)
+        self.hosts.rollback(allocations)
+        self.hosts.expire(9e9)
 
         self.assertEqual(before, self.contents())
 
@@ -316,7 +316,7 @@ class TestTakings(base.TestCase):
         view = self.choose()
         before = view['vcpus_used'].tolist(), len(view)
 
-        self.hosts.note(self.choose(0))
+        self.hosts.reserve(self.choose(0))
         self.hosts.put(['x', 'z'], {'vcpus_used': 9})
         self.hosts.drop(['x'])
 
@@ -330,7 +330,7 @@ class TestTakings(base.TestCase):
             self.assertEqual([expected, 0], view['vcpus_used'].tolist())
             view.take(1, self.resources)
             self.hosts.reuse(view)
-            self.hosts.note(self.choose(0))
+            self.hosts.reserve(self.choose(0))
         self.hosts.set_usage('x', {'VCPU': 4}, {'VCPU': 1}, 1)
 
         view = self.choose()
@@ -341,30 +341,30 @@ class TestTakings(base.TestCase):
     def test_choice_on_a_host_that_others_chose_is_not_noted(self):
         first, second, third = (
             self.choose(0), self.choose(1, 0), self.choose(1))
-        self.assertEqual(1, len(self.hosts.note(first)))
+        self.assertEqual(1, len(self.hosts.reserve(first)))
         before = self.contents()
 
-        self.assertIsNone(self.hosts.note(second))
+        self.assertIsNone(self.hosts.reserve(second))
 
         self.assertEqual(before, self.contents())
-        self.assertEqual(1, len(self.hosts.note(third)))
-        self.assertEqual(2, len(self.hosts.note(
-            second, table.Check.ROOM)))
+        self.assertEqual(1, len(self.hosts.reserve(third)))
+        self.assertEqual(2, len(self.hosts.reserve(
+            second, table.Verify.CAPACITY)))
 
     def test_nor_is_it_where_much_was_published_since(self):
         first, second, third = (
             self.choose(0), self.choose(0), self.choose(1))
-        takings = self.hosts.note(first)
+        allocations = self.hosts.reserve(first)
         self.hosts.put(['y'], {'last_seen_up': 5.0})
         self.hosts.publish()
-        self.hosts.confirm(takings)
+        self.hosts.confirm(allocations)
         self.hosts.put(['y'], {'last_seen_up': 6.0})
         self.hosts.publish()
 
-        self.assertIsNone(self.hosts.note(second))
+        self.assertIsNone(self.hosts.reserve(second))
 
-        self.assertEqual(1, len(self.hosts.note(third)))
-        self.assertEqual(1, len(self.hosts.note(self.choose(0))))
+        self.assertEqual(1, len(self.hosts.reserve(third)))
+        self.assertEqual(1, len(self.hosts.reserve(self.choose(0))))
 
     def test_choice_without_room_is_not_noted(self):
         view = self.choose(0)
@@ -372,30 +372,31 @@ class TestTakings(base.TestCase):
         gone = self.choose(1)
         self.hosts.drop(['y'])
 
-        for check in table.Check.UNTOUCHED, table.Check.ROOM:
-            self.assertIsNone(self.hosts.note(view, check))
-            self.assertIsNone(self.hosts.note(gone, check))
+        for check in table.Verify.UNCHANGED, table.Verify.CAPACITY:
+            self.assertIsNone(self.hosts.reserve(view, check))
+            self.assertIsNone(self.hosts.reserve(gone, check))
 
-        self.assertEqual([1], room(self.hosts, 'VCPU'))
-        self.assertEqual(1, len(self.hosts.note(view, table.Check.NOTHING)))
-        self.assertEqual([-1], room(self.hosts, 'VCPU'))
-        [taking] = self.hosts.note(gone, table.Check.NOTHING)
-        self.assertEqual([], self.hosts.confirm([taking]))
-        self.hosts.settle(9e9)
+        self.assertEqual([1], available(self.hosts, 'VCPU'))
+        self.assertEqual(1, len(self.hosts.reserve(view, table.Verify.NONE)))
+        self.assertEqual([-1], available(self.hosts, 'VCPU'))
+        [allocation] = self.hosts.reserve(gone, table.Verify.NONE)
+        self.assertEqual([], self.hosts.confirm([allocation]))
+        self.hosts.expire(9e9)
 
     def test_all_that_a_request_takes_of_a_host_has_to_fit(self):
         view = self.choose(0, 0)
         self.hosts.set_usage('x', {
             'VCPU': 3, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
 
-        self.assertIsNone(self.hosts.note(view, table.Check.ROOM))
+        self.assertIsNone(self.hosts.reserve(view, table.Verify.CAPACITY))
         self.hosts.set_usage('x', {
             'VCPU': 4, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
-        self.assertEqual(2, len(self.hosts.note(view, table.Check.ROOM)))
+        self.assertEqual(
+            2, len(self.hosts.reserve(view, table.Verify.CAPACITY)))
 
     def test_what_the_store_says_takes_the_place_of_what_it_has(self):
-        takings = self.hosts.note(self.choose(0))
-        self.assertEqual([], self.hosts.confirm(takings))
+        allocations = self.hosts.reserve(self.choose(0))
+        self.assertEqual([], self.hosts.confirm(allocations))
 
         self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 7}, 3)
 
@@ -403,31 +404,31 @@ class TestTakings(base.TestCase):
         self.assertEqual([3, 0], self.hosts['num_instances'].tolist())
 
     def test_host_is_in_doubt_of_which_the_store_told_before(self):
-        takings = self.hosts.note(self.choose(0, 1))
+        allocations = self.hosts.reserve(self.choose(0, 1))
         self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
         self.assertEqual([4, 2], self.hosts['vcpus_used'].tolist())
 
-        self.assertEqual(['x'], self.hosts.confirm(takings))
+        self.assertEqual(['x'], self.hosts.confirm(allocations))
 
     def test_what_is_in_doubt_may_be_left_out(self):
         for claimed in (False, True):
-            takings = self.hosts.note(self.choose(0))
+            allocations = self.hosts.reserve(self.choose(0))
             self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
             if claimed:
-                self.hosts.confirm(takings)
+                self.hosts.confirm(allocations)
                 self.hosts.publish()
 
             self.assertEqual(4, self.hosts['vcpus_used'][0])
-            hosts = self.hosts.view(10.0, count_doubted=False)
+            hosts = self.hosts.view(10.0, count_pending=False)
             self.assertEqual(2, hosts['vcpus_used'][0])
             self.hosts.reuse(hosts)
             self.assertEqual(4, self.hosts['vcpus_used'][0])
-            self.hosts.undo(takings)
+            self.hosts.rollback(allocations)
 
     def test_what_was_in_doubt_is_told_anew(self):
-        takings = self.hosts.note(self.choose(0))
+        allocations = self.hosts.reserve(self.choose(0))
         self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
-        self.hosts.confirm(takings)
+        self.hosts.confirm(allocations)
 
         self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
 
@@ -435,31 +436,31 @@ class TestTakings(base.TestCase):
         self.assertEqual([1, 0], self.hosts['num_io_ops'].tolist())
 
     def test_what_is_in_doubt_and_never_told_of_counts_in_the_end(self):
-        takings = self.hosts.note(self.choose(0))
+        allocations = self.hosts.reserve(self.choose(0))
         self.hosts.set_usage('x', {'VCPU': 32}, {}, 0)
-        self.hosts.confirm(takings)
+        self.hosts.confirm(allocations)
 
-        self.hosts.settle(11.0)
+        self.hosts.expire(11.0)
 
-        hosts = self.hosts.view(10.0, count_doubted=False)
+        hosts = self.hosts.view(10.0, count_pending=False)
         self.assertEqual([2, 0], hosts['vcpus_used'].tolist())
 
     def test_room_is_looked_for_as_it_was_seen(self):
         self.hosts.set_usage('x', _ROOM, {}, 0)
-        self.hosts.note(self.choose(0))
+        self.hosts.reserve(self.choose(0))
         self.hosts.set_usage('x', _ROOM, {'VCPU': 2}, 1)
         for expected in (True, False):
-            hosts = self.hosts.view(10.0, count_doubted=False)
+            hosts = self.hosts.view(10.0, count_pending=False)
             hosts.take(0, {'VCPU': 2})
             # Somebody else chooses the host meanwhile.
             self.hosts.put(['y'], {'vcpus_used': 1})
 
-            self.assertEqual(expected, self.hosts.note(
-                hosts, table.Check.ROOM) is not None)
+            self.assertEqual(expected, self.hosts.reserve(
+                hosts, table.Verify.CAPACITY) is not None)
 
     def test_what_is_chosen_is_waited_for_until_it_is_confirmed_or_undone(
             self):
-        one, other = (self.hosts.note(self.choose(row)) for row in (0, 1))
+        one, other = (self.hosts.reserve(self.choose(row)) for row in (0, 1))
         told = []
 
         def watch(name):
@@ -475,10 +476,10 @@ class TestTakings(base.TestCase):
         self.hosts.confirm(one)
         self.assertEqual([('all', 0)], told)
         watch('the other')
-        self.hosts.undo(other)
+        self.hosts.rollback(other)
         self.assertEqual([('all', 1), ('the other', 0)], told[1:])
         watch('nothing')
-        self.hosts.undo(other)
+        self.hosts.rollback(other)
         self.assertEqual(3, len(told))
 
     def test_batch_is_read_when_it_is_published(self):
@@ -504,28 +505,28 @@ class TestSettle(base.TestCase):
 
     def test_build_that_is_not_reported_is_counted_no_more(self):
         hosts = made('x', 'y')
-        taking.take(hosts, 0, {}, 10.0)
-        taking.take(hosts, 1, {}, 20.0)
+        allocation.take(hosts, 0, {}, 10.0)
+        allocation.take(hosts, 1, {}, 20.0)
 
-        hosts.settle(20.0)
+        hosts.expire(20.0)
         self.assertEqual([0, 1], self.builds(hosts))
 
-        hosts.settle(21.0)
+        hosts.expire(21.0)
         self.assertEqual([0, 0], self.builds(hosts))
         self.assertEqual([1, 1], hosts['num_instances'].tolist())
 
     def test_what_the_host_reports_takes_its_place(self):
         hosts = made('x', 'y')
-        taking.take(hosts, 0, {}, 10.0)
+        allocation.take(hosts, 0, {}, 10.0)
 
         hosts.put(['x'], {'num_io_ops': [5]})
-        hosts.settle(99.0)
+        hosts.expire(99.0)
 
         self.assertEqual([5, 0], self.builds(hosts))
 
     def test_report_of_something_else_does_not(self):
         hosts = made('x')
-        taking.take(hosts, 0, {}, 10.0)
+        allocation.take(hosts, 0, {}, 10.0)
 
         hosts.put(['x'], {'last_seen_up': [5.0]})
 
@@ -533,11 +534,11 @@ class TestSettle(base.TestCase):
 
     def test_host_that_went_and_came_back_owes_nothing(self):
         hosts = made('x', 'y')
-        taking.take(hosts, 0, {}, 10.0)
+        allocation.take(hosts, 0, {}, 10.0)
         hosts.drop(['x'])
-        hosts.settle(99.0)
+        hosts.expire(99.0)
         hosts.put(['x'], {})
 
-        hosts.settle(999.0)
+        hosts.expire(999.0)
 
         self.assertEqual([0, 0], self.builds(hosts))

@@ -9,7 +9,7 @@ from cellsched import exception
 from cellsched.hosts import columns
 from cellsched.testing import builders
 from tests.unit import base
-from tests.unit.hosts import taking
+from tests.unit.hosts import allocation
 from tests.unit import strategies
 
 EAST, WEST = builders.aggregate(1, ratio='2'), builders.aggregate(2)
@@ -40,23 +40,24 @@ class TestColumns(base.TestCase):
         self.assertIs(part['free_ram_mb'], part['free_ram_mb'])
 
     def test_extrema_are_those_of_the_hosts_that_are_seen(self):
-        hosts = builders.hosts(vcpus_used=[5, 6, 7], room={'GB': [3, 1, 2]},
-                               forced_down=[False, True, False])
+        hosts = builders.hosts(
+            vcpus_used=[5, 6, 7], available={'GB': [3, 1, 2]},
+            forced_down=[False, True, False])
         part = some(hosts, 0, 2)
 
         self.assertEqual((5, 7), (
             hosts.least('vcpus_used'), hosts.most('vcpus_used')))
         self.assertEqual((1, 1), (
-            hosts.least_room('GB'), hosts.most('forced_down')))
+            hosts.least_available('GB'), hosts.most('forced_down')))
         self.assertEqual((2, 0), (
-            part.least_room('GB'), part.most('forced_down')))
-        self.assertEqual(0, hosts.least_room('CUSTOM_X'))
+            part.least_available('GB'), part.most('forced_down')))
+        self.assertEqual(0, hosts.least_available('CUSTOM_X'))
 
         hosts.take(0, {'GB': 3, 'VCPU': 1})
         hosts.take(2, {'VCPU': 1})
         self.assertEqual((6, 8, 0), (
             hosts.least('vcpus_used'), hosts.most('vcpus_used'),
-            hosts.least_room('GB')))
+            hosts.least_available('GB')))
 
     def test_extrema_are_found_once_while_their_column_stays(self):
         table = builders.table(vcpus_used=[5, 6], free_ram_mb=[1, 2])
@@ -95,8 +96,8 @@ class TestColumns(base.TestCase):
 
         self.assertEqual([1, 1], [memo(), memo()])
         changes = (
-            lambda: taking.take(table, 0, {'VCPU': 1}),
-            lambda: table.settle(builders.NOW + 1),
+            lambda: allocation.take(table, 0, {'VCPU': 1}),
+            lambda: table.expire(builders.NOW + 1),
             lambda: table.put(table['uuid'][:1], {'vcpus_used': 1}),
             lambda: table.set_usage(table['uuid'][0], {}, {}, 0),
             lambda: table.drop(table['uuid'][:1]))
@@ -155,7 +156,7 @@ class TestColumns(base.TestCase):
             self.assertIn(column.name, hosts.names)
             self.assertEqual(column.dtype, hosts.kind(column.name))
             self.assertEqual(1, len(hosts[column.name]))
-        self.assertEqual(columns.WHOLE, hosts.kind('room:VCPU'))
+        self.assertEqual(columns.WHOLE, hosts.kind('available:VCPU'))
 
     def test_unknown_column_is_a_key_error(self):
         hosts = builders.hosts()
@@ -171,7 +172,7 @@ class TestColumns(base.TestCase):
 
         for typo, near in (('free_ram', 'free_ram_mb'),
                            ('cell_faliures', 'cell_failures'),
-                           ('room:VCPUS', 'room:VCPU')):
+                           ('available:VCPUS', 'available:VCPU')):
             for each in (hosts, some(hosts, 0)):
                 error = self.assertRaises(
                     exception.ColumnNotFound, lambda: each[typo])
@@ -182,9 +183,9 @@ class TestColumns(base.TestCase):
     def test_unknown_resource_has_no_room(self):
         hosts = builders.hosts(2)
 
-        self.assertEqual([0, 0], hosts.room('CUSTOM_X').tolist())
-        self.assertEqual([0], some(hosts, 1).room('CUSTOM_X').tolist())
-        self.assertEqual([32], some(hosts, 1).room('VCPU').tolist())
+        self.assertEqual([0, 0], hosts.available('CUSTOM_X').tolist())
+        self.assertEqual([0], some(hosts, 1).available('CUSTOM_X').tolist())
+        self.assertEqual([32], some(hosts, 1).available('VCPU').tolist())
 
 
 class TestCoded(base.TestCase):
@@ -322,7 +323,7 @@ class TestTaking(base.TestCase):
 
         for each in (part, some(hosts, 0, 2)):
             self.assertEqual([0, 3], each['vcpus_used'].tolist())
-            self.assertEqual([0, -1], each.room('CUSTOM_X').tolist())
+            self.assertEqual([0, -1], each.available('CUSTOM_X').tolist())
             self.assertEqual([1], each.rows_of(['i']).tolist())
 
     def test_instance_need_not_be_named(self):
@@ -338,12 +339,12 @@ class TestFreeing(base.TestCase):
 
     def test_what_is_claimed_counts_as_free(self):
         hosts = builders.hosts(2, vcpus_used=[3, 3])
-        room = hosts.room('VCPU')[1]
+        room = hosts.available('VCPU')[1]
 
         hosts.free(1, {'VCPU': 2, 'MEMORY_MB': 512})
 
         self.assertEqual([3, 1], hosts['vcpus_used'].tolist())
-        self.assertEqual(room + 2, hosts.room('VCPU')[1])
+        self.assertEqual(room + 2, hosts.available('VCPU')[1])
         self.assertEqual([0, 0], hosts['num_instances'].tolist())
 
     def test_others_see_nothing_of_it(self):

@@ -669,7 +669,7 @@ class TestTranslation(base.RPCTestCase):
 
     def test_doubt_is_an_answer_to_who_knows_of_none(self):
         sent = server.as_nova(
-            exception.HostsInDoubt(hosts=9, known=10))
+            exception.HostStateUncertain(hosts=9, known=10))
 
         self.assertEqual('NoValidHost', type(sent).__name__)
         self.assertIn('9 of 10 went down at one time', str(sent))

@@ -102,7 +102,7 @@ def hosts(places):
 def taken(table):
     """Return what is left on each host, and how many servers it has."""
     return {host: (int(room), int(count)) for host, room, count in zip(
-        table['host'], table['room:VCPU'], table['num_instances'])}
+        table['host'], table['available:VCPU'], table['num_instances'])}
 
 
 class PlacingTestCase(base.TestCase):

@@ -145,7 +145,7 @@ class TestSnapshotPlan(PlanTestCase):
 
         planner = planning.on_snapshot(
             self.scheduler.conf, taken, random.Random(0), rejecting)
-        room = planning.room(
+        room = planning.capacity(
             self.scheduler.conf, taken, builders.request(), rejecting)
 
         self.assertEqual([['a']], self.plan(planner)[0])

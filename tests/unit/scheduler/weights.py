@@ -159,7 +159,7 @@ _ROOM = {
     'vcpus_total': st.integers(4, 64),
     'total_usable_ram_mb': st.integers(1024, 8192),
     'total_usable_disk_gb': st.integers(3, 50),
-    **{f'room:{resource}': st.just(10 ** 6)
+    **{f'available:{resource}': st.just(10 ** 6)
        for resource in ('VCPU', 'MEMORY_MB', 'DISK_GB')}}
 
 _GROUPS = st.none() | st.fixed_dictionaries({

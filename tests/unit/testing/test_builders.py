@@ -41,21 +41,21 @@ class TestHosts(base.TestCase):
             free_ram_mb=[16384, 1000], vcpus_used=[0, 3],
             free_disk_mb=[2047, 2048])
 
-        self.assertEqual([16384, 1000], hosts.room('MEMORY_MB').tolist())
-        self.assertEqual([32, 29], hosts.room('VCPU').tolist())
-        self.assertEqual([1, 2], hosts.room('DISK_GB').tolist())
+        self.assertEqual([16384, 1000], hosts.available('MEMORY_MB').tolist())
+        self.assertEqual([32, 29], hosts.available('VCPU').tolist())
+        self.assertEqual([1, 2], hosts.available('DISK_GB').tolist())
 
     def test_room_follows_from_the_ratio(self):
         hosts = builders.hosts(
             unreserved_ram_mb=1000, ram_allocation_ratio=1.5, free_ram_mb=900)
 
-        self.assertEqual([1400], hosts.room('MEMORY_MB').tolist())
+        self.assertEqual([1400], hosts.available('MEMORY_MB').tolist())
 
-    def test_room_can_be_given(self):
-        hosts = builders.hosts(2, room={'VCPU': [1, 2], 'CUSTOM_X': 7})
+    def test_available_amounts_can_be_given(self):
+        hosts = builders.hosts(2, available={'VCPU': [1, 2], 'CUSTOM_X': 7})
 
-        self.assertEqual([1, 2], hosts.room('VCPU').tolist())
-        self.assertEqual([7, 7], hosts.room('CUSTOM_X').tolist())
+        self.assertEqual([1, 2], hosts.available('VCPU').tolist())
+        self.assertEqual([7, 7], hosts.available('CUSTOM_X').tolist())
 
     def test_uuids_can_be_given(self):
         hosts = builders.hosts(uuid=['a', 'b'], located={'i': 1})

@@ -127,7 +127,7 @@ class TestPasses(base.TestCase):
         for error, passing in (
                 (exception.DeadlineExceeded(late_s=600), True),
                 (remote(late_s=600), True),
-                (exception.HostsInDoubt(hosts=9, known=10), True),
+                (exception.HostStateUncertain(hosts=9, known=10), True),
                 (exception.CellUnreachable(cell='c', reason='r'), True),
                 (exception.TransactionLost(schema='API', reason='r'), True),
                 (oslo_messaging.MessagingTimeout(), True),

@@ -66,7 +66,7 @@ class TestRejections(base.TestCase):
 
     def test_nearest_miss_is_of_the_hosts_that_failed_here(self):
         hosts = builders.hosts(
-            room={'MEMORY_MB': [511, 100, 500, 500, 9000]})
+            available={'MEMORY_MB': [511, 100, 500, 500, 9000]})
 
         _, rejection = self.rejections(
             hosts, toys.Filter([False, True, True, True, True]),
@@ -84,7 +84,7 @@ class TestRejections(base.TestCase):
         self.assertEqual(candidates.Nearest(1, 0.5, 'GB'), rejection.nearest)
 
     def test_host_that_has_room_again_is_no_miss(self):
-        hosts = builders.hosts(room={'MEMORY_MB': [500]})
+        hosts = builders.hosts(available={'MEMORY_MB': [500]})
         passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
         hosts.take(0, {'MEMORY_MB': -8000})
 
@@ -93,7 +93,7 @@ class TestRejections(base.TestCase):
         self.assertEqual((1, None), (rejection.hosts, rejection.nearest))
 
     def test_host_that_has_just_the_room_again_is_no_miss(self):
-        hosts = builders.hosts(room={'MEMORY_MB': [500, 400]})
+        hosts = builders.hosts(available={'MEMORY_MB': [500, 400]})
         passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
         hosts.take(0, {'MEMORY_MB': -12})
 

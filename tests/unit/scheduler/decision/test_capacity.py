@@ -18,7 +18,7 @@ from tests.unit.hosts import rows
 class TestCapacity(base.TestCase):
 
     def test_host_with_less_room_than_asked_is_rejected(self):
-        hosts = builders.hosts(room={'CUSTOM_X': [3, 2, 1, 0, -1]})
+        hosts = builders.hosts(available={'CUSTOM_X': [3, 2, 1, 0, -1]})
         stage = capacity.Capacity('CUSTOM_X', 2)
 
         self.assertEqual([True, True, False, False, False],
@@ -31,7 +31,7 @@ class TestCapacity(base.TestCase):
             builders.hosts(2), builders.request()).tolist())
 
     def test_shortfall_is_what_is_missing_with_its_unit(self):
-        hosts = builders.hosts(room={'MEMORY_MB': [100, 512, 600]})
+        hosts = builders.hosts(available={'MEMORY_MB': [100, 512, 600]})
 
         amounts, unit = capacity.Capacity('MEMORY_MB', 512).shortfall(
             hosts, builders.request())

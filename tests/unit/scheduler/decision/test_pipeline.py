@@ -40,7 +40,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual([1, 3], found.rows.tolist())
 
     def test_host_counts_where_it_failed_first(self):
-        hosts = builders.hosts(room={'MEMORY_MB': [0, 0, 512, 512, 512]})
+        hosts = builders.hosts(available={'MEMORY_MB': [0, 0, 512, 512, 512]})
         found = self.decide(
             [toys.Filter([False, True, False, True, True])], hosts)
 
@@ -77,12 +77,12 @@ class TestCandidates(base.TestCase):
             [], [], needs=lambda hosts, request: ())
 
         found = decision.candidates(
-            builders.hosts(2, room={'VCPU': 0}), builders.request())
+            builders.hosts(2, available={'VCPU': 0}), builders.request())
 
         self.assertEqual([0, 1], found.rows.tolist())
 
     def test_room_for_all_resources_is_wanted(self):
-        hosts = builders.hosts(room={
+        hosts = builders.hosts(available={
             'VCPU': [1, 2, 2, 2], 'MEMORY_MB': [9, 8, 9, 9],
             'DISK_GB': [3, 3, 2, 3]})
 
@@ -116,7 +116,7 @@ class TestCandidates(base.TestCase):
             def keep(self, hosts, request):
                 order.append((self.answer, len(hosts)))
 
-        hosts = builders.hosts(room={'VCPU': [0, 8]})
+        hosts = builders.hosts(available={'VCPU': [0, 8]})
         decision = pipeline.Pipeline(
             [Noting('filter')], [], [Noting('destination')])
 
@@ -147,7 +147,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual(0, strict.asked)
         # Room it needs all the same.
         found = decision.candidates(
-            builders.hosts(2, room={'VCPU': 0}),
+            builders.hosts(2, available={'VCPU': 0}),
             builders.request(force_hosts=['host1']))
         self.assertEqual(0, len(found))
 
@@ -157,7 +157,7 @@ class TestCandidates(base.TestCase):
         decision = pipeline.Pipeline([other, image], [], [other])
 
         found = decision.candidates(
-            builders.hosts(2, room={'VCPU': 0}), builders.request(),
+            builders.hosts(2, available={'VCPU': 0}), builders.request(),
             rebuild=True)
 
         self.assertEqual([0], found.rows.tolist())

@@ -24,7 +24,7 @@ class TestRecheck(base.TestCase):
 
     def test_room_that_was_taken_is_missed(self):
         found = self.decided([], builders.hosts(
-            3, room={'MEMORY_MB': [700, 1200, 1024]}), memory_mb=512)
+            3, available={'MEMORY_MB': [700, 1200, 1024]}), memory_mb=512)
 
         for row in (0, 1):
             found = self.taken(found, row)
@@ -36,7 +36,7 @@ class TestRecheck(base.TestCase):
 
     def test_counts_add_up_over_the_instances(self):
         found = self.decided([], builders.hosts(
-            3, room={'MEMORY_MB': [100, 512, 512]}), memory_mb=512)
+            3, available={'MEMORY_MB': [100, 512, 512]}), memory_mb=512)
 
         for row in (1, 2):
             found = self.taken(found, row)
@@ -140,7 +140,7 @@ class TestRecheck(base.TestCase):
         limit = toys.Filter(
             lambda hosts: hosts['num_instances'] < 2, local=True)
         found = self.decided(
-            [limit], builders.hosts(count, room={'VCPU': room}))
+            [limit], builders.hosts(count, available={'VCPU': room}))
 
         while len(found):
             row = data.draw(strategies.sampled_from(found.rows.tolist()))

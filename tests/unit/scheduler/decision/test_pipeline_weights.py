@@ -101,10 +101,10 @@ class TestWeights(base.TestCase):
         for fixed in (True, False):
             weigher = toys.Weigher([10.0, 5.0, 0.0])
             weigher.fixed, weigher.local = fixed, True
-            hosts = builders.hosts(room={'VCPU': [3, 9, 9]})
+            hosts = builders.hosts(available={'VCPU': [3, 9, 9]})
             request = builders.request(vcpus=2)
             decision = pipeline.Pipeline([toys.Filter(
-                lambda hosts: hosts.room('VCPU') >= 2, local=True)],
+                lambda hosts: hosts.available('VCPU') >= 2, local=True)],
                 [weigher])
             found = decision.candidates(hosts, request)
             ranking = decision.weigh(request, found)

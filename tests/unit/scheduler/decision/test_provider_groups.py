@@ -269,9 +269,9 @@ class TestColumns(base.TestCase):
         self.assertEqual(wanted, total)
         for key, amount in allocated.resources.items():
             resource, _, place = key.partition('@')
-            room = (hosts.shared_room(place, resource)
+            room = (hosts.shared_available(place, resource)
                     if place and not place.isdigit()
-                    else hosts.room(key)[host])
+                    else hosts.available(key)[host])
             self.assertGreaterEqual(room, amount)
         for group in request.group_demand().groups:
             self.assertEqual(1, len(allocated.mappings[group.suffix]))

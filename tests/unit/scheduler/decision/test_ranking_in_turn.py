@@ -10,7 +10,7 @@ from cellsched.testing import builders
 from cellsched.weighers import io_ops
 from cellsched.weighers import resources
 from tests.unit import base
-from tests.unit.hosts import taking
+from tests.unit.hosts import allocation
 from tests.unit.scheduler import toys
 
 COUNT = 6
@@ -55,11 +55,11 @@ class TestRankings(base.TestCase):
             return
         uuid = table['uuid'][row]
         if step == 'take':
-            taking.take(table, row, TAKEN)
+            allocation.take(table, row, TAKEN)
         elif step == 'give':
             hosts = table.view(builders.NOW)
             hosts.take(row, TAKEN)
-            table.undo(table.note(hosts))
+            table.rollback(table.reserve(hosts))
         elif step == 'put':
             table.put([uuid], {'free_ram_mb': 12000 + row, 'vcpus_used': 5})
         elif step == 'usage':

@@ -305,7 +305,7 @@ class TestProviderScheduler(world.DriverTestCase):
         self.world.clock.advance(120)
 
         self.assertRaises(
-            exception.HostsInDoubt, self.select, self.made())
+            exception.HostStateUncertain, self.select, self.made())
 
 
 class TestOnServers(world.DriverTestCase):

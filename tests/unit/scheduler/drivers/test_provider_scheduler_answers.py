@@ -63,7 +63,7 @@ class TestAnswers(base.TestCase):
                 hosts.CONTEXT, request, uuids, alternates)
         except exception.NoValidHost as exc:
             return [], sum(each['hosts'] for each in exc.rejections)
-        except (exception.HostsInDoubt, exception.InvalidField) as exc:
+        except (exception.HostStateUncertain, exception.InvalidField) as exc:
             # A plan has no doubt.
             return [], type(exc)
         if method == 'plan':

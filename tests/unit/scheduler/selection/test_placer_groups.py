@@ -4,8 +4,8 @@
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import server_group
+from cellsched import migrations
 from cellsched.scheduler.decision import destinations
-from cellsched.scheduler.selection import moves
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -161,5 +161,5 @@ class TestGroups(schedulers.PlacingTestCase):
             instance_uuid=uuid))
 
         claim = self.world.claims.batches[-1][0]
-        self.assertEqual((moves.consumer(uuid), uuid, 'a2'), (
+        self.assertEqual((migrations.consumer(uuid), uuid, 'a2'), (
             claim.consumer, claim.group.member, claim.group.host))

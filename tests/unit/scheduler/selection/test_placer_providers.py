@@ -42,10 +42,10 @@ class ProvidersCase(schedulers.PlacingTestCase):
         return {names.get(each.provider, each.provider): dict(each.resources)
                 for each in self.world.claims.claims_of([uuid]).get(uuid, ())}
 
-    def room(self, made, host, name):
+    def available(self, made, host, name):
         """Return what is left in a column of a host."""
         hosts = made.table.view(0)
-        return hosts.room(name)[hosts.row(self.world.providers[host])]
+        return hosts.available(name)[hosts.row(self.world.providers[host])]
 
     def share(self, disk_gb, *hosts):
         """Have hosts share a pool of disk."""
@@ -132,7 +132,7 @@ class TestGroups(ProvidersCase):
         self.loader.refresh(world.CONTEXT)
 
         self.assertEqual([-2, 4], sorted(
-            self.room(self.loader, 'a1', f'VGPU@{number}')
+            self.available(self.loader, 'a1', f'VGPU@{number}')
             for number in (1, 2)))
         self.assertEqual({'VGPU': 4}, self.held(uuid)['a1-gpu0'])
         for expected in ('b1', 'b1', 'b1', 'b1'):
@@ -240,9 +240,9 @@ class TestGroups(ProvidersCase):
         self.assertEqual([['b1']], schedulers.hosts(
             self.place(by=other, vcpus=1, **self.gpus(1))))
 
-        self.assertEqual(0, self.room(made, 'a1', 'VGPU@1'))
-        self.assertEqual(0, self.room(made, 'a1', 'VGPU@2'))
-        self.assertEqual(5, self.room(made, 'a1', 'VCPU'))
+        self.assertEqual(0, self.available(made, 'a1', 'VGPU@1'))
+        self.assertEqual(0, self.available(made, 'a1', 'VGPU@2'))
+        self.assertEqual(5, self.available(made, 'a1', 'VCPU'))
 
     def test_released_device_is_there_for_the_next(self):
         uuids = samples.uuids(2)

@@ -378,7 +378,7 @@ class TestAnyHistory(base.TestCase):
             for resource, capacity in usage.capacity.items():
                 self.assertEqual(
                     capacity - usage.used.get(resource, 0),
-                    made.table[f'room:{resource}'][row])
+                    made.table[f'available:{resource}'][row])
             self.assertEqual(
                 (usage.consumers, usage.used.get('VCPU', 0)),
                 (made.table['num_instances'][row],

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import server_group
+from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision import destinations
-from cellsched.scheduler.selection import moves
 from cellsched.testing import builders
 from tests import profile
 from tests.unit.db import samples
@@ -44,7 +44,7 @@ class RetryCase(schedulers.PlacingTestCase):
         hosts = {uuid: host for host, uuid in self.world.providers.items()}
         return {name: (hosts[claim.provider], claim.resources['VCPU'])
                 for name, [claim] in self.world.claims.claims_of(
-                    moves.names(self.uuids)).items()}
+                    migrations.consumers(self.uuids)).items()}
 
 
 class TestRetry(RetryCase):
@@ -71,10 +71,10 @@ class TestRetry(RetryCase):
 
     def test_build_that_others_may_place_keeps_what_it_holds(self):
         self.host()
-        doubt = exception.HostsInDoubt(hosts=5, known=5)
-        self.loader.doubt = lambda: doubt
+        error = exception.HostStateUncertain(hosts=5, known=5)
+        self.loader.mass_outage_error = lambda: error
 
-        self.assertRaises(exception.HostsInDoubt, self.host, *self.hosts)
+        self.assertRaises(exception.HostStateUncertain, self.host, *self.hosts)
 
         self.assertEqual({self.uuids[0]: ('a1', 4)}, self.held())
 
@@ -167,7 +167,7 @@ class TestMoves(RetryCase):
 
     def setUp(self):
         super().setUp()
-        self.moved = moves.consumer(self.uuids[0])
+        self.moved = migrations.consumer(self.uuids[0])
         self.host(vcpus=2)
 
     def test_server_that_fails_to_migrate_keeps_what_it_has(self):

@@ -26,7 +26,7 @@ class TestColumnPluginSuite(filters.FilterSuite, base.TestCase):
         hosts = self.make_hosts(10)
 
         for name in ('num_instances', 'free_ram_mb', 'service_disabled',
-                     'availability_zone', 'room:VCPU'):
+                     'availability_zone', 'available:VCPU'):
             self.assertGreater(len(set(hosts[name].tolist())), 1, name)
 
     def test_a_request_gives_every_hint_of_the_filter(self):

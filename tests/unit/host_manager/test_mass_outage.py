@@ -2,7 +2,7 @@
 """Whether hosts that seem to be down may be up all the same."""
 
 from cellsched import exception
-from cellsched.host_manager import doubt
+from cellsched.host_manager import mass_outage
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts import table
@@ -11,7 +11,7 @@ from tests.unit.hosts import loading
 
 NOW = 1_700_000_000.0
 
-LIMITS = doubt.DoubtLimits(down_s=60.0, silence_s=30.0)
+LIMITS = mass_outage.OutageLimits(down_s=60.0, silence_s=30.0)
 
 #: Hosts that are down since just now.
 GONE_S = 70.0
@@ -41,7 +41,7 @@ class TestFind(base.TestCase):
         self.table.cells.heard(cell, NOW - last_s)
 
     def found(self):
-        return doubt.find(self.table, NOW, LIMITS)
+        return mass_outage.find(self.table, NOW, LIMITS)
 
     def test_hosts_that_are_up_leave_none(self):
         self.hosts('a', 20)
@@ -57,7 +57,7 @@ class TestFind(base.TestCase):
         self.hosts('b', 18, GONE_S)
         self.hosts('b', 4)
 
-        self.assertEqual(doubt.Doubt(36, 40, 2), self.found())
+        self.assertEqual(mass_outage.MassOutage(36, 40, 2), self.found())
 
     def test_fewer_of_them_are_dead(self):
         self.hosts('a', 18, GONE_S)
@@ -94,16 +94,16 @@ class TestFind(base.TestCase):
         self.hosts('a', 18, -600.0)
         self.hosts('b', 18, -600.0)
 
-        self.assertEqual(doubt.Doubt(36, 36, 2), self.found())
+        self.assertEqual(mass_outage.MassOutage(36, 36, 2), self.found())
 
     def test_what_is_dead_for_long_does_not_count(self):
-        self.hosts('a', 500, doubt.LATELY * LIMITS.down_s + 1)
-        self.hosts('b', 500, doubt.LATELY * LIMITS.down_s + 1)
+        self.hosts('a', 500, mass_outage.RECENT * LIMITS.down_s + 1)
+        self.hosts('b', 500, mass_outage.RECENT * LIMITS.down_s + 1)
         self.assertIsNone(self.found())
 
         self.hosts('a', 9, GONE_S)
         self.hosts('b', 9, GONE_S)
-        self.assertEqual(doubt.Doubt(18, 18, 2), self.found())
+        self.assertEqual(mass_outage.MassOutage(18, 18, 2), self.found())
 
     def test_what_an_operator_took_out_does_not_count(self):
         self.hosts('a', 50, GONE_S, forced_down=True)
@@ -118,11 +118,12 @@ class TestFind(base.TestCase):
             self.hosts('a', 2, silent_s + 5)
             self.heard('a', last_s=silent_s, since_s=silent_s + 3600)
 
-            self.assertEqual(doubt.Doubt(2, 2, 1), self.found())
+            self.assertEqual(mass_outage.MassOutage(2, 2, 1), self.found())
 
     def test_who_hears_again_has_to_wait_for_reports(self):
         self.hosts('a', 2, GONE_S)
-        for since_s, expected in ((5.0, doubt.Doubt(2, 2, 1)), (61.0, None)):
+        for since_s, expected in (
+                (5.0, mass_outage.MassOutage(2, 2, 1)), (61.0, None)):
             self.table.cells = cell_health.Cells()
             self.heard('a', since_s=4000.0, last_s=100.0)
             self.heard('a', since_s=since_s)
@@ -134,12 +135,12 @@ class TestLoader(loading.LoaderTestCase):
 
     def test_reason_is_told_once_with_what_the_clocks_are(self):
         self.refresh()
-        self.assertIsNone(self.loader.doubt())
+        self.assertIsNone(self.loader.mass_outage_error())
         self.world.clock.advance(100)
 
         for _ in range(2):
-            error = self.loader.doubt()
-            self.assertIsInstance(error, exception.HostsInDoubt)
+            error = self.loader.mass_outage_error()
+            self.assertIsInstance(error, exception.HostStateUncertain)
             self.assertEqual((2, 2), (error.hosts, error.known))
 
         self.assertEqual(1, self.logs.output.count('Clock?'))
@@ -155,4 +156,4 @@ class TestLoader(loading.LoaderTestCase):
 
         self.loader.follow(loading.world.CONTEXT)
 
-        self.assertIsNone(self.loader.doubt())
+        self.assertIsNone(self.loader.mass_outage_error())

@@ -22,8 +22,6 @@ from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision import destinations
 
-consumer, names = migrations.consumer, migrations.consumers
-
 _TRIED = retry.RetryFilter(options=None)
 
 #: What a caller says of hosts, and not what a filter thinks of them.
@@ -34,7 +32,7 @@ Held = Mapping[str, Sequence[claims_base.Claim]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Located:
+class InstanceLocations:
     """The places of instances.
 
     :param nodes: compute node uuids, of the request's own instances and of
@@ -54,7 +52,7 @@ class Located:
     claims: Held = dataclasses.field(default_factory=dict)
 
 
-NOWHERE = Located({}, {}, {})
+NO_LOCATIONS = InstanceLocations({}, {}, {})
 
 
 def has_tried(request: objects.RequestSpec) -> bool:
@@ -66,7 +64,7 @@ def locate(
     hosts: view.Hosts, request: objects.RequestSpec,
     instances: Sequence[str], held: Held,
     reported: Mapping[str, str] | None = None,
-) -> Located:
+) -> InstanceLocations:
     """Tell instances that have what is asked for from those to be moved.
 
     :param instances: the request's own
@@ -79,7 +77,7 @@ def locate(
     nodes = {name: node_of(hosts, claims) for name, claims in held.items()}
     kept, consumers, kept_claims = {}, {}, {}
     for instance in instances:
-        other = consumer(instance)
+        other = migrations.consumer(instance)
         for name in (instance, other):
             if name in held and _suits(hosts, request, held[name]):
                 nodes[instance] = kept[instance] = nodes[name]
@@ -90,7 +88,7 @@ def locate(
                 consumers[instance] = other
                 # Where it is to leave binds neither it nor others.
                 del nodes[instance]
-    return Located(nodes, kept, consumers, stale, kept_claims)
+    return InstanceLocations(nodes, kept, consumers, stale, kept_claims)
 
 
 def _stale(
@@ -107,7 +105,7 @@ def _stale(
     wanted = totals(request)
     found = {}
     for instance in instances:
-        for name in (instance, consumer(instance)):
+        for name in (instance, migrations.consumer(instance)):
             claims = held.get(name)
             if not claims or _sums(claims) != wanted:
                 continue

@@ -6,4 +6,4 @@ def take(table, row, resources, now=0.0):
     """Have a table count what an instance takes."""
     hosts = table.view(now)
     hosts.take(row, resources)
-    table.confirm(table.note(hosts))
+    table.confirm(table.reserve(hosts))

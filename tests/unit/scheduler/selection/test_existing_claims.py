@@ -2,9 +2,9 @@
 """Requests for instances that have a host already."""
 
 from cellsched import exception
+from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision import destinations
-from cellsched.scheduler.selection import moves
 from tests.unit.db import samples
 from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
@@ -17,7 +17,7 @@ class TestMoves(schedulers.PlacingTestCase):
         self.placer, self.loader = self.world.placer(
             first=destinations.stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
-        self.moved = moves.consumer(self.uuids[0])
+        self.moved = migrations.consumer(self.uuids[0])
         self.place(uuids=self.uuids, vcpus=2)
 
     def move(self, vcpus=2, **wishes):
@@ -29,7 +29,7 @@ class TestMoves(schedulers.PlacingTestCase):
         hosts = {uuid: host for host, uuid in self.world.providers.items()}
         return {name: (hosts[claim.provider], claim.resources['VCPU'])
                 for name, [claim] in self.world.claims.claims_of(
-                    moves.names(self.uuids)).items()}
+                    migrations.consumers(self.uuids)).items()}
 
     def test_instance_leaves_a_host_that_is_ignored(self):
         for _ in range(2):
@@ -46,7 +46,8 @@ class TestMoves(schedulers.PlacingTestCase):
             {self.uuids[0]: ('project', 'user'),
              self.moved: ('project', 'user')},
             {name: (claim.project_id, claim.user_id) for name, [claim]
-             in self.world.claims.claims_of(moves.names(self.uuids)).items()})
+             in self.world.claims.claims_of(
+                 migrations.consumers(self.uuids)).items()})
 
     def test_instance_goes_where_it_is_sent(self):
         for wishes in (

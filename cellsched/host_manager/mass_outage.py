@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doubt of hosts that seem to be down and may be up all the same.
+"""Detection of mass outages: many hosts that went down at one time.
 
 Hosts die one by one, or with their cell. Where nearly all of them go down at
 one time, it is rather who reads them that was away, or a clock that is wrong.
@@ -24,11 +24,11 @@ CELLS_MIN = 2
 
 #: What is one time: so many times as long as a host may be silent. Hosts that
 #: went before are dead, and nobody removed them.
-LATELY = 10.0
+RECENT = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
-class DoubtLimits:
+class OutageLimits:
     """Limits within which silence is no matter.
 
     :param down_s: seconds without a report after which a host is down
@@ -40,7 +40,7 @@ class DoubtLimits:
 
 
 @dataclasses.dataclass(frozen=True)
-class Doubt:
+class MassOutage:
     """Hosts that went down at one time.
 
     :param hosts: how many they are
@@ -54,8 +54,8 @@ class Doubt:
 
 
 def find(
-    table: HostTable, now: float, limits: DoubtLimits
-) -> Doubt | None:
+    table: HostTable, now: float, limits: OutageLimits
+) -> MassOutage | None:
     """Return which hosts are down for no reason of theirs, or None.
 
     That is so where nearly all of them went down at one time, and either in
@@ -68,11 +68,11 @@ def find(
     enabled = ~(table['service_disabled'] | table['forced_down'])
     up = enabled & (np.abs(now - seen) <= limits.down_s)
     up &= now - heard <= limits.silence_s
-    lost = enabled & ~up & (seen >= heard - LATELY * limits.down_s)
+    lost = enabled & ~up & (seen >= heard - RECENT * limits.down_s)
     count, known = int(lost.sum()), int(lost.sum() + up.sum())
     if not count or count < SHARE * known:
         return None
-    found = Doubt(count, known, len(np.unique(codes[lost])))
+    found = MassOutage(count, known, len(np.unique(codes[lost])))
     if found.hosts >= HOSTS_MIN and found.cells >= CELLS_MIN:
         return found
     concerned = np.unique(codes[lost | up])
@@ -81,7 +81,7 @@ def find(
 
 
 def _is_broken(
-    hearing: cell_health.Hearing, now: float, limits: DoubtLimits
+    hearing: cell_health.Hearing, now: float, limits: OutageLimits
 ) -> bool:
     """Return whether a cell was silent so lately that no host was heard."""
     return (now - hearing.last > limits.silence_s

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name by which a request changes where its servers may go.
+"""Demands of requests that nothing reads.
 
-The names are those of Nova 34: extra specs of flavors, properties of images,
-and fields of requests. Each is either a demand, with the condition on its
-value under which it asks for something, or in :data:`NO_DEMANDS`. A test
-compares both with the names that Nova's own validators and objects have.
+A server that runs where it must not is worse than one that does not run: what
+a request asks for is given, or refused by its name.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
+import functools
 import re
 from typing import Any
 
+from oslo_log import log
 from oslo_utils import strutils
 
+from cellsched.context import RequestContext
+from cellsched import exception
 from cellsched import objects
 from cellsched.objects import base
 from cellsched.objects import request_groups
 
-#: What the names of demands begin with; those of fields have no such prefix.
+LOG = log.getLogger(__name__)
+
+
+#: Prefixes of requirement names; names of request fields have none.
 EXTRA_SPEC, PROPERTY = 'flavor.extra_specs.', 'image.properties.'
 
 #: Stands for all extra specs without a colon that are not named here.
@@ -39,7 +46,7 @@ class Condition:
 
 
 @dataclasses.dataclass(frozen=True)
-class Demand:
+class Requirement:
     """Something that a request can ask of hosts.
 
     :param name: in the form of :attr:`cellsched.filters.base.Filter.reads`
@@ -59,7 +66,7 @@ class Demand:
         return self.pattern is not None or self.name.endswith('*')
 
     def covers(self, name: str) -> bool:
-        """Return whether a full name is one of this demand."""
+        """Return whether a full name is one of this requirement."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, name) is not None
         if self.name.endswith('*'):
@@ -162,15 +169,15 @@ def _is_not(usual: str) -> Condition:
 
 def _of_flavor(
     name: str, what: str, when: Condition, pattern: str | None = None
-) -> Demand:
-    return Demand(EXTRA_SPEC + name, what, when, pattern)
+) -> Requirement:
+    return Requirement(EXTRA_SPEC + name, what, when, pattern)
 
 
-def _of_image(name: str, what: str, when: Condition) -> Demand:
-    return Demand(PROPERTY + name, what, when)
+def _of_image(name: str, what: str, when: Condition) -> Requirement:
+    return Requirement(PROPERTY + name, what, when)
 
 
-def _of_both(key: str, what: str, when: Condition) -> Iterator[Demand]:
+def _of_both(key: str, what: str, when: Condition) -> Iterator[Requirement]:
     """Yield what a flavor asks for as ``hw:key``, an image as ``hw_key``."""
     yield _of_flavor(f'hw:{key}', what, when)
     yield _of_image(f'hw_{key}', what, when)
@@ -196,7 +203,7 @@ TRAIT_GROUP = _of_flavor(
     'trait{group}:*', 'traits of a numbered group', _TRAIT,
     f'(?s){re.escape(EXTRA_SPEC)}trait{request_groups.SUFFIX}:.*')
 
-DEMANDS: tuple[Demand, ...] = (
+REQUIREMENTS: tuple[Requirement, ...] = (
     *_of_both('numa_nodes', _NUMA, _GIVEN),
     _of_flavor('hw:numa_cpus.*', _NUMA, _GIVEN),
     _of_flavor('hw:numa_mem.*', _NUMA, _GIVEN),
@@ -204,8 +211,8 @@ DEMANDS: tuple[Demand, ...] = (
     _of_image('hw_numa_cpus.*', _NUMA, _GIVEN),
     _of_image('hw_numa_mem', _NUMA, _GIVEN),
     _of_image('hw_numa_mem.*', _NUMA, _GIVEN),
-    Demand('numa_topology', _NUMA, _GIVEN),
-    Demand('network_metadata', 'NUMA cells near its networks', Condition(
+    Requirement('numa_topology', _NUMA, _GIVEN),
+    Requirement('network_metadata', 'NUMA cells near its networks', Condition(
         'with a NUMA topology and networks that have cells', _has_network)),
     *_of_both('cpu_policy', _PINNED, _is_not('shared')),
     _of_flavor('hw:cpu_dedicated_mask', _PINNED, _GIVEN),
@@ -219,21 +226,22 @@ DEMANDS: tuple[Demand, ...] = (
     _of_flavor('pci_passthrough:alias', _PCI, _GIVEN),
     *_of_both('pci_numa_affinity_policy', 'PCI devices near its CPUs',
               _NEAR),
-    Demand('pci_requests', _PCI, Condition(
+    Requirement('pci_requests', _PCI, Condition(
         'if there are ``requests`` in it',
         lambda value, request: bool(part(value, 'requests')))),
     RESOURCES, GROUP, TRAIT_GROUP,
     _of_flavor('group_policy', 'groups on different providers', _APART),
-    Demand('requested_resources', 'resources of ports and devices', _GIVEN),
-    Demand('requested_resources.other', 'what is no group of resources',
-           Condition('if it has other objects than ``RequestGroup``',
-                     _has_other)),
-    Demand('request_level_params.root_required', 'traits of the root',
-           _GIVEN),
-    Demand('request_level_params.root_forbidden',
-           'a root without some traits', _GIVEN),
-    Demand('request_level_params.same_subtree', 'providers near each other',
-           _GIVEN),
+    Requirement('requested_resources', 'resources of ports and devices',
+                _GIVEN),
+    Requirement('requested_resources.other', 'what is no group of resources',
+                Condition('if it has other objects than ``RequestGroup``',
+                          _has_other)),
+    Requirement('request_level_params.root_required', 'traits of the root',
+                _GIVEN),
+    Requirement('request_level_params.root_forbidden',
+                'a root without some traits', _GIVEN),
+    Requirement('request_level_params.same_subtree',
+                'providers near each other', _GIVEN),
     _of_flavor('accel:device_profile', 'accelerators', _GIVEN),
     *_of_both('tpm_version', 'a virtual TPM', _GIVEN),
     *_of_both('tpm_model', 'a model of virtual TPM', _TPM),
@@ -257,8 +265,8 @@ DEMANDS: tuple[Demand, ...] = (
     _of_flavor('capabilities:*', 'a capability of the host', _ALWAYS),
     _of_flavor('aggregate_instance_extra_specs:*',
                'metadata of an aggregate', _ALWAYS),
-    Demand(UNSCOPED, 'a capability, or metadata of an aggregate', _ALWAYS,
-           f'{re.escape(EXTRA_SPEC)}[^:]*'),
+    Requirement(UNSCOPED, 'a capability, or metadata of an aggregate', _ALWAYS,
+                f'{re.escape(EXTRA_SPEC)}[^:]*'),
     _of_image('hw_architecture', 'an architecture', _GIVEN),
     _of_image('architecture', _OLD, _GIVEN),
     _of_image('img_hv_type', _HYPERVISOR, _GIVEN),
@@ -268,17 +276,17 @@ DEMANDS: tuple[Demand, ...] = (
     _of_image('hypervisor_version_requires', _OLD, _GIVEN),
     _of_image('hw_vm_mode', 'a mode of virtual machines', _GIVEN),
     _of_image('vm_mode', _OLD, _GIVEN),
-    Demand('availability_zone', 'an availability zone', _GIVEN),
-    Demand('ignore_hosts', 'other hosts', _GIVEN),
-    Demand('force_hosts', 'one of some hosts', _GIVEN),
-    Demand('force_nodes', 'one of some nodes', _GIVEN),
-    Demand('retry.hosts', 'other hosts than were tried', _GIVEN),
-    Demand('requested_destination.host', 'a host', _GIVEN),
-    Demand('requested_destination.node', 'a node', _GIVEN),
-    Demand('requested_destination.cell', 'a cell', _GIVEN),
-    Demand('requested_destination.aggregates', 'some aggregates', _GIVEN),
-    Demand('requested_destination.forbidden_aggregates',
-           'other aggregates', _GIVEN),
+    Requirement('availability_zone', 'an availability zone', _GIVEN),
+    Requirement('ignore_hosts', 'other hosts', _GIVEN),
+    Requirement('force_hosts', 'one of some hosts', _GIVEN),
+    Requirement('force_nodes', 'one of some nodes', _GIVEN),
+    Requirement('retry.hosts', 'other hosts than were tried', _GIVEN),
+    Requirement('requested_destination.host', 'a host', _GIVEN),
+    Requirement('requested_destination.node', 'a node', _GIVEN),
+    Requirement('requested_destination.cell', 'a cell', _GIVEN),
+    Requirement('requested_destination.aggregates', 'some aggregates', _GIVEN),
+    Requirement('requested_destination.forbidden_aggregates',
+                'other aggregates', _GIVEN),
 )
 
 
@@ -288,7 +296,7 @@ def _named(prefix: str, *texts: str) -> frozenset[str]:
 
 #: What Nova knows too, and what does not change where a server may go, by
 #: what it is about, in reStructuredText.
-NO_DEMANDS: dict[str, frozenset[str]] = {
+NO_REQUIREMENTS: dict[str, frozenset[str]] = {
     'How the guest is made, on whatever host': (
         _named(f'{EXTRA_SPEC}hw:', '''
             boot_menu cpu_cores cpu_max_cores cpu_max_sockets cpu_max_threads
@@ -355,3 +363,143 @@ NO_DEMANDS: dict[str, frozenset[str]] = {
         id instance_uuid limits project_id security_groups user_id
         requested_destination.allow_cross_cell_move retry.num_attempts'''),
 }
+
+
+#: Demands that one refusal names, and characters of one name.
+_NAMED_MAX, _NAME_MAX = 10, 60
+
+#: Names of extra specs and properties whose requirement is remembered.
+_NAMES_MAX = 4096
+
+#: Demands of one name each, by it, and those of many names, in this order.
+_EXACT = {each.name: each for each in REQUIREMENTS if not each.is_open}
+_OPEN = tuple(each for each in REQUIREMENTS if each.is_open)
+
+_PREFIXES = (EXTRA_SPEC, PROPERTY)
+
+_INDIFFERENT = frozenset[str]().union(*NO_REQUIREMENTS.values())
+
+
+class UnsupportedRequirements:
+    """Finds what requests ask for and nothing reads.
+
+    :param reads: what is read, as stages declare it; see
+        :attr:`cellsched.filters.base.Filter.reads`
+    """
+
+    def __init__(self, reads: Iterable[str]) -> None:
+        reads = frozenset(reads)
+        self._reads = reads
+        self._prefixes = tuple(
+            name[:-1] for name in reads if name.endswith('*'))
+        #: All that is not read.
+        self.requirements = tuple(
+            each for each in REQUIREMENTS
+            if not self._is_read(each.name, each))
+        fields: dict[str, list[tuple[str, Requirement]]] = {}
+        for each in self.requirements:
+            if not each.name.startswith(_PREFIXES):
+                field, _, inner = each.name.partition('.')
+                fields.setdefault(field, []).append((inner, each))
+        self._fields = fields
+        # Flavors and properties are few, and come with every request.
+        self._unread = functools.lru_cache(_NAMES_MAX)(self._find)
+
+    def names(self, request: objects.RequestSpec) -> list[str]:
+        """Return each unread requirement in words, with its name."""
+        return list(self._names(request))
+
+    def _names(self, request: objects.RequestSpec) -> Iterator[str]:
+        specs = request.flavor.get('extra_specs')
+        for name, value in specs.items() if specs else ():
+            each = self._unread(EXTRA_SPEC, name)
+            if each is not None and each.when.holds(value, request):
+                yield _said('flavor extra spec', name, each)
+        image = request.get('image')
+        said = image.get('properties') if image is not None else None
+        for name, value in said.items() if said is not None else ():
+            each = self._unread(PROPERTY, name)
+            if each is not None and each.when.holds(value, request):
+                yield _said('image property', name, each)
+        values = request.values_of(self._fields)
+        for field, value in values.items():
+            found = self._fields[field]
+            for inner, each in found if value is not None else ():
+                inside = part(value, inner) if inner else value
+                if each.when.holds(inside, request):
+                    yield _said('request field', each.name, each)
+
+    def _find(self, kind: str, name: str) -> Requirement | None:
+        """Return the requirement of a name, if nothing reads it."""
+        full = kind + name
+        requirement = find(full)
+        if requirement is None or self._is_read(full, requirement):
+            return None
+        return requirement
+
+    def _is_read(self, name: str, requirement: Requirement) -> bool:
+        return (name in self._reads or requirement.name in self._reads
+                or name.startswith(self._prefixes))
+
+
+class RequirementCheck:
+    """Refuses requests that ask for what nothing reads, or logs them.
+
+    :param reads: see :class:`UnsupportedRequirements`
+    :param ignored: whether such requests are placed all the same
+    """
+
+    def __init__(self, reads: Iterable[str], ignored: bool = False) -> None:
+        self._unread = UnsupportedRequirements(reads)
+        self._ignored = ignored
+
+    def refusal(
+        self, request: objects.RequestSpec, context: RequestContext
+    ) -> exception.NoValidHost | None:
+        """Return the error that ends a request, if it is refused."""
+        names = self._unread.names(request)
+        if not names:
+            return None
+        reason = _reason(names)
+        if self._ignored:
+            LOG.warning('Request %s is placed all the same: %s',
+                        context.request_id, reason, context=context)
+            return None
+        LOG.info('Refused: %s', reason, context=context)
+        return exception.NoValidHost(reason=reason, rejections=[], placed=0)
+
+
+def find(name: str) -> Requirement | None:
+    """Return the requirement that has a name, such as ``numa_topology``.
+
+    :param name: with its prefix, where it is an extra spec or a property
+    """
+    if name in _INDIFFERENT:
+        return None
+    found = _EXACT.get(name)
+    return found or next(
+        (each for each in _OPEN if each.covers(name)), None)
+
+
+def is_known(reads: str) -> bool:
+    """Return whether what a stage declares to read is a name of any kind."""
+    prefix = reads.removesuffix('*')
+    return (find(prefix) is not None or prefix in _INDIFFERENT
+            or prefix != reads and any(
+                each.name.startswith(prefix) for each in REQUIREMENTS))
+
+
+def _reason(names: Sequence[str]) -> str:
+    """Return one sentence for users."""
+    named = ', '.join(names[:_NAMED_MAX])
+    if len(names) > _NAMED_MAX:
+        named += f' and {len(names) - _NAMED_MAX} more'
+    return f'No enabled stage reads what is asked for: {named}.'
+
+
+def _said(kind: str, name: str, requirement: Requirement) -> str:
+    # Users write names of properties, and everybody reads the log.
+    shown = ascii(name[:_NAME_MAX])[1:-1]
+    if len(name) > _NAME_MAX:
+        shown += '…'
+    return f'{kind} {shown} ({requirement.what})'

@@ -1,0 +1,492 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests ask for and nothing reads."""
+
+import json
+import pathlib
+import re
+
+import hypothesis
+from hypothesis import strategies as st
+from oslo_config import cfg
+from testtools import matchers
+
+from cellsched.conf import scheduler
+from cellsched import context
+from cellsched.filters import base as filters
+from cellsched import plugins
+from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import prefilters
+from cellsched.scheduler import requirements
+from cellsched.testing import builders
+from tests.unit import base
+
+CONTEXT = context.RequestContext()
+
+PLAIN = {
+    'image': {'os_type': 'linux', 'hw_disk_bus': 'virtio'},
+    'extra_specs': {'quota:cpu_shares': '3', 'hw:watchdog_action': 'reset'},
+    'numa_topology': None, 'pci_requests': {'requests': []},
+    'requested_resources': [], 'request_level_params': {'root_required': []}}
+
+#: Of each kind of place where something can be asked for.
+ASKING = {
+    'flavor.extra_specs.hw:numa_nodes': {'extra_specs': {
+        'hw:numa_nodes': '2'}},
+    'flavor.extra_specs.resources1:VGPU': {'extra_specs': {
+        'resources1:VGPU': '1'}},
+    'flavor.extra_specs.capabilities:a:b': {'extra_specs': {
+        'capabilities:a:b': 'x'}},
+    'flavor.extra_specs.ssd': {'extra_specs': {'ssd': 'x'}},
+    'image.properties.hw_numa_nodes': {'image': {'hw_numa_nodes': 2}},
+    'numa_topology': {'numa_topology': {'cells': []}},
+    'request_level_params.root_required': {'request_level_params': {
+        'nova_object.data': {'root_required': ['X']}}},
+    'ignore_hosts': {'ignore_hosts': ['a']},
+}
+
+NAMES = st.sampled_from([*ASKING, *(
+    each.name for each in requirements.REQUIREMENTS)])
+
+
+def unread(*reads, **wishes):
+    return requirements.UnsupportedRequirements(reads).names(
+        builders.request(**wishes))
+
+
+class TestUnread(base.TestCase):
+
+    def test_plain_request_asks_for_nothing(self):
+        self.assertEqual([], unread())
+        self.assertEqual([], unread(**PLAIN))
+        self.assertEqual([], unread(image=None, extra_specs={}))
+
+    def test_name_and_what_it_asks_for_are_told(self):
+        for wishes, told in (
+                ({'extra_specs': {'hw:numa_nodes': '2'}},
+                 'flavor extra spec hw:numa_nodes (a NUMA topology)'),
+                ({'image': {'hw_cpu_policy': 'dedicated'}},
+                 'image property hw_cpu_policy (dedicated CPUs)'),
+                ({'pci_requests': {'requests': [1]}},
+                 'request field pci_requests (PCI devices)'),
+                ({'request_level_params': {'same_subtree': [['a']]}},
+                 'request field request_level_params.same_subtree (providers '
+                 'near each other)')):
+            self.assertEqual([told], unread(**wishes))
+
+    def test_all_that_is_asked_for_is_told(self):
+        self.assertEqual(3, len(unread(
+            extra_specs={'hw:numa_nodes': '2', 'resources:VGPU': '1',
+                         'hw:cpu_policy': 'shared'},
+            image={'hw_numa_nodes': 2, 'hw_vif_model': 'virtio'})))
+
+    def test_what_is_read_is_not_told(self):
+        for name, wishes in ASKING.items():
+            self.assertEqual(1, len(unread(**wishes)))
+            for reads in (name, name[:-1] + '*', name + '*',
+                          requirements.find(name).name):
+                self.assertEqual([], unread(reads, **wishes))
+            for reads in (name[:-1], name + 'x', name[1:], 'x*'):
+                self.assertEqual(1, len(unread(reads, **wishes)), reads)
+
+    def test_value_that_asks_for_nothing_is_not_told(self):
+        for asked, wishes in (
+                (0, {'extra_specs': {'hw:cpu_policy': 'shared'}}),
+                (1, {'extra_specs': {'hw:cpu_policy': 'dedicated'}}),
+                (0, {'image': {'hw_cpu_policy': 'shared'}}),
+                (1, {'image': {'hw_cpu_policy': 'dedicated'}}),
+                (0, {'extra_specs': {'hw:mem_encryption': 'no'}}),
+                (0, {'image': {'hw_mem_encryption': False}}),
+                (1, {'image': {'hw_mem_encryption': True}}),
+                (0, {'request_level_params': {'same_subtree': []}}),
+                (0, {'ignore_hosts': []})):
+            self.assertEqual(asked, len(unread(**wishes)), wishes)
+
+    def test_value_may_ask_for_something_beside_another_only(self):
+        networks = {'network_metadata': {'tunneled': {'numa_nodes': [0]}}}
+        for asked, wishes in (
+                (0, {'extra_specs': {'hw:tpm_model': 'tpm-tis'}}),
+                (2, {'extra_specs': {'hw:tpm_model': 'tpm-tis',
+                                     'hw:tpm_version': '2.0'}}),
+                (0, {'image': {'hw_tpm_model': 'tpm-tis'}}),
+                (2, {'image': {'hw_tpm_model': 'tpm-tis',
+                               'hw_tpm_version': '2.0'}}),
+                (0, networks),
+                (2, {**networks, 'numa_topology': {'cells': [1]}})):
+            self.assertEqual(asked, len(unread(**wishes)), wishes)
+
+    def test_reading_unscoped_extra_specs_reads_no_others(self):
+        self.assertEqual(1, len(unread(requirements.UNSCOPED, extra_specs={
+            'ssd': 'x', 'capabilities:ssd': 'x', 'hide_hypervisor_id': 'x'})))
+
+    def test_reading_groups_by_one_suffix_reads_no_others(self):
+        [told] = unread('flavor.extra_specs.resources1:*', extra_specs={
+            'resources1:VGPU': '1', 'resources2:VGPU': '1'})
+
+        self.assertIn('resources2:VGPU', told)
+
+    def test_reading_all_groups_reads_nothing_without_a_suffix(self):
+        reads = requirements.GROUP.name, requirements.TRAIT_GROUP.name
+        specs = {'resources1:VGPU': '1', 'trait_A:CUSTOM_A': 'required'}
+        others = {'resources:VGPU': '1', 'trait:CUSTOM_A': 'required',
+                  'resourceful': 'yes', 'traits': 'yes'}
+
+        self.assertEqual([], unread(*reads, extra_specs=specs))
+        self.assertEqual(4, len(unread(
+            *reads, extra_specs={**specs, **others})))
+
+    def test_name_is_told_on_one_short_line(self):
+        [told] = unread(extra_specs={'capabilities:\r\n' + 'x' * 10_000: ''})
+
+        self.assertTrue(told.isprintable())
+        self.assertLess(len(told), 130)
+
+    def test_name_is_cut_where_it_is_too_long(self):
+        for length, end in ((60, 'x ('), (61, 'x… (')):
+            name = 'capabilities:'.ljust(length, 'x')
+            self.assertEqual(
+                [f'flavor extra spec {name[:59]}{end}a capability of the '
+                 'host)'], unread(extra_specs={name: ''}))
+
+    @hypothesis.settings(
+        suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    @hypothesis.given(
+        st.sets(NAMES, max_size=4),
+        st.sets(st.sampled_from([*ASKING]), max_size=4))
+    def test_what_is_told_is_asked_and_not_read(self, reads, asked):
+        wishes = {}
+        for name in asked:
+            for field, value in ASKING[name].items():
+                wishes[field] = ({**wishes.get(field, {}), **value}
+                                 if isinstance(value, dict) else value)
+
+        told = unread(*reads, **wishes)
+
+        self.assertEqual(
+            {name.rpartition('properties.')[2].removeprefix(
+                requirements.EXTRA_SPEC) for name in asked
+             if not reads & {name, requirements.find(name).name}
+             and not any(read.endswith('*') and name.startswith(read[:-1])
+                         for read in reads)},
+            {' '.join(line.partition(' (')[0].split()[2:]).removeprefix(
+                'spec ') for line in told})
+
+
+class TestRule(base.TestCase):
+
+    def refusal(self, ignored=False, **wishes):
+        return requirements.RequirementCheck([], ignored).refusal(
+            builders.request(**wishes), CONTEXT)
+
+    def test_nothing_unread_is_no_matter(self):
+        for ignored in (False, True):
+            self.assertIsNone(self.refusal(ignored, **PLAIN))
+
+        self.assertEqual('', self.logs.output)
+
+    def test_refusal_names_what_was_asked_for(self):
+        error = self.refusal(
+            extra_specs={'hw:numa_nodes': '2'}, ignore_hosts=['a'])
+
+        self.assertEqual(
+            'No valid host was found. No enabled stage reads what is asked '
+            'for: flavor extra spec hw:numa_nodes (a NUMA topology), request '
+            'field ignore_hosts (other hosts).', str(error))
+        self.assertEqual(([], 0), (error.rejections, error.placed))
+
+    def test_refusal_names_some_of_many(self):
+        text = str(self.refusal(extra_specs={
+            f'resources{number}:X': '1' for number in range(1000)}))
+
+        self.assertIn('resources9:X (resources of a numbered group) and 990 '
+                      'more.',
+                      text)
+        self.assertNotIn('resources10:X', text)
+
+    def test_refusal_counts_only_what_it_does_not_name(self):
+        for asked, end in (
+                (10, 'resources9:X (resources of a numbered group).'),
+                (11, 'group) and 1 more.')):
+            self.assertThat(str(self.refusal(extra_specs={
+                f'resources{number}:X': '1' for number in range(asked)})),
+                matchers.EndsWith(end))
+
+    def test_what_is_ignored_is_a_warning(self):
+        self.assertIsNone(self.refusal(True, ignore_hosts=['a']))
+
+        [line] = self.logs.output.splitlines()
+        self.assertIn(CONTEXT.request_id, line)
+        self.assertIn('request field ignore_hosts (other hosts)', line)
+
+
+class TestNames(base.TestCase):
+
+    def test_names_and_their_beginnings_are_known(self):
+        for known in ('numa_topology', 'flavor.extra_specs.hw:numa_nodes',
+                      'flavor.extra_specs.resources*',
+                      'flavor.extra_specs.resources{group}:*',
+                      'image.properties.hw_numa_*', 'request_level_params.*',
+                      'flavor.extra_specs.quota:cpu_shares'):
+            self.assertTrue(requirements.is_known(known), known)
+        for unknown in ('numa_topologie', 'image.properties.hw_nmua_*',
+                        'request_level_param', 'numa_topologie*'):
+            self.assertFalse(requirements.is_known(unknown), unknown)
+
+
+#: What ``tests/integration/nova/names.py`` prints; a test there runs it.
+NOVA_NAMES = pathlib.Path(__file__).with_name('nova_names.json')
+
+NO_REQUIREMENTS = frozenset().union(*requirements.NO_REQUIREMENTS.values())
+
+#: Names that Nova's requests have no more, or only in their older forms.
+OTHERS = {'image.properties.hw_numa_cpus.*', 'image.properties.hw_numa_mem.*',
+          'image.properties.trait:*', 'image.properties.architecture',
+          'image.properties.hypervisor_type', 'image.properties.vm_mode',
+          'image.properties.hypervisor_version_requires',
+          'flavor.extra_specs.unscoped', 'requested_resources.other'}
+
+DEDICATED = {'hw:cpu_policy': 'dedicated'}
+TPM = {'hw:tpm_version': '2.0'}
+UEFI = {'hw_firmware_type': 'uefi'}
+
+
+def recorded():
+    """Yield the names of Nova's, with something in their open parts."""
+    known = json.loads(NOVA_NAMES.read_text())
+    for prefix, kind in ((requirements.EXTRA_SPEC, 'extra_specs'),
+                         (requirements.PROPERTY, 'image_properties'),
+                         ('', 'request_fields')):
+        for name in known[kind]:
+            yield prefix + re.sub(r'\{\w+\}', '1', name)
+            yield prefix + re.sub(r'\{\w+\}', 'x', name.replace(
+                '{group}', '').replace('{filter}', ':x:y'))
+
+
+def asks(name, value, extra_specs=None, image=None, **fields):
+    """Return whether a value asks for something."""
+    if name.startswith(requirements.EXTRA_SPEC):
+        extra_specs = {name.removeprefix(requirements.EXTRA_SPEC): value,
+                       **(extra_specs or {})}
+    elif name.startswith(requirements.PROPERTY):
+        image = {name.removeprefix(requirements.PROPERTY): value,
+                 **(image or {})}
+    request = builders.request(
+        extra_specs=extra_specs or {}, image=image, **fields)
+    return requirements.find(name).when.holds(value, request)
+
+
+class TestNovaNames(base.TestCase):
+
+    def test_each_name_of_nova_is_a_demand_or_is_none(self):
+        for name in recorded():
+            found = requirements.find(name)
+            self.assertNotEqual(found is None, name not in NO_REQUIREMENTS)
+            if found is not None:
+                self.assertNotEqual(requirements.UNSCOPED, found.name, name)
+
+    def test_each_name_of_the_catalogue_is_one_of_nova(self):
+        names = {*recorded()}
+        found = {each.name for each in map(requirements.find, names) if each}
+
+        self.assertEqual(set(), NO_REQUIREMENTS - names)
+        self.assertEqual(
+            OTHERS, {each.name for each in requirements.REQUIREMENTS} - found)
+
+    def test_each_demand_is_found_by_a_name_of_its_own(self):
+        for each in requirements.REQUIREMENTS:
+            if each.pattern is None:
+                self.assertIs(
+                    each, requirements.find(each.name.replace('*', 'x')))
+        self.assertEqual(len(requirements.REQUIREMENTS), len(
+            {each.name for each in requirements.REQUIREMENTS}))
+
+    def test_names_that_are_not_novas_are_no_demands(self):
+        for name in ('flavor.extra_specs.licence:product',
+                     'flavor.extra_specs.resources!:X',
+                     'flavor.extra_specs.hw:new', 'flavor.extra_specs.:x',
+                     'image.properties.os_new', 'new'):
+            self.assertIsNone(requirements.find(name), name)
+
+    def test_groups_are_found_by_any_suffix(self):
+        for suffix in ('', '1', '_GPU', '-', 'a' * 64):
+            for text in ('VGPU', 'CUSTOM_X', '', 'a:b', 'x\n'):
+                self.assertEqual(
+                    requirements.GROUP if suffix else requirements.RESOURCES,
+                    requirements.find(
+                        f'flavor.extra_specs.resources{suffix}:{text}'))
+                self.assertEqual(
+                    requirements.TRAIT_GROUP if suffix
+                    else requirements.find('flavor.extra_specs.trait:x'),
+                    requirements.find(
+                        f'flavor.extra_specs.trait{suffix}:{text}'))
+
+    def test_each_shipped_stage_reads_names_that_there_are(self):
+        known = NO_REQUIREMENTS | {
+            each.name for each in requirements.REQUIREMENTS}
+        conf = cfg.ConfigOpts()
+        scheduler.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        stages = [*destinations.stages(1.0),
+                  *prefilters.stages(conf.scheduler), capacity.Capacity,
+                  *plugins.load_shipped(plugins.FILTERS).values()]
+
+        for stage in stages:
+            self.assertEqual(set(), stage.reads - known, stage)
+        self.assertEqual(frozenset(), filters.Filter.reads)
+
+
+class TestExtraSpec(base.TestCase):
+
+    def test_flavor_may_have_none(self):
+        request = builders.request(extra_specs={'a': 'b'})
+        self.assertEqual('b', requirements.extra_spec(request, 'a'))
+        for name in 'extra_specs', None:
+            if name:
+                del request.flavor.extra_specs
+            self.assertIsNone(requirements.extra_spec(request, 'b'))
+
+
+class TestConditions(base.TestCase):
+    """A value that asks for nothing must not have a request refused."""
+
+    def assertAsks(self, name, *values, **others):
+        for value in values:
+            self.assertTrue(asks(name, value, **others), (name, value))
+
+    def assertAsksNothing(self, name, *values, **others):
+        for value in values:
+            self.assertFalse(asks(name, value, **others), (name, value))
+
+    def test_texts_and_numbers_ask_unless_they_are_empty(self):
+        for name in ('flavor.extra_specs.hw:numa_nodes',
+                     'flavor.extra_specs.hw:mem_page_size',
+                     'flavor.extra_specs.hw:pmem',
+                     'flavor.extra_specs.accel:device_profile',
+                     'image.properties.hw_numa_nodes',
+                     'image.properties.hw_mem_page_size',
+                     'image.properties.traits_required',
+                     'image.properties.hw_architecture'):
+            self.assertAsks(name, '1', 'small')
+            self.assertAsksNothing(name, '')
+        self.assertAsksNothing('image.properties.traits_required', [])
+        self.assertAsksNothing('image.properties.hw_maxphysaddr_bits', 0)
+
+    def test_any_amount_and_any_capability_asks(self):
+        for name in ('resources:VCPU', 'resources1:VGPU', 'capabilities:x',
+                     'aggregate_instance_extra_specs:x', 'ssd'):
+            self.assertAsks(f'flavor.extra_specs.{name}', '', '0', '1')
+
+    def test_usual_policies_ask_for_nothing(self):
+        for name, usual, others in (
+                ('hw:cpu_policy', 'shared', ('dedicated', 'mixed')),
+                ('hw:cpu_thread_policy', 'prefer', ('isolate', 'require'))):
+            for full in (f'flavor.extra_specs.{name}',
+                         f'image.properties.{name.replace(":", "_")}'):
+                self.assertAsks(full, *others)
+                self.assertAsksNothing(full, usual, '')
+        name = 'flavor.extra_specs.hw:emulator_threads_policy'
+        self.assertAsks(name, 'isolate')
+        self.assertAsksNothing(name, 'share', '')
+
+    def test_switches_ask_where_they_are_on(self):
+        for name in ('flavor.extra_specs.hw:mem_encryption',
+                     'flavor.extra_specs.hw:cpu_realtime',
+                     'flavor.extra_specs.hw:ephemeral_encryption',
+                     'flavor.extra_specs.hw:virtio_packed_ring',
+                     'image.properties.hw_mem_encryption',
+                     'image.properties.hw_virtio_packed_ring'):
+            self.assertAsks(name, 'true', 'True', 'yes', '1', True)
+            self.assertAsksNothing(name, 'false', 'no', '0', '', 'x', False)
+
+    def test_one_value_of_some_asks(self):
+        for name, value, others in (
+                ('flavor.extra_specs.os:secure_boot', 'required',
+                 ('disabled', 'optional', '')),
+                ('image.properties.os_secure_boot', 'required',
+                 ('disabled', 'optional', '')),
+                ('flavor.extra_specs.hw:sound_model', 'virtio', ('ac97', '')),
+                ('image.properties.hw_sound_model', 'virtio', ('usb', ''))):
+            self.assertAsks(name, value)
+            self.assertAsksNothing(name, *others)
+
+    def test_traits_are_required_or_forbidden(self):
+        for name in ('trait:X', 'trait1:X', 'trait_GPU:X'):
+            self.assertAsks(
+                f'flavor.extra_specs.{name}', 'required', 'forbidden')
+            self.assertAsksNothing(f'flavor.extra_specs.{name}', 'x', '')
+
+    def test_model_and_keeper_of_a_tpm_ask_with_its_version(self):
+        for name, value in (('flavor.extra_specs.hw:tpm_model', 'tpm-crb'),
+                            ('flavor.extra_specs.hw:tpm_secret_security',
+                             'host'),
+                            ('image.properties.hw_tpm_model', 'tpm-tis')):
+            self.assertAsksNothing(name, value)
+            self.assertAsks(name, value, extra_specs=TPM)
+            self.assertAsks(name, value, image={'hw_tpm_version': '2.0'})
+
+    def test_models_and_formats_ask_with_encryption(self):
+        for key, model in (('mem_encryption', 'model'),
+                           ('ephemeral_encryption', 'format')):
+            for name in (f'flavor.extra_specs.hw:{key}_{model}',
+                         f'image.properties.hw_{key}_{model}'):
+                self.assertAsksNothing(name, 'x')
+                self.assertAsksNothing(
+                    name, 'x', extra_specs={f'hw:{key}': 'false'})
+                self.assertAsks(
+                    name, 'x', extra_specs={f'hw:{key}': 'true'})
+                self.assertAsks(name, 'x', image={f'hw_{key}': True})
+
+    def test_mask_asks_with_realtime(self):
+        for name in ('flavor.extra_specs.hw:cpu_realtime_mask',
+                     'image.properties.hw_cpu_realtime_mask'):
+            self.assertAsksNothing(name, '^0')
+            self.assertAsks(
+                name, '^0', extra_specs={'hw:cpu_realtime': 'yes'})
+
+    def test_stateless_firmware_asks_with_uefi(self):
+        name = 'image.properties.hw_firmware_stateless'
+
+        self.assertAsksNothing(name, True)
+        self.assertAsksNothing(name, False, image=UEFI)
+        self.assertAsks(name, True, 'true', image=UEFI)
+
+    def test_policy_of_devices_asks_where_there_are_some(self):
+        alias = {'pci_passthrough:alias': 'a:1'}
+        for name in ('flavor.extra_specs.hw:pci_numa_affinity_policy',
+                     'image.properties.hw_pci_numa_affinity_policy'):
+            self.assertAsks(name, 'socket')
+            self.assertAsksNothing(name, 'required', 'legacy', 'preferred')
+            self.assertAsks(name, 'required', extra_specs=alias)
+            self.assertAsks(name, 'required', pci_requests={'requests': [1]})
+            self.assertAsksNothing(
+                name, 'preferred', 'legacy', extra_specs=alias)
+
+    def test_policy_of_groups_asks_where_there_are_some(self):
+        name = 'flavor.extra_specs.group_policy'
+
+        self.assertAsksNothing(name, 'isolate', 'none')
+        for others in ({'extra_specs': {'resources1:X': '1'}},
+                       {'extra_specs': {'trait1:X': 'required'}},
+                       {'requested_resources': [{}]}):
+            self.assertAsks(name, 'isolate', **others)
+            self.assertAsksNothing(name, 'none', **others)
+
+    def test_documents_of_nova_ask_where_something_is_in_them(self):
+        def envelope(requests):
+            return {'nova_object.name': 'InstancePCIRequests',
+                    'nova_object.data': {'requests': requests}}
+
+        self.assertAsks('pci_requests', {'requests': [1]}, envelope([1]),
+                        [1], 'x')
+        self.assertAsksNothing('pci_requests', {'requests': []},
+                               envelope([]), envelope(None), {}, [], None)
+
+    def test_networks_ask_with_a_numa_topology(self):
+        there = {'physnets': ['a'], 'tunneled': False}
+        numa = {'numa_topology': {'cells': [1]}}
+
+        self.assertAsksNothing('network_metadata', there)
+        self.assertAsks(
+            'network_metadata', there, {'tunneled': True}, **numa)
+        self.assertAsksNothing('network_metadata', {
+            'physnets': [], 'tunneled': False}, **numa)
