@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases: one for the API, one for each cell, and how to get at them.
+"""Databases: the API database and one database for each cell.
 
-``session`` opens databases, ``migration`` keeps their schemas. ``api`` and
-``cell`` each have the tables in ``models``, the history in ``migrations``, and
-a module of queries for each noun. Nothing outside of this package and of
-``claims.sql`` knows SQLAlchemy.
+``session`` opens databases and ``migration`` upgrades their schemas. ``api``
+and ``cell`` each have their tables in ``models``, their history in
+``migrations``, and a module of queries for each noun. Only this package and
+``claims.sql`` import SQLAlchemy.
 """
 
 from cellsched import silence_eventlet  # noqa: F401

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines of SQLAlchemy, set up by oslo.db's options."""
+"""SQLAlchemy engines, configured by oslo.db's options."""
 
 from collections.abc import Mapping
 import itertools
@@ -24,7 +24,7 @@ from cellsched import urls
 
 LOG = log.getLogger(__name__)
 
-#: Arguments of ``create_engine`` for a pool, by oslo.db's options.
+#: Pool arguments of ``create_engine``, by the name of oslo.db's option.
 _POOL_OPTIONS = {
     'connection_recycle_time': 'pool_recycle',
     'max_overflow': 'max_overflow',
@@ -41,12 +41,12 @@ _EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
 def open_(
     url: str, options: Mapping[str, Any], clock: Clock
 ) -> sa.Engine:
-    """Return an engine, after a first connection was made.
+    """Open a first connection and return the engine.
 
-    :param options: oslo.db's, by name; what is left out has the default of
-        SQLAlchemy, or of the database server
-    :raises oslo_db.exception.DBConnectionError: the server cannot be reached,
-        ``max_retries`` times; PostgreSQL's is SQLAlchemy's
+    :param options: oslo.db's options by name; a missing option has the
+        default of SQLAlchemy or of the database server
+    :raises oslo_db.exception.DBConnectionError: the server could not be
+        reached in ``max_retries`` attempts; for PostgreSQL, SQLAlchemy's
         OperationalError
     :raises cellsched.exception.ConfigurationInvalid: a parameter of the URL
         is not valid
@@ -60,8 +60,8 @@ def open_(
         engine = _sqlite(parsed, options.get('sqlite_synchronous', True))
     else:
         engine = _server(parsed, options, clock)
-    # Not register_engine(): its listeners for savepoints, which are not used
-    # here, cost each transaction some of its time.
+    # register_engine() is not used: it also adds listeners for savepoints,
+    # which slow down each transaction and are not needed here.
     event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
     if options.get('connection_trace'):
         comment_statements(engine)
@@ -71,11 +71,11 @@ def open_(
 
 
 def check_url(url: str, schema: str) -> None:
-    """Make sure that a URL is one of a database that can be opened.
+    """Check that a URL names a database that can be opened.
 
-    :param schema: whose database it is, for the error
-    :raises cellsched.exception.ConfigurationInvalid: it is not; no password
-        is quoted
+    :param schema: the schema's name, for the error
+    :raises cellsched.exception.ConfigurationInvalid: the URL is invalid; the
+        error contains no password
     """
     expected = ('a SQLAlchemy URL of an installed driver, not '
                 f'{urls.mask(url)!r}')
@@ -88,13 +88,13 @@ def check_url(url: str, schema: str) -> None:
         dialect.import_dbapi()
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
             ValueError):
-        # The error's own text may quote the URL.
+        # The text of the error may contain the URL.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
             expected=expected) from None
     if '@' in (parsed.host or ''):
-        # What is taken for the host is a part of the password then, and what
-        # cannot be reached is named.
+        # An unquoted "@" makes a part of the password the host name, which
+        # connection errors would print.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
             expected='a URL with %40 for each @ of the password')
@@ -107,28 +107,29 @@ def _server(
     url, connect_args = postgresql.connect_arguments(url)
     if (url.get_backend_name() == 'postgresql'
             and 'client_encoding' not in url.query):
-        # It would be that of the environment or the database.
+        # Without it, the server or the environment sets the time zone.
         connect_args['client_encoding'] = 'utf8'
     arguments = {argument: options[name]
                  for name, argument in _POOL_OPTIONS.items()
                  if options.get(name) is not None}
-    # Most uses are single statements. To change the isolation costs round
-    # trips, so transactions do that, which take several anyway.
+    # Most connections run single statements, so autocommit is the default.
+    # Changing the isolation level costs round trips; transactions, which take
+    # several anyway, pay for them.
     arguments['isolation_level'] = 'AUTOCOMMIT'
     tuned = mysql.engine_arguments(url)
     connect_args.update(tuned.pop('connect_args', {}))
     arguments.update(tuned)
     engine = sa.create_engine(
         url, connect_args=connect_args,
-        # Transactions are ended before their connections are given back.
+        # Every transaction ends before its connection returns to the pool.
         pool_reset_on_return=None,
-        # Parameters hold passwords too: those of the cells' URLs.
+        # Parameters include the passwords in the cells' URLs.
         hide_parameters=True,
-        # What was used last has prepared and read most.
+        # The connection used last has the most prepared statements.
         pool_use_lifo=True, **arguments)
     replace_dead_connections(engine, clock)
     if engine.dialect.name == 'postgresql':
-        # The first listener that raises decides, so these precede oslo.db's.
+        # The first listener that raises wins, so these precede oslo.db's.
         guarded_statements.listen(engine)
         postgresql.listen(engine)
     elif options.get('mysql_sql_mode') is not None:
@@ -145,18 +146,18 @@ def _set_sql_mode(engine: sa.Engine, mode: str) -> None:
 
 
 def _sqlite(url: sa.URL, synchronous: bool) -> sa.Engine:
-    """Return an engine for a file of SQLite, or a database in memory.
+    """Return an engine for an SQLite file or an in-memory database.
 
     :param synchronous: whether a commit waits for the disk
     """
-    # sqlite3 is to begin no transactions on its own.
+    # Keep sqlite3 from beginning transactions by itself.
     connect_args: dict[str, Any] = {'isolation_level': None}
     arguments: dict[str, Any]
     if url.database in (None, '', ':memory:'):
         arguments = {'poolclass': pool.StaticPool}
         connect_args['check_same_thread'] = False
     else:
-        # As many stay open as there ever were at a time.
+        # Keep all connections open that were ever used at the same time.
         arguments = {'poolclass': pool.QueuePool, 'pool_size': 0,
                      'max_overflow': -1, 'pool_use_lifo': True}
     engine = sa.create_engine(
@@ -165,8 +166,8 @@ def _sqlite(url: sa.URL, synchronous: bool) -> sa.Engine:
 
     def connect(connection: Any, record: Any) -> None:
         connection.execute('PRAGMA foreign_keys=ON')
-        # Readers and a writer do not wait for each other, and writers queue
-        # up instead of failing.
+        # With WAL, readers and the writer do not wait for each other; with a
+        # busy timeout, writers queue instead of failing.
         connection.execute('PRAGMA journal_mode=WAL')
         connection.execute('PRAGMA busy_timeout=30000')
         connection.execute(f'PRAGMA synchronous={level}')
@@ -186,15 +187,15 @@ def _connect(
     engine: sa.Engine, attempts_max: int, interval_s: float,
     clock: Clock,
 ) -> None:
-    """Make a first connection.
+    """Open a first connection.
 
-    :param attempts_max: how often to try; 0 is not at all, -1 without a bound
+    :param attempts_max: the number of attempts; 0 for none, -1 for no limit
     """
     for number in itertools.count(1) if attempts_max else ():
         try:
             return engine.connect().close()
         except (db_exc.DBConnectionError, sa.exc.OperationalError):
-            # oslo.db does not know all that libpq says.
+            # oslo.db does not translate all errors of libpq.
             if number == attempts_max:
                 raise
             LOG.warning('Connection to the %s database failed; trying again '
@@ -202,21 +203,22 @@ def _connect(
             clock.sleep(interval_s)
 
 
-#: Seconds for which a connection that was used is taken to be alive.
+#: Seconds after its last use during which a connection counts as alive.
 TRUSTED_S = 1.0
 
 _PID, _USED_AT = 'cellsched_pid', 'cellsched_used_at'
 
 
 def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
-    """Have an engine check connections that were idle before it gives them.
+    """Make an engine check idle connections before it hands them out.
 
-    ``pool_pre_ping`` checks each connection each time, which is a round trip
-    for each transaction. Here one that was used within ``TRUSTED_S`` is not
-    asked. If it was lost meanwhile, the transaction that finds out fails.
+    ``pool_pre_ping`` checks a connection at each checkout, which costs each
+    transaction a round trip. Here a connection that was used within
+    ``TRUSTED_S`` is not checked; if it is lost, the next transaction on it
+    fails.
 
-    Where one connection is lost, the server has most likely been restarted,
-    and all that are older are replaced without being asked.
+    One lost connection usually means that the server was restarted, so all
+    older connections are then replaced without a check.
     """
     dialect = engine.dialect
 
@@ -243,12 +245,12 @@ def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
     event.listen(engine, 'checkin', checkin)
 
 
-#: Calls that are named, the innermost first.
+#: The most calls in a comment, the innermost first.
 _CALLS_MAX = 3
 
 
 def comment_statements(engine: sa.Engine) -> None:
-    """Have an engine add a comment to each statement, for the server's log."""
+    """Make an engine add the calling code to each statement as a comment."""
     def before_cursor_execute(
         connection: sa.Connection, cursor: Any, statement: str,
         parameters: Any, context: Any, many: bool,
@@ -263,7 +265,7 @@ def _calls() -> str:
     """Return the innermost calls outside of SQLAlchemy and this module."""
     frames = ((frame.f_globals.get('__name__', ''), frame.f_code.co_name, line)
               for frame, line in traceback.walk_stack(None))
-    # Names of modules hold nothing that a driver takes for a parameter.
+    # Module names contain no character that a driver reads as a parameter.
     return '; '.join(
         f'{module}.{function}:{line}'
         for module, function, line in itertools.islice((

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feeds: what changed in a database since a token, without a clock.
 
-A feed has lanes, and a transaction that changes rows moves one lane by one
-position and marks the rows with both. It keeps the lane locked until it is
-committed, so a lane's positions become visible in their order, which those of
-a sequence or of a clock do not. A token is the positions of all lanes, and
-what has a later position has changed since. What was not yet committed when a
-token was read has a later one for certain, so whoever reads the token first
-and the rows after it misses nothing, and is told some changes twice.
+A feed has lanes. A transaction that changes rows advances one lane by one
+position and marks the rows with the lane and the position. The lane stays
+locked until the transaction commits, so the positions of a lane become visible
+in order, unlike the values of a sequence or a clock.
 
-A row that was written without its mark is no change to the feed.
+A token is the list of the positions of all lanes. Rows with a later position
+have changed since. A change that was not committed when the token was read has
+a later position, so a reader that reads the token first and the rows second
+misses no change; it may read some changes twice.
+
+The feed does not see a row that was written without a mark.
 """
 
 from typing import Any
@@ -27,18 +29,18 @@ Token = tuple[int, ...]
 class Feed:
     """A feed, with the table of its lanes.
 
-    Lanes let transactions commit at the same time: of two that move the same
-    one, the second waits for the first. A transaction that moves several may
-    wait in a circle with another, and then lose to it.
+    Several lanes let transactions commit concurrently: of two transactions
+    that advance the same lane, the second waits for the first. Transactions
+    that advance several lanes can deadlock; one of them is then rolled back.
 
     Rows are marked in the columns of :func:`mark_columns`.
 
-    :ivar table: says how far each lane has come; its migration makes the lanes
-    :ivar marks: values that mark rows, for an UPDATE that has the lane as its
+    :ivar table: the position of each lane; the migration inserts the lanes
+    :ivar marks: values that mark rows, for an UPDATE with the lane in its
         parameter ``in_lane``
 
     :param name: name of the table
-    :param lanes: how many lanes there are
+    :param lanes: number of lanes
     """
 
     def __init__(self, name: str, metadata: sa.MetaData, lanes: int) -> None:
@@ -60,7 +62,7 @@ class Feed:
             'position': self._position.scalar_subquery()}
 
     def move(self, connection: sa.Connection, key: str) -> int:
-        """Move the lane of a key and return it; it is locked from now on."""
+        """Advance the lane of a key, which locks it, and return the lane."""
         lane = self.lane(key)
         if not connection.execute(self._move, {'in_lane': lane}).rowcount:
             raise exception.DatabaseError(
@@ -72,34 +74,33 @@ class Feed:
         return zlib.crc32(key.encode()) % self.lanes
 
     def moved(self, *conditions: sa.ColumnElement[bool]) -> sa.CTE:
-        """Return the lane ``in_lane`` as moved by the statement it is in.
+        """Return a CTE that advances the lane ``in_lane``. PostgreSQL only.
 
-        It has the new ``position``. PostgreSQL only.
+        The CTE has the new ``position``.
 
-        :param conditions: are looked at first, and the lane is only locked
-            where they hold
+        :param conditions: the lane is locked and advanced only if they hold
         """
         return self._move.where(*conditions).returning(
             self.table.c.position).cte('moved')
 
     def position(self, connection: sa.Connection, lane: int) -> int:
-        """Return the position of a lane, for rows that are inserted."""
+        """Return the position of a lane, to mark inserted rows."""
         return connection.execute(
             self._position, {'in_lane': lane}).scalar_one()
 
     def token(self, connection: sa.Connection) -> Token:
-        """Return how far the feed has come."""
+        """Return the current token."""
         return tuple(connection.execute(self._positions).scalars())
 
     def glance(self, database: session.Database) -> Token:
-        """Return how far the feed has come, at less cost."""
+        """Return the current token, by the cheap read of SQLite."""
         return tuple(row[0] for row in database.glance(self._glance))
 
 
 def mark_columns(table: str, nullable: bool = True) -> tuple[Any, ...]:
-    """Return the columns of a table that a feed's marks are in.
+    """Return the columns for the marks of a feed.
 
-    :param nullable: others write the table too, who know no feed
+    :param nullable: True if programs without a feed write the table too
     """
     return (
         sa.Column('lane', sa.Integer, nullable=nullable),
@@ -110,7 +111,7 @@ def mark_columns(table: str, nullable: bool = True) -> tuple[Any, ...]:
 def changed(
     table: sa.Table, since: Token, until: Token
 ) -> sa.ColumnElement[bool]:
-    """Return the condition of having changed between two tokens."""
+    """Return the condition that a row changed between two tokens."""
     return sa.or_(sa.false(), *(
         sa.and_(table.c.lane == lane, table.c.position > then)
         for lane, (then, now) in enumerate(zip(since, until))
@@ -118,9 +119,9 @@ def changed(
 
 
 def follows(since: Token, until: Token) -> bool:
-    """Return whether a token may be an earlier one of the same feed.
+    """Return whether ``since`` can be an earlier token of the same feed.
 
-    It is not where the database was made anew or restored from a copy.
+    It cannot after the database was recreated or restored from a backup.
     """
     return (len(since) == len(until)
             and all(then <= now for then, now in zip(since, until)))

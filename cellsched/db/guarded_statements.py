@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that undo themselves unless something holds. PostgreSQL only.
+"""Statements that fail unless a condition holds. PostgreSQL only.
 
-A transaction that may have to be rolled back needs somebody to ask it and to
-decide, and so takes several round trips. A statement that is a transaction of
-its own and fails takes one.
+A transaction that is rolled back on a condition takes several round trips: the
+client reads the condition and decides. A single statement that fails, as a
+transaction of its own, takes one.
 """
 
 from typing import Any
@@ -11,30 +11,29 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-#: What the server's own log says of such a statement.
+#: Text of the failed cast, as it appears in the server's log.
 _TEXT = 'cellsched: undone, to be tried again with care'
 
 _INVALID_TEXT = '22P02'
 
-#: SQLSTATEs of statements that lost to others or were refused, after which
-#: their connections are as good as before: what is above, what is there
-#: already, a serialization failure and a deadlock.
+#: SQLSTATEs after which a connection can still be used: a failed condition, a
+#: unique violation, a serialization failure and a deadlock.
 HARMLESS = frozenset({_INVALID_TEXT, '23505', '40001', '40P01'})
 
 
 class StatementRefused(Exception):
-    """The condition of a guarded statement did not hold; it did nothing."""
+    """The condition of a guarded statement was false; nothing changed."""
 
 
 def insisting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return a condition that makes its statement fail where it is false.
+    """Return a condition that makes its statement fail if it is false.
 
-    The statement raises :class:`StatementRefused` then, if :func:`listen` was
-    told of its engine. It is sure to only where the condition is asked for at
-    all.
+    The statement then raises :class:`StatementRefused`, provided that
+    :func:`listen` was called for its engine and that the server evaluates the
+    condition at all.
     """
-    # PostgreSQL can fail a statement on a cast. What is cast depends on the
-    # condition, or it would be cast when the statement is planned.
+    # A cast of an invalid text fails the statement. The text has to depend on
+    # the condition; a constant would be cast when the statement is planned.
     text = sa.case(
         (condition, sa.literal_column("'1'", sa.Text())),
         else_=sa.literal_column(f"'{_TEXT}'", sa.Text()))
@@ -42,9 +41,10 @@ def insisting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 
 
 def listen(engine: sa.Engine) -> None:
-    """Let an engine tell a refusal from an error.
+    """Make an engine raise :class:`StatementRefused` for a false condition.
 
-    Who listens first decides: oslo.db logs what it does not know.
+    Call it before oslo.db's listeners are added: the first listener that
+    raises wins, and oslo.db logs errors that it does not know.
     """
     def tell(context: Any) -> None:
         error = context.original_exception
@@ -55,5 +55,5 @@ def listen(engine: sa.Engine) -> None:
 
 
 def state(error: BaseException | None) -> str | None:
-    """Return the SQLSTATE of a driver's error, whichever driver's it is."""
+    """Return the SQLSTATE of an error of psycopg2 or psycopg 3."""
     return getattr(error, 'pgcode', None) or getattr(error, 'sqlstate', None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories of schemas, through which alembic brings databases."""
+"""Upgrades of schemas by alembic."""
 
 import functools
 import importlib.resources
@@ -16,17 +16,17 @@ import sqlalchemy as sa
 from cellsched.db import session
 from cellsched import exception
 
-#: alembic keeps what it works on in globals of its module.
+#: alembic keeps the current migration in module globals.
 _LOCK = threading.Lock()
 
 
 class History(NamedTuple):
     """The history of a schema.
 
-    :param name: the schema's
-    :param package: its ``migrations`` directory holds the versions
-    :param version_table: where a database has its version
-    :param metadata: the tables as they are to be
+    :param name: name of the schema
+    :param package: its ``migrations`` directory contains the versions
+    :param version_table: table that stores the version of a database
+    :param metadata: the tables of the newest version
     """
 
     name: str
@@ -38,10 +38,10 @@ class History(NamedTuple):
 def upgrade(
     database: session.Database, history: History, version: str
 ) -> None:
-    """Bring a database to a version; what is there already stays.
+    """Upgrade a database to a version; existing rows are kept.
 
-    :raises cellsched.exception.InvalidField: no such version, or the database
-        has one that is not known here
+    :raises cellsched.exception.InvalidField: the version, or the current
+        version of the database, is unknown
     """
     with _LOCK, database.writer() as connection:
         known = versions(history.package)
@@ -69,7 +69,7 @@ def _config(package: str) -> alembic_config.Config:
     return config
 
 
-# Every version is a file that alembic compiles each time that it is asked.
+# Cached: alembic compiles all version files at each call.
 @functools.cache
 def versions(package: str) -> tuple[str, ...]:
     """Return the versions of a history, the newest first."""
@@ -79,7 +79,7 @@ def versions(package: str) -> tuple[str, ...]:
 
 
 def run() -> None:
-    """Run migrations; this is all that an ``env.py`` has to do."""
+    """Run the migrations; called by each ``env.py``."""
     attributes = alembic_context.config.attributes
     history = attributes['history']
     alembic_context.configure(

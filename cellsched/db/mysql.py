@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MariaDB and MySQL: settings of engines, and the collation of tables."""
+"""MariaDB and MySQL: engine settings and the collation of tables."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-#: SQLAlchemy's names of the two servers' dialects.
+#: SQLAlchemy's names of the two dialects.
 DIALECTS = ('mysql', 'mariadb')
 
-#: The servers' default, REPEATABLE READ, shows a transaction what there was
-#: when it first read, whatever it waits for later; and it locks the gaps
-#: between rows, so that inserts deadlock which have nothing in common.
+#: The servers' default, REPEATABLE READ, reads a snapshot of the first read,
+#: even after the transaction waited for a lock. It also locks the gaps between
+#: rows, which makes unrelated inserts deadlock.
 ISOLATION = 'READ COMMITTED'
 
-#: Holds all of Unicode. The servers' ``utf8`` has no characters of four bytes.
+#: All of Unicode. The servers' ``utf8`` has no characters of four bytes.
 CHARSET = 'utf8mb4'
 
-#: What tells text apart that differs in case, accents or spaces at its end,
-#: and sorts it by code points, as Python and other databases do. It has
-#: another name on each of the two.
+#: Collations that distinguish case, accents and trailing spaces, and sort by
+#: code points, as Python and other databases do.
 MARIADB_COLLATION = 'utf8mb4_nopad_bin'
 MYSQL_COLLATION = 'utf8mb4_0900_bin'
 
-#: A floating-point number of 53 bits, by the name that the servers give it.
+#: A floating-point number of 53 bits; the two servers call it DOUBLE.
 DOUBLE = sa.Float(53).with_variant(sa.Double(), *DIALECTS)
 
 _TEXT_COLUMNS = sa.text(
@@ -35,10 +34,7 @@ _TEXT_COLUMNS = sa.text(
 
 
 def engine_arguments(url: sa.URL) -> dict[str, Any]:
-    """Return arguments for SQLAlchemy's ``create_engine``.
-
-    There are none for the URL of another database.
-    """
+    """Return arguments for ``create_engine``; none for another dialect."""
     if url.get_backend_name() not in DIALECTS:
         return {}
     arguments: dict[str, Any] = {'isolation_level': ISOLATION}
@@ -48,11 +44,11 @@ def engine_arguments(url: sa.URL) -> dict[str, Any]:
 
 
 def set_collation(connection: sa.Connection, tables: Sequence[str]) -> None:
-    """Have every text column of tables hold all of Unicode, told apart.
+    """Set the character set and collation of all text columns of tables.
 
-    To be done by each migration that creates tables or text columns, which
-    must have no default. Types stay as they are; ``CONVERT TO CHARACTER SET``
-    would make them larger. Does nothing on other databases.
+    Each migration that creates tables or text columns calls this. The columns
+    must have no default. Their types are kept; ``CONVERT TO CHARACTER SET``
+    would enlarge them. Does nothing on other databases.
     """
     dialect: Any = connection.dialect
     if dialect.name not in DIALECTS:
@@ -65,7 +61,7 @@ def set_collation(connection: sa.Connection, tables: Sequence[str]) -> None:
         changes.setdefault(table, {})[column] = (
             f'MODIFY `{column}` {type_} {unicode} '
             f'{"" if nullable == "YES" else "NOT "}NULL')
-    # A column cannot change while another table's refers to it.
+    # A column cannot be changed while a foreign key refers to it.
     inspector = sa.inspect(connection)
     keys = [(table, key) for table, columns in changes.items()
             for key in inspector.get_foreign_keys(table)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of psycopg2 and psycopg 3 that SQLAlchemy does not make."""
+"""PostgreSQL: settings of psycopg2 and psycopg 3, and outdated plans."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from cellsched import exception
 
 _THRESHOLD = 'prepare_threshold'
 
-#: What stands in a URL for never.
+#: Value of ``prepare_threshold`` in a URL for "never".
 _NEVER = 'none'
 
 _NOT_SUPPORTED = '0A000'
@@ -20,20 +20,20 @@ _OUTDATED = 'cached plan must not change result type'
 
 
 class PlanOutdated(Exception):
-    """A table has changed since a statement that reads it was prepared."""
+    """A table changed after a statement on it was prepared."""
 
 
 def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
-    """Return a URL without what is to be an argument, and such arguments.
+    """Split a URL into a URL and arguments of psycopg 3's ``connect``.
 
-    psycopg 3 prepares a statement that was executed ``prepare_threshold``
-    times. To it this is a number or None, but in a URL all is text.
+    psycopg 3 prepares a statement after ``prepare_threshold`` executions. It
+    expects a number or None, and a URL contains only text.
 
-    :raises cellsched.exception.ConfigurationInvalid: it is neither
+    :raises cellsched.exception.ConfigurationInvalid: the value is neither
     """
     if _THRESHOLD not in url.query or url.get_driver_name() != 'psycopg':
         return url, {}
-    # What oslo.db's connection_parameters adds comes last.
+    # oslo.db's connection_parameters are appended, so the last value wins.
     text = url.normalized_query[_THRESHOLD][-1]
     if text.lower() == _NEVER:
         threshold = None
@@ -47,14 +47,14 @@ def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
 
 
 def listen(engine: sa.Engine) -> None:
-    """Have statements raise :class:`PlanOutdated` when their plans are."""
+    """Make an engine raise :class:`PlanOutdated` for outdated plans."""
     event.listen(engine, 'handle_error', _forget_plans)
 
 
 def _forget_plans(context: Any) -> None:
-    """Replace connections whose prepared statements no longer work.
+    """Replace connections whose prepared statements are outdated.
 
-    They would fail for as long as they are open.
+    Their statements would fail until the connections are closed.
     """
     error = context.original_exception
     if (guarded_statements.state(error) == _NOT_SUPPORTED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas: what tables a database is to have, and what version it has."""
+"""Schemas: the tables of a database and its schema version."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import urls
 
-#: Schemas that a database may have both of.
+#: Schemas that can share a database.
 _BESIDE = {'API': 'claims', 'claims': 'API'}
 
 
@@ -19,11 +19,11 @@ _BESIDE = {'API': 'claims', 'claims': 'API'}
 class Schema:
     """A schema with its history.
 
-    :param name: whose it is: ``API``, ``cell`` or ``claims``
-    :param package: the package whose ``migrations`` directory holds the
+    :param name: ``API``, ``cell`` or ``claims``
+    :param package: the package whose ``migrations`` directory contains the
         history
-    :param metadata: the tables as they are to be
-    :param head: the newest version of the history
+    :param metadata: the tables of the newest version
+    :param head: the newest version
     """
 
     name: str
@@ -33,22 +33,22 @@ class Schema:
 
     @property
     def version_table(self) -> str:
-        """Histories may share a database, so each has a table of its own."""
+        """The table of the version; schemas that share a database differ."""
         return _version_table(self.name)
 
     def sync(
         self, database: session.Database, version: str = 'head'
     ) -> None:
-        """Bring a database to a version; what is there already stays.
+        """Upgrade a database to a version; existing rows are kept.
 
-        :raises cellsched.exception.InvalidField: no such version, or the
-            database has one that is not known here
-        :raises cellsched.exception.WrongDatabase: tables of something else
-            are there
+        :raises cellsched.exception.InvalidField: the version, or the current
+            version of the database, is unknown
+        :raises cellsched.exception.WrongDatabase: the database has tables of
+            another program or schema
         """
         self.check_place(database)
-        # Every service checks its schemas, and none needs alembic for it,
-        # which takes as long to import as all that is ours.
+        # Imported here: every service checks its schemas without alembic,
+        # whose import takes as much CPU as all modules of this project.
         from cellsched.db import migration
 
         migration.upgrade(
@@ -57,7 +57,7 @@ class Schema:
             version)
 
     def version(self, database: session.Database) -> str | None:
-        """Return the version that a database has; None if it is empty."""
+        """Return the version of a database; None if it is empty."""
         if not database.exists():
             return None
         try:
@@ -65,20 +65,20 @@ class Schema:
                 version: str | None = connection.execute(
                     self._version).scalar_one_or_none()
         except exception.SchemaOutOfDate:
-            # There is no such table.
+            # The version table does not exist.
             return None
         return version
 
     @functools.cached_property
     def _version(self) -> sa.Select[Any]:
-        # The form of the table is documented by alembic.
+        # alembic documents the columns of this table.
         return sa.select(sa.column('version_num', sa.String)).select_from(
             sa.table(self.version_table))
 
     def check_place(self, database: session.Database) -> None:
-        """Make sure that a database is empty, or has this schema.
+        """Check that a database is empty or has this schema.
 
-        The claim store's may be beside that of the API.
+        The API schema and the claims schema can share a database.
 
         :raises cellsched.exception.WrongDatabase: it has other tables
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
@@ -100,10 +100,10 @@ class Schema:
             schema=self.name, url=urls.mask(database.url), found=found)
 
     def check(self, database: session.Database) -> None:
-        """Make sure that a database is up to date.
+        """Check that a database has the newest version.
 
         :raises cellsched.exception.SchemaOutOfDate: names the command that
-            mends it
+            upgrades it
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         version = self.version(database)

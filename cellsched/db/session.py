@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases: opened once each, read and written through connections.
+"""Databases and their connections.
 
-Queries take a connection, so that who calls them says what belongs into one
-transaction::
+Query functions take a connection, so that the caller decides which of them
+share a transaction::
 
     with database.writer() as connection:
         build_requests.create(connection, …)
@@ -29,7 +29,7 @@ from cellsched.db import postgresql
 from cellsched import exception
 from cellsched import urls
 
-#: oslo.db's options that engines are made by.
+#: oslo.db's options that configure engines.
 _ENGINE_OPTIONS = (
     'connection_recycle_time', 'connection_debug', 'connection_parameters',
     'connection_trace', 'max_overflow', 'max_pool_size', 'max_retries',
@@ -38,11 +38,11 @@ _ENGINE_OPTIONS = (
 )
 
 
-#: oslo.messaging's option for the threads that answer messages.
+#: oslo.messaging's option for the number of RPC threads.
 _ANSWERING = 'executor_thread_pool_size'
 
-#: What connecting ends with when it fails; SQLAlchemy's own errors also come
-#: from statements, which they then carry.
+#: Errors of a failed connection. SQLAlchemy raises its own two for statements
+#: as well, and then they have a statement.
 _UNREACHABLE = (
     db_exc.CantStartEngineError, db_exc.DBConnectionError,
     db_exc.DBNonExistentDatabase, sa.exc.InterfaceError,
@@ -55,17 +55,17 @@ _SERIALIZATION_FAILURE = '40001'
 #: Number of an error of MariaDB.
 _RECORD_CHANGED = 1020
 
-#: What PostgreSQL and MySQL say of a table that is not there.
+#: The message of PostgreSQL and MySQL about a missing table.
 _MISSING_TABLE = re.compile(
     r'''UndefinedTable\) relation "(?P<table>[^"]+)" does not exist'''
     r'''|\(1146, "Table '[^'.]*\.(?P<mysql>[^']+)' doesn't exist"''')
 
 
 def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
-    """Return what a group of oslo.db's options says of engines.
+    """Return the engine options in a group of oslo.db's options.
 
-    Where it does not say how many connections are kept, that is the number of
-    threads that answer messages, if there are any, and ask cells.
+    The default of ``max_pool_size`` is the number of threads that serve RPCs
+    and query cells.
     """
     options = {name: conf[group][name] for name in _ENGINE_OPTIONS
                if conf[group].get(name) is not None}
@@ -76,15 +76,15 @@ def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
 
 
 class Database:
-    """A database: where it is, and connections to it.
+    """A database and its connections.
 
-    It is opened when it is first used, which is after a service has forked.
+    It connects at the first use, which is after a service has forked.
 
     :param url: SQLAlchemy URL
-    :param schema: whose it is, for people: ``API``, ``cell``, ``claims``, or a
-        word for one that no command here makes
+    :param schema: name of the schema in messages: ``API``, ``cell``,
+        ``claims``, or another word for a foreign database
     :param options: oslo.db's options, by name
-    :param clock: the process's, which is that of a file of SQLite too
+    :param clock: the clock of the process, and of an SQLite database
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Database:
 
     @property
     def engine(self) -> sa.Engine:
-        """The engine; connects when it is first asked for.
+        """The engine; the first access connects.
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
@@ -122,7 +122,7 @@ class Database:
             ours = self.translate(exc)
             if ours is None and isinstance(
                     exc, (db_exc.DBError, sa.exc.DBAPIError)):
-                # Nothing was asked yet but to connect.
+                # Only a connection was attempted so far.
                 ours = exception.ConfigurationInvalid(
                     field=f'{self.schema} database connection',
                     expected=f'a URL that its driver takes, not '
@@ -132,14 +132,14 @@ class Database:
             raise ours from None
 
     def alone(self, options: Mapping[str, Any]) -> 'Database':
-        """Return another one of the same URL, with some other options."""
+        """Return a new Database of the same URL with changed options."""
         return Database(self.url, self.schema, {**self.options, **options},
                         clock=self._clock)
 
     def exists(self) -> bool:
-        """Return False where there is none, and to look would make one.
+        """Return False for an SQLite file that does not exist, else True.
 
-        SQLite makes the file of a URL that it is given, however mistyped.
+        SQLite would create the file of a mistyped URL.
         """
         url = sa.engine.make_url(self.url)
         if url.get_backend_name() != 'sqlite' or not url.database:
@@ -148,38 +148,40 @@ class Database:
         return file.exists() or not file.parent.is_dir()
 
     def writer(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Give a connection in a transaction, committed at the end.
+        """Return a context with a connection in a transaction.
 
-        An exception rolls it back and goes on.
+        The transaction is committed at the end, or rolled back by an
+        exception, which is raised again.
 
-        :raises cellsched.exception.TransactionLost: it lost to another one
-            and may be tried again
+        :raises cellsched.exception.TransactionLost: it lost to another
+            transaction and can be retried
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return _Use(self, writes=True)
 
     def reader(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Give a connection for statements that read, each on its own.
+        """Return a context with a connection for single read statements.
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return self.each_alone()
 
     def each_alone(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Give a connection whose statements are each a transaction.
+        """Return a context with a connection in autocommit mode.
 
         :raises cellsched.exception.TransactionLost: a statement lost to
-            another one and may be tried again
+            another transaction and can be retried
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return _Use(self, writes=False)
 
     def timestamp(self) -> float:
-        """Return seconds since the epoch by the clock of the database.
+        """Return seconds since the epoch, by the clock of the database.
 
-        All who use it agree on that, however wrong their own clocks are. A
-        server is asked when a connection is used, if it was not lately, and
-        what passed since is added. Connects only if nobody did before.
+        All processes that share the database agree on this time, even if
+        their own clocks are wrong. The server's clock is read now and then,
+        when a connection is used anyway, and the time since then is added.
+        Connects only if there was no connection before.
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
@@ -197,12 +199,12 @@ class Database:
             self.timestamp(), datetime.UTC).replace(tzinfo=None)
 
     def glance(self, query: str) -> list[Any]:
-        """Return the rows of a query that has no parameters.
+        """Return the rows of a query without parameters.
 
-        It is for what is asked all the time and is hardly ever news. SQLite
-        answers in a tenth of the time that SQLAlchemy takes, so there the
-        driver itself is asked. Where that fails it is asked again, for
-        SQLAlchemy to say what is wrong.
+        It is for polling, where the result seldom changes. For SQLite the
+        query goes to the driver directly, in a tenth of the time that it
+        takes with SQLAlchemy. If that fails, SQLAlchemy executes it again and
+        raises the error.
         """
         dialect = self.engine.dialect
         if dialect.name == 'sqlite':
@@ -229,7 +231,7 @@ class Database:
                 self._engine = None
 
     def translate(self, exc: BaseException) -> Exception | None:
-        """Return our error for a library's; None if it is to stay."""
+        """Return this project's error for a library's; None if it has none."""
         if isinstance(exc, (db_exc.DBDeadlock, postgresql.PlanOutdated)):
             return self._lost(exc)
         if isinstance(exc, _UNREACHABLE):
@@ -254,7 +256,7 @@ class Database:
             schema=self.schema, reason=self._reason(exc))
 
     def _reason(self, exc: BaseException) -> str:
-        """Return the driver's first line without the URL's secrets."""
+        """Return the first line of the driver's error, without secrets."""
         inner = getattr(exc, 'inner_exception', None) or exc
         inner = getattr(inner, 'orig', None) or inner
         line = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
@@ -263,7 +265,7 @@ class Database:
 
 
 class _Use:
-    """A connection for as long as somebody uses it."""
+    """A context that has a connection until its end."""
 
     __slots__ = ('_connection', '_database', '_writes')
 
@@ -291,17 +293,17 @@ class _Use:
 
     def _begin(self, connection: sa.Connection) -> None:
         if not self._writes:
-            # Connections commit each statement unless told otherwise. MySQL's
-            # have READ COMMITTED, where each statement sees what there is; to
-            # turn the other on and off would take five round trips.
+            # Connections autocommit by default. A reader on MySQL stays in
+            # READ COMMITTED, where each statement sees the current rows;
+            # switching to autocommit and back would take five round trips.
             return
         if connection.dialect.name == 'postgresql':
             connection.execution_options(
                 isolation_level=connection.default_isolation_level)
         connection.begin()
         if connection.dialect.name == 'sqlite':
-            # One that begins as a reader cannot become a writer while another
-            # one writes, whatever the timeout.
+            # In SQLite, a transaction that begins with a read cannot become a
+            # writer while another one writes; no timeout helps.
             connection.exec_driver_sql('BEGIN IMMEDIATE')
 
     def __exit__(
@@ -312,7 +314,7 @@ class _Use:
                 if exc is None and self._writes:
                     self._connection.commit()
             finally:
-                # What is not committed is rolled back.
+                # Closing rolls back an uncommitted transaction.
                 self._connection.close()
         except Exception as error:
             self._raise_ours(error)
@@ -327,11 +329,11 @@ class _Use:
 
 
 def _lost(exc: BaseException) -> bool:
-    """Return whether the server gave another transaction precedence.
+    """Return whether the server rolled back in favor of another transaction.
 
-    PostgreSQL does so where its default isolation was made stricter, as late
-    as at the commit, and MariaDB where it checks that what is changed is what
-    was read. oslo.db does not know the first, and old releases neither.
+    PostgreSQL does so with a stricter default isolation level, possibly at the
+    commit. MariaDB does so with snapshot isolation. oslo.db does not translate
+    the first error, and its old releases translate neither.
     """
     orig = getattr(exc, 'orig', None)
     return (guarded_statements.state(orig) == _SERIALIZATION_FAILURE
@@ -339,9 +341,9 @@ def _lost(exc: BaseException) -> bool:
 
 
 def _missing_table(exc: BaseException) -> str | None:
-    """Return the table whose lack the error is about, or None.
+    """Return the missing table that an error names, or None.
 
-    oslo.db knows SQLite's error only.
+    oslo.db translates only SQLite's error.
     """
     if isinstance(exc, db_exc.DBNonExistentTable):
         return str(exc.table)
@@ -350,7 +352,7 @@ def _missing_table(exc: BaseException) -> str | None:
     return match and (match['table'] or match['mysql'])
 
 
-#: The command that mends the schema, by whose it is.
+#: The command that upgrades a schema, by the schema's name.
 SYNC_COMMANDS = {
     'API': 'cellsched-manage api_db sync',
     'cell': 'cellsched-manage db sync',
@@ -359,9 +361,9 @@ SYNC_COMMANDS = {
 
 
 class Databases:
-    """The databases that a process uses, each opened once.
+    """The databases of a process, one Database for each URL.
 
-    :param clock: theirs
+    :param clock: the clock of the process
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -374,8 +376,7 @@ class Databases:
     ) -> Database:
         """Return the database at a URL.
 
-        :raises cellsched.exception.ConfigurationInvalid: not a URL of a
-            database that can be opened
+        :raises cellsched.exception.ConfigurationInvalid: the URL is invalid
         """
         with self._lock:
             if (url, schema) not in self._open:
@@ -385,14 +386,14 @@ class Databases:
             return self._open[url, schema]
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all databases."""
         with self._lock:
             for database in self._open.values():
                 database.close()
             self._open.clear()
 
 
-#: Seconds for which an answer of the server is gone on from.
+#: Seconds after which the server's clock is read again.
 SPACING_S = 10.0
 
 #: Queries for the seconds since the epoch, whatever the session's time zone.
@@ -407,25 +408,29 @@ QUERIES = {
 
 
 class ServerClock:
-    """Tells a server's time by what it said and what passed since.
+    """The clock of a database server, as a process knows it.
 
-    What passed is measured by the process's monotonic clock, which no step of
-    its wall clock moves. The error is half of the round trip at most. May be
-    used by several threads.
+    Clocks of machines differ, and a process compares times that others have
+    written: reports of hosts, leases, deadlines. All processes that share a
+    database can use its server's clock.
 
-    :param clock: the process's own
+    The time is the last answer of the server plus the time since then by the
+    monotonic clock, which a step of the wall clock does not affect. The error
+    is at most half of the round trip. Safe for several threads.
+
+    :param clock: the clock of the process
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: When the server was asked, and by how much it is ahead of the
-        #: monotonic clock.
+        #: Monotonic time of the last answer, and the difference between the
+        #: server's clock and the monotonic clock.
         self._said: tuple[float, float] | None = None
 
     def ask(self, connection: sa.Connection) -> float:
-        """Return seconds since the epoch; ask the server if that is due.
+        """Return seconds since the epoch; read the server's clock if due.
 
-        :param connection: in no transaction; it is left in none
+        :param connection: not in a transaction, before and after the call
         """
         began = self._clock.monotonic()
         if self._said is None or began - self._said[0] >= SPACING_S:
@@ -433,27 +438,27 @@ class ServerClock:
             said = float(connection.exec_driver_sql(query).scalar_one())
             ended = self._clock.monotonic()
             self._said = ended, said - (began + ended) / 2
-            # SQLAlchemy takes what reads for the begin of a transaction.
+            # SQLAlchemy begins a transaction at a read.
             connection.rollback()
         return self._clock.monotonic() + self._said[1]
 
     def timestamp(self) -> float | None:
-        """Return seconds since the epoch, or None before it was asked."""
+        """Return seconds since the epoch; None before the first answer."""
         if self._said is None:
             return None
         return self._clock.monotonic() + self._said[1]
 
 
-#: Kind of the advisory locks that this takes; the rest of their name is the
-#: number of the connection, so that nobody else takes them.
+#: First part of the name of an advisory lock. The second part is the number of
+#: the connection, which makes the name unique.
 _LOCK = 2_017_030_817
 
 
 def is_same_database(first: Database, second: Database) -> bool:
-    """Return whether two databases are one; both are connected to.
+    """Return whether two URLs lead to the same database; connects to both.
 
-    Of servers a lock tells, which one connection takes and the other one
-    finds taken. Nothing is written.
+    On servers, one connection takes an advisory lock, and the other connection
+    sees it if the database is the same. Nothing is written.
 
     :raises cellsched.exception.DatabaseUnreachable: one does not answer
     """
@@ -469,7 +474,7 @@ def is_same_database(first: Database, second: Database) -> bool:
         return False
     with first.writer() as one, second.writer() as other:
         if backends == {'postgresql'}:
-            # These are of one database, and go with their transactions.
+            # These locks belong to one database and end with the transaction.
             take = sa.select(sa.func.pg_try_advisory_xact_lock(
                 _LOCK, one.scalar(sa.select(sa.func.pg_backend_pid()))))
             one.execute(take)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sort orders that several databases and Python agree on.
+"""Sort orders with the same result in every database and in Python.
 
-Rows of several databases are merged by them, and a page begins after the last
-row of the one before: keyset pagination. Databases differ about where NULL
-goes and how texts compare. Here NULL comes before everything, and texts
-compare by their code points, as they do in Python.
+Listings merge rows of several databases and use keyset pagination: a page
+begins after the last row of the previous page. Databases differ in the
+position of NULL and in the comparison of strings. Here NULL comes first, and
+strings compare by code points, as in Python.
 """
 
 from collections.abc import Iterable
@@ -16,19 +16,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-#: The collations by which texts compare by code points.
+#: Collations that compare strings by code points, by dialect.
 _BY_CODE_POINTS = {'postgresql': 'C', 'mysql': 'utf8mb4_bin'}
 
-#: Columns that every row has. No place needs to be found for NULL, and an
-#: index has them in order.
+#: Columns that are never NULL, so that a plain index serves the order.
 _NEVER_NULL = frozenset({'created_at', 'uuid'})
 
-#: Texts that every collation has in the order of their code points.
+#: String columns whose values sort by code points in every collation.
 _ASCII = frozenset({'uuid'})
 
 
 class _Descending:
-    """A value that comes before lesser ones."""
+    """A value with inverted comparison, for descending keys."""
 
     __slots__ = ('value',)
 
@@ -44,10 +43,10 @@ class _Descending:
 
 @dataclasses.dataclass(frozen=True)
 class SortOrder:
-    """An order of rows that differ in their uuids.
+    """A total order of rows.
 
-    :param keys: names of columns, each with whether it descends; ``uuid`` is
-        among them
+    :param keys: pairs of a column name and whether it descends; one of them is
+        ``uuid``, which makes the order total
     """
 
     keys: tuple[tuple[str, bool], ...]
@@ -58,21 +57,21 @@ class SortOrder:
 
     @functools.cached_property
     def descends(self) -> bool:
-        """Return whether greater places come first."""
+        """Return whether all keys descend."""
         return all(descending for _, descending in self.keys)
 
     @functools.cached_property
     def _is_plain(self) -> bool:
-        """Return whether values compare as they are."""
+        """Return whether values can be compared without conversion."""
         one_way = len({descending for _, descending in self.keys}) == 1
         return one_way and _NEVER_NULL.issuperset(self.names)
 
     def place(self, values: Sequence[Any]) -> Any:
-        """Return what compares as rows with these values are sorted.
+        """Return a sort key for Python, in the order of the rows.
 
-        Where the order descends it compares the other way around.
+        If :meth:`descends`, it compares in the opposite order.
 
-        :param values: of the keys
+        :param values: values of the keys
         """
         if self._is_plain:
             return tuple(values)
@@ -92,10 +91,10 @@ class SortOrder:
     def clauses(
         self, columns: Mapping[str, sa.ColumnElement[Any]], dialect: str
     ) -> list[sa.ColumnElement[Any]]:
-        """Return what a statement orders by.
+        """Return the ORDER BY clauses of a statement.
 
-        :param columns: by key; one that is left out is NULL in each row
-        :param dialect: the name of the database's
+        :param columns: columns by key; a missing one is NULL in each row
+        :param dialect: name of the database's dialect
         """
         clauses: list[sa.ColumnElement[Any]] = []
         for name, descending in self.keys:
@@ -115,9 +114,9 @@ class SortOrder:
     ) -> sa.ColumnElement[bool]:
         """Return the condition that a row comes after these values.
 
-        :param columns: by key; one that is left out is NULL in each row
-        :param values: of the keys
-        :param dialect: the name of the database's
+        :param columns: columns by key; a missing one is NULL in each row
+        :param values: values of the keys
+        :param dialect: name of the database's dialect
         """
         condition: sa.ColumnElement[bool] = sa.false()
         for (name, descending), value in reversed(
@@ -129,7 +128,7 @@ class SortOrder:
                 sa.and_(_same(column, value), condition))
         name, descending = self.keys[0]
         if name in _NEVER_NULL and name in columns:
-            # With this an index finds the first row.
+            # This redundant condition lets an index find the first row.
             first = next(iter(values))
             column = columns[name]
             condition = sa.and_(
@@ -151,7 +150,7 @@ def _beyond(
     column: sa.ColumnElement[Any] | None, value: Any, descending: bool,
     never_null: bool,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a column's value comes later than this."""
+    """Return the condition that a column's value comes after this value."""
     if column is None:
         return sa.true() if descending and value is not None else sa.false()
     if value is None:

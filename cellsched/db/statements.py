@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that several queries need, in each dialect's words."""
+"""Statements that several query modules share, for each dialect."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -18,28 +18,27 @@ from cellsched.db import mysql
 
 _Where = TypeVar('_Where', sa.Select[Any], sa.Delete)
 
-#: Values in one list of :func:`in_list`, or of IN; old versions of SQLite take
-#: no more than 999 there.
+#: The most values in a list of :func:`in_list` or IN. Old versions of SQLite
+#: allow 999.
 CHUNK = 500
 
 
 def in_list(
     column: sa.ColumnElement[Any], name: str = 'these'
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a column is one of a parameter, a list.
+    """Return the condition that a column is in the list in a parameter.
 
-    It is for statements that are built once, as constants: to build one and
-    to look it up takes longer than a database takes to run it.
+    It is for statements that are module constants: building a statement and
+    looking up its compiled form takes longer than its execution.
     """
     return InList(column, name)
 
 
 class InList(functions.FunctionElement[bool]):
-    """The condition that a column is one of a parameter, which is a list.
+    """The condition that a column is in the list in a parameter.
 
-    As the list is one parameter, a statement's text is the same for each
-    length: it is neither made anew for each execution, nor prepared for each
-    length.
+    The list is a single parameter, so the text of the statement does not
+    depend on its length. It is compiled and prepared once.
     """
 
     type = sa.Boolean()
@@ -49,8 +48,8 @@ class InList(functions.FunctionElement[bool]):
         super().__init__(column, sa.bindparam(name, type_=column.type))
 
     def self_group(self, against: Any = None) -> 'InList':
-        # It needs no parentheses, and is no number to compare with 1 either,
-        # for which SQLite would not use an index.
+        # Keeps SQLAlchemy from adding parentheses or a comparison with 1;
+        # with them SQLite would not use an index.
         return self
 
 
@@ -72,7 +71,7 @@ def _from_json(element: InList, compiler: Any, **kw: Any) -> str:
 @compiling.compiles(InList, 'postgresql')
 def _from_array(element: InList, compiler: Any, **kw: Any) -> str:
     column, these = element.clauses
-    # What is too long is nothing that is there, and must not be cut off.
+    # A value that is too long matches no row; it must not be cut off.
     each = sa.String() if isinstance(column.type, sa.String) else column.type
     return str(compiler.process(column == sa.any_(sa.cast(
         sa.bindparam(these.key, type_=_Array()), sa.ARRAY(each))), **kw))
@@ -88,7 +87,7 @@ class _JSON(sa.types.TypeDecorator[Any]):
 
 
 class _Array(sa.types.TypeDecorator[Any]):
-    """An array as PostgreSQL reads it, which no driver writes as fast."""
+    """A PostgreSQL array as text, which is faster than the drivers' own."""
 
     impl = sa.Text
     cache_ok = True
@@ -105,10 +104,10 @@ def _quoted(value: Any) -> str:
 
 
 def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
-    """Return the condition that a column is one of a parameter's values.
+    """Return the condition that a column is in a list, or equals a value.
 
-    :param several: whether the parameter is a list; a list of one takes half
-        as long again as the value itself
+    :param several: whether the parameter is a list; a list of one value takes
+        1.5 times as long as the value itself
     """
     return in_list(column, name) if several else column == sa.bindparam(name)
 
@@ -116,7 +115,7 @@ def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
 def chunks(
     values: Iterable[Any], size: int = CHUNK
 ) -> list[list[Any]]:
-    """Return the values, without repeats, in lists of a size for IN."""
+    """Return the distinct values in lists that are short enough for IN."""
     unique = list(dict.fromkeys(values))
     return [unique[start:start + size]
             for start in range(0, len(unique), size)]
@@ -126,12 +125,12 @@ def insert_all(
     connection: sa.Connection, insert: sa.Insert,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Insert rows of which nothing is asked back.
+    """Insert rows without reading generated values.
 
-    :param insert: the statement, built once, and inline
+    :param insert: the statement, built once and inline
     """
     if rows:
-        # To send one row as one of many takes half as long again.
+        # Executing one row as a list of rows takes 1.5 times as long.
         connection.execute(insert, rows if len(rows) > 1 else rows[0])
 
 
@@ -139,13 +138,13 @@ def insert_missing(
     connection: sa.Connection, key: sa.Column[Any],
     rows: Sequence[Mapping[str, Any]],
 ) -> set[Any]:
-    """Insert rows; one that breaks a unique constraint is left out.
+    """Insert rows; skip a row that violates a unique constraint.
 
-    When several insert the same rows, exactly one of them is told so of each.
-    They go in the order of their keys, or two could wait for each other.
+    If several transactions insert the same row, exactly one of them gets its
+    key back. Rows are inserted in the order of their keys to avoid deadlocks.
 
-    :param key: a column of the table whose values tell the rows apart
-    :returns: the keys of those that were inserted
+    :param key: a column of the table that is unique
+    :returns: the keys of the inserted rows
     """
     if not rows:
         return set()
@@ -160,13 +159,12 @@ def lock(
     connection: sa.Connection, column: sa.Column[Any], values: Sequence[Any],
     *conditions: sa.ColumnElement[bool],
 ) -> list[Any]:
-    """Lock the rows that have these values; return the values found.
+    """Lock the rows with these values; return the values found.
 
-    A statement that changes several rows locks them in an order of its own,
-    and so two of them could wait for each other. Rows that were locked in one
-    order before are safe from that.
+    A statement that changes several rows locks them in an arbitrary order, and
+    two such statements can deadlock. Lock the rows here first, in one order.
 
-    :param column: one that an index begins with
+    :param column: the first column of an index
     """
     return list(connection.execute(
         _narrowed(_locking(column), conditions),
@@ -177,9 +175,10 @@ def lock_free(
     connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
     *conditions: sa.ColumnElement[bool],
 ) -> set[Any]:
-    """Lock the rows that have these values and that nobody else has locked.
+    """Lock the rows with these values that are not locked yet.
 
-    It waits for nobody. Where others have locked all of them it returns none.
+    It does not wait (SKIP LOCKED). Rows locked by another transaction are
+    missing in the result.
     """
     found: set[Any] = set()
     for chunk in chunks(values):
@@ -190,12 +189,12 @@ def lock_free(
 
 
 def by_index(query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
-    """Return a query that locks rows in the order of an index of a column.
+    """Return a query that locks rows in the order of a column's index.
 
-    InnoDB locks as it reads, before it sorts, and it reads a small table
-    without its indexes. An entry of an index is locked before its row; who
-    locked rows alone would wait for who changes one that it found by the
-    index, and that one for the first. Other databases need no word of this.
+    InnoDB locks rows while it reads them, before it sorts, and reads a small
+    table without an index. It also locks an index entry before its row, so a
+    query that locks rows alone deadlocks with an update that finds its row by
+    the index. The hint forces the index. Other databases need no hint.
     """
     hint = _force_index_of(column)
     for dialect in mysql.DIALECTS:
@@ -206,15 +205,15 @@ def by_index(query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
 def deletion(
     column: sa.Column[Any], condition: sa.ColumnElement[bool]
 ) -> sa.Delete:
-    """Return what deletes rows that it finds by an index of a column.
+    """Return a DELETE that finds its rows by the index of a column.
 
-    InnoDB reads a small table without its indexes, and locks all that it
-    reads: two that delete what each has locked would wait for each other.
+    InnoDB reads a small table without an index and locks all rows that it
+    reads, so two deletions of different rows would deadlock.
     """
     table, hint = column.table, _force_index_of(column)
     statement = sa.delete(table).where(condition)
     for dialect in mysql.DIALECTS:
-        # Only the form for several tables takes hints.
+        # Only the multi-table form of DELETE accepts index hints.
         statement = statement.prefix_with(
             table.name, dialect=dialect).with_hint(hint, table, dialect)
     return statement
@@ -239,9 +238,10 @@ def delete_counted(
     connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
     *conditions: sa.ColumnElement[bool],
 ) -> set[Any]:
-    """Delete rows and return the values of those that were there.
+    """Delete rows and return the values of the deleted ones.
 
-    When several delete the same row, exactly one of them is told so.
+    If several transactions delete the same row, exactly one of them gets its
+    value back.
     """
     deleted: set[Any] = set()
     for chunk in chunks(values):
@@ -260,7 +260,7 @@ def delete_counted(
 def delete_locked(
     connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]
 ) -> None:
-    """Delete rows that this transaction has locked."""
+    """Delete rows that the current transaction has locked."""
     for chunk in chunks(values):
         connection.execute(_deleting(column), {'these': chunk})
 
@@ -268,9 +268,9 @@ def delete_locked(
 def _narrowed(
     statement: _Where, conditions: Sequence[sa.ColumnElement[bool]]
 ) -> _Where:
-    """Return the statement itself where there are no conditions.
+    """Return the statement with the conditions; itself without any.
 
-    A new one, however alike, is looked up by all that it is made of.
+    A new statement object, even an equal one, makes the cache lookup slow.
     """
     return statement.where(*conditions) if conditions else statement
 
@@ -291,7 +291,7 @@ def _deleting(column: sa.Column[Any]) -> sa.Delete:
 
 @functools.cache
 def _inserting(key: sa.Column[Any], dialect: str) -> Any:
-    # To import dialects that nobody uses takes as long as a query.
+    # Import only the dialect in use; an import takes as long as a query.
     insert: Any
     if dialect == 'postgresql':
         from sqlalchemy.dialects import postgresql
@@ -310,11 +310,10 @@ def _insert_or_fail(
     connection: sa.Connection, key: sa.Column[Any],
     rows: Sequence[Mapping[str, Any]],
 ) -> set[Any]:
-    """Insert rows where a statement that meets a duplicate inserts none.
+    """Insert rows on MariaDB and MySQL, whose INSERT fails on a duplicate.
 
-    Most often there is no duplicate, so MariaDB is first told of many rows by
-    one statement. MySQL cannot be: it has no RETURNING, without which a driver
-    may make several statements of it.
+    Duplicates are rare, so MariaDB first gets all rows in one statement. MySQL
+    does not: without RETURNING, a driver may split it into several statements.
     """
     inserted: set[Any] = set()
     for start in range(0, len(rows), CHUNK):
@@ -325,7 +324,7 @@ def _insert_or_fail(
                     _returning(key), chunk).scalars())
                 continue
             except db_exc.DBDuplicateEntry:
-                # It was undone, and the transaction goes on.
+                # The statement was rolled back; the transaction continues.
                 pass
         inserted |= _insert_one_by_one(connection, key, chunk)
     return inserted
@@ -340,10 +339,10 @@ def _insert_one_by_one(
     connection: sa.Connection, key: sa.Column[Any],
     rows: Sequence[Mapping[str, Any]],
 ) -> set[Any]:
-    """Insert rows and pass over those that are there.
+    """Insert rows one by one and skip existing ones.
 
-    MySQL takes back the statement that fails, and not the transaction. Its
-    IGNORE would hide other errors too.
+    MySQL rolls back only the failed statement, not the transaction. INSERT
+    IGNORE would hide other errors, too.
     """
     inserted = set()
     for row in rows:

@@ -20,7 +20,7 @@ _HOSTS = models.aggregate_hosts
 _METADATA = models.aggregate_metadata
 _SHARED = models.shared_providers
 
-#: Digits of the largest id that surely fits into its column.
+#: The most digits of an id that fits into its column.
 _DIGITS_MAX = 9
 
 _HOSTS_OF = (
@@ -45,7 +45,7 @@ _CHANGE = sa.update(_TABLE).where(
 
 @dataclasses.dataclass(frozen=True)
 class AggregateRow:
-    """Hosts that have metadata in common."""
+    """A host aggregate."""
 
     id: int
     uuid: str
@@ -56,12 +56,12 @@ class AggregateRow:
 
 @dataclasses.dataclass(frozen=True)
 class AggregateChanges:
-    """Changes of the aggregates; some of them may have been told before.
+    """Changes of aggregates since a token; some may be repeated.
 
-    :param token: tells what changes from now on
-    :param complete: ``aggregates`` are all that there are
-    :param aggregates: those that changed, as they are now, by id
-    :param ids: those that there are, or None where nothing changed
+    :param token: the token for the next call
+    :param complete: whether ``aggregates`` has all aggregates
+    :param aggregates: the current state of the changed aggregates, by id
+    :param ids: ids of all aggregates, or None if nothing changed
     """
 
     token: feed.Token
@@ -75,10 +75,11 @@ def changes(
 ) -> AggregateChanges:
     """Return the aggregates that changed since a token.
 
-    Without a token, or with one that this database did not give, all are
-    returned. Rows that others than this project write are no change.
+    Without a token, or with a token of another database, all aggregates are
+    returned. The feed does not see rows that another program writes.
     """
-    # The token comes first: what is committed later is told again.
+    # Read the token first: a change that is committed later is then repeated,
+    # not missed.
     until = models.FEED.token(connection)
     if since == until:
         return AggregateChanges(until, False, [], None)
@@ -112,11 +113,11 @@ def of_hosts(
 def hosts_kept_for(
     connection: sa.Connection, key: str, value: str, limit: int
 ) -> list[str]:
-    """Return hosts of aggregates whose metadata say something.
+    """Return hosts of aggregates with a metadata value.
 
-    :param key: what a key of theirs begins with
-    :param value: of such a key
-    :param limit: how many at most
+    :param key: prefix of the metadata key
+    :param value: value of the key
+    :param limit: the most hosts to return
     """
     return list(connection.execute(
         sa.select(_HOSTS.c.host).distinct()
@@ -133,9 +134,9 @@ def list_all(connection: sa.Connection) -> list[AggregateRow]:
 
 
 def get(connection: sa.Connection, name: str) -> AggregateRow:
-    """Return an aggregate by its id or its name; an id goes first.
+    """Return an aggregate by its id or else its name.
 
-    :raises cellsched.exception.AggregateNotFound: there is neither
+    :raises cellsched.exception.AggregateNotFound: neither exists
     """
     named = _TABLE.c.name == name
     if name.isascii() and name.isdecimal() and len(name) <= _DIGITS_MAX:
@@ -175,9 +176,9 @@ def set_metadata(
     connection: sa.Connection, number: int,
     metadata: Mapping[str, str | None], now: datetime.datetime,
 ) -> None:
-    """Change keys of an aggregate's metadata; None takes a key away.
+    """Change an aggregate's metadata; None removes a key.
 
-    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _note(connection, number, now)
     for chunk in statements.chunks(metadata):
@@ -192,9 +193,9 @@ def add_hosts(
     connection: sa.Connection, number: int, hosts: Iterable[str],
     now: datetime.datetime,
 ) -> None:
-    """Add hosts to an aggregate; those that are in it stay there.
+    """Add hosts to an aggregate; hosts that it has already are ignored.
 
-    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _note(connection, number, now)
     _insert_hosts(connection, number, hosts, now)
@@ -204,9 +205,9 @@ def remove_hosts(
     connection: sa.Connection, number: int, hosts: Iterable[str],
     now: datetime.datetime,
 ) -> None:
-    """Take hosts out of an aggregate; those that are not in it stay out.
+    """Remove hosts from an aggregate; hosts that it lacks are ignored.
 
-    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _note(connection, number, now)
     for chunk in statements.chunks(hosts):
@@ -217,13 +218,13 @@ def remove_hosts(
 def delete(
     connection: sa.Connection, number: int, now: datetime.datetime
 ) -> None:
-    """Delete an aggregate, whatever hosts and metadata are in it.
+    """Delete an aggregate with its hosts and metadata.
 
-    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     :raises cellsched.exception.AggregateInUse: its hosts share a provider
     """
     _note(connection, number, now)
-    # Who adds one moves the lane too, and so comes before or after this.
+    # Adding a provider advances the same lane, so it cannot run meanwhile.
     shared = connection.execute(
         sa.select(_TABLE.c.name.label('aggregate'), _SHARED.c.name)
         .join(_SHARED, _SHARED.c.aggregate_uuid == _TABLE.c.uuid)
@@ -238,9 +239,9 @@ def delete(
 def metadata_by_host(
     connection: sa.Connection, key: str
 ) -> dict[str, str]:
-    """Return what hosts' aggregates say for a key, by host.
+    """Return the metadata value of a key by host.
 
-    Where aggregates disagree, the oldest one's value is taken.
+    If aggregates of a host disagree, the oldest aggregate's value counts.
     """
     values: dict[str, str] = {}
     for host, value in connection.execute(
@@ -256,7 +257,7 @@ def metadata_by_host(
 def values_by_host(
     connection: sa.Connection, key: str, hosts: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return all that aggregates of hosts say for a key, by host."""
+    """Return all metadata values of a key by host."""
     values: dict[str, set[str]] = {}
     for chunk in statements.chunks(hosts):
         for host, value in connection.execute(
@@ -271,7 +272,7 @@ def values_by_host(
 def _note(
     connection: sa.Connection, number: int, now: datetime.datetime
 ) -> None:
-    """Let the feed know of an aggregate, and lock it."""
+    """Mark an aggregate as changed in the feed, which locks it."""
     lane = models.FEED.move(connection, str(number))
     if not connection.execute(_CHANGE, {
             'number': number, 'now': now, 'in_lane': lane}).rowcount:

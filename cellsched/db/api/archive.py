@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries that forget servers whose rows are archived."""
+"""Queries that remove records of archived servers."""
 
 from collections.abc import Iterable
 import datetime
@@ -32,11 +32,11 @@ def unplaced_after(
     connection: sa.Connection, before: datetime.datetime, after: int,
     limit: int,
 ) -> list[tuple[int, str]]:
-    """Return the next servers that were deleted before they had a cell.
+    """Return a page of servers that were deleted before they had a cell.
 
-    :param before: they were deleted before this time
-    :param after: the id of the mapping of the last one before them
-    :returns: ids of mappings and uuids
+    :param before: servers deleted before this time
+    :param after: the mapping id at which the last page ended
+    :returns: mapping ids and uuids
     """
     rows: Any = connection.execute(
         _UNPLACED, {'before': before, 'after': after, 'most': limit})
@@ -46,14 +46,14 @@ def unplaced_after(
 def forget(
     connection: sa.Connection, uuids: Iterable[str], cell_id: int | None
 ) -> set[str]:
-    """Remove mappings of servers that are deleted in a cell, and the rest.
+    """Remove the API records of servers that are deleted in a cell.
 
-    That is what was asked for them, and their places in server groups. One
-    that is mapped to another cell may live there, and keeps all of it.
+    These are mappings, request specs and memberships in server groups. A
+    server that is mapped to another cell may exist there and keeps them.
 
-    :param cell_id: None for servers that never had one
-    :returns: those whose rows in the cell may be archived, which are all but
-        those that have a build request
+    :param cell_id: None for servers that never had a cell
+    :returns: uuids of servers whose cell rows may be archived: all except
+        servers with a build request
     """
     free: set[str] = set()
     for chunk in statements.chunks(uuids):

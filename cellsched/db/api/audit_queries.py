@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for who audits: all servers, a page at a time, and repairs."""
+"""Queries of the audit: pages of all servers, and repairs."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -37,10 +37,10 @@ _SPECS_OF = sa.select(_SPECS.c.instance_uuid, _SPECS.c.spec).where(
 
 @dataclasses.dataclass(frozen=True)
 class MappingRow:
-    """The instance mapping of a server, as an audit reads it.
+    """The instance mapping of a server, as the audit reads it.
 
-    :param cell: uuid of its cell, if it has one
-    :param deleted: its user deleted it
+    :param cell: uuid of its cell, or None
+    :param deleted: whether the user deleted the server
     """
 
     cell: str | None
@@ -48,7 +48,7 @@ class MappingRow:
 
 
 def count(connection: sa.Connection) -> int:
-    """Return how many servers there are and were."""
+    """Return the number of servers, including deleted ones."""
     return connection.execute(
         sa.select(sa.func.count()).select_from(_TABLE)).scalar_one()
 
@@ -56,9 +56,9 @@ def count(connection: sa.Connection) -> int:
 def mapped_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """Return ids and servers of the next mappings.
+    """Return mapping ids and uuids of the next page of mappings.
 
-    :param after: the id of the last one before them
+    :param after: the mapping id at which the last page ended
     """
     return _after(connection, _TABLE, after, limit)
 
@@ -66,14 +66,14 @@ def mapped_after(
 def requested_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """Return ids and servers of the next build requests."""
+    """Return ids and uuids of the next page of build requests."""
     return _after(connection, _REQUESTS, after, limit)
 
 
 def mappings(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, MappingRow]:
-    """Return mappings by server; unknown servers are left out."""
+    """Return mappings by server uuid, without unknown servers."""
     return {
         uuid: MappingRow(cell, bool(deleted))
         for chunk in statements.chunks(uuids)
@@ -82,7 +82,7 @@ def mappings(
 
 
 def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
-    """Return those servers that have a build request."""
+    """Return the servers that have a build request."""
     return {uuid for chunk in statements.chunks(uuids)
             for uuid in connection.execute(
                 _REQUESTED, {'these': chunk}).scalars()}
@@ -91,14 +91,14 @@ def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
 def specs(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, str]:
-    """Return what was asked for, by server, as it is kept."""
+    """Return the stored request specs by server uuid."""
     return {uuid: text for chunk in statements.chunks(uuids)
             for uuid, text in connection.execute(
                 _SPECS_OF, {'these': chunk})}
 
 
 def spec(connection: sa.Connection, uuid: str) -> objects.RequestSpec | None:
-    """Return what was asked for, or None; it may be none that can be read."""
+    """Return the stored request spec, or None; it may be unreadable."""
     found = connection.execute(sa.select(_SPECS.c.spec).where(
         _SPECS.c.instance_uuid == uuid)).scalar()
     return None if found is None else objects.RequestSpec.obj_from_primitive(
@@ -109,10 +109,10 @@ def remap(
     connection: sa.Connection, uuid: str, before: str, after: int,
     now: datetime.datetime,
 ) -> bool:
-    """Map a server to another cell; return whether it was as expected.
+    """Map a server to another cell; return False if the mapping differed.
 
-    :param before: uuid of the cell that it is mapped to
-    :param after: id of the cell that it is to be mapped to
+    :param before: uuid of the expected current cell
+    :param after: id of the new cell
     """
     return bool(connection.execute(
         sa.update(_TABLE).where(
@@ -126,7 +126,7 @@ def remap(
 def owner(
     connection: sa.Connection, uuid: str
 ) -> tuple[str, str | None] | None:
-    """Return project and user of a server, or None where it is not mapped."""
+    """Return project and user of a server; None without a mapping."""
     row = connection.execute(
         sa.select(_TABLE.c.project_id, _TABLE.c.user_id)
         .where(_TABLE.c.instance_uuid == uuid)).first()
@@ -135,10 +135,10 @@ def owner(
 
 @contextlib.contextmanager
 def holding(database: session.Database) -> Iterator[sa.Connection]:
-    """Give a connection whose locks outlast a call of the claim store.
+    """Return a context with locks that last during a claim store call.
 
-    SQLite has one lock for a file, in which the claims may be too: there it
-    only reads.
+    SQLite has one lock for a file, and the claims may be in the same file, so
+    there the connection only reads.
     """
     lone = database.engine.dialect.name == 'sqlite'
     with (database.reader() if lone else database.writer()) as connection:
@@ -146,14 +146,14 @@ def holding(database: session.Database) -> Iterator[sa.Connection]:
 
 
 def lock(connection: sa.Connection, uuid: str) -> MappingRow | None:
-    """Return a server's mapping, which stays until the transaction ends."""
+    """Lock and return the mapping of a server."""
     connection.execute(sa.select(_TABLE.c.id).where(
         _TABLE.c.instance_uuid == uuid).with_for_update()).all()
     return mappings(connection, [uuid]).get(uuid)
 
 
 def forget(connection: sa.Connection, uuid: str, now: float) -> bool:
-    """Delete a request that nobody leases; return whether there was one.
+    """Delete a request without a valid lease; return whether it existed.
 
     :param now: seconds since the epoch
     """
@@ -167,7 +167,7 @@ def map_missing(
     connection: sa.Connection, uuid: str, project_id: str,
     user_id: str | None, now: datetime.datetime,
 ) -> bool:
-    """Map a server to no cell yet, unless it is mapped; return which."""
+    """Add a mapping without a cell if there is none; return the mapping."""
     return bool(statements.insert_missing(
         connection, _TABLE.c.instance_uuid, [{
             'created_at': now, 'instance_uuid': uuid,

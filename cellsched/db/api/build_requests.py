@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for builds that were accepted and have no cell yet."""
+"""Queries for build requests: accepted builds that have no cell yet."""
 
 from collections.abc import Callable
 from collections.abc import Collection
@@ -20,8 +20,8 @@ _SPECS = models.request_specs
 
 _INSERT = sa.insert(_TABLE).inline()
 
-# MariaDB would look for what has expired by the index of that, and lock what
-# is none of these.
+# Without the hint, MariaDB would search the index of lease_expires_at and lock
+# unrelated rows.
 _LEASE = (
     sa.update(_TABLE)
     .where(statements.in_list(_TABLE.c.instance_uuid),
@@ -68,7 +68,7 @@ def create(
 ) -> None:
     """Add the requests of one batch.
 
-    :param min_count: how many of them must be built for any to be
+    :param min_count: if fewer can be built, none is built
     """
     create_all(connection, map(request_rows.wanted, requests), now, min_count)
 
@@ -77,9 +77,9 @@ def create_all(
     connection: sa.Connection, wanted: Iterable[request_rows.Wanted],
     now: datetime.datetime, min_count: int = 1,
 ) -> None:
-    """Add the requests of one batch, of which there are no objects.
+    """Add the requests of one batch, given as primitives.
 
-    :param min_count: how many of them must be built for any to be
+    :param min_count: if fewer can be built, none is built
     """
     statements.insert_all(connection, _INSERT, [
         {'created_at': now, 'instance_uuid': each.uuid,
@@ -93,7 +93,7 @@ def get(
 ) -> objects.BuildRequest | None:
     """Return the request of an instance, or None.
 
-    :param lock: whether it is to stay as it is until the transaction ends
+    :param lock: whether to lock the row until the transaction ends
     """
     row = connection.execute(
         _ONE.with_for_update() if lock else _ONE, {'uuid': uuid}).first()
@@ -103,7 +103,7 @@ def get(
 def read(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> list[request_rows.Leased]:
-    """Return requests as they are now; those that are gone are left out."""
+    """Return the current requests of instances, without deleted ones."""
     return request_rows.leased([
         row for chunk in statements.chunks(uuids)
         for row in connection.execute(_MANY, {'these': chunk})])
@@ -113,13 +113,13 @@ def revise(
     connection: sa.Connection, uuid: str,
     change: Callable[[objects.BuildRequest], None],
 ) -> bool:
-    """Change what is asked for, as its user wants it now.
+    """Change a request on behalf of its user, and increment its revision.
 
-    Who has read it before finds another revision when it is deleted.
+    A deletion that names an earlier revision then fails.
 
-    :param change: is given the request, and changes it
-    :returns: whether there is a request
-    :raises cellsched.exception.RequestUnreadable: it cannot be read
+    :param change: called with the request, changes it
+    :returns: whether the request exists
+    :raises cellsched.exception.RequestUnreadable: the request cannot be parsed
     """
     row = connection.execute(
         _ONE.with_for_update(), {'uuid': uuid}).first()
@@ -138,10 +138,10 @@ def explain(
     connection: sa.Connection, uuids: Iterable[str], failure: str,
     owner: str | None = None, again: bool = True,
 ) -> None:
-    """Say why requests failed that stay nevertheless.
+    """Store why requests failed that cell0 could not record.
 
-    :param owner: say it only of what it has leased, and nobody else since
-    :param again: say it also where something was said before
+    :param owner: only requests that this owner still leases
+    :param again: whether to replace an earlier reason
     """
     mine = [] if owner is None else [_TABLE.c.lease_owner == owner]
     if not again:
@@ -158,7 +158,7 @@ def list_all(
     connection: sa.Connection, project_ids: Collection[str] | None = None,
     uuids: Collection[str] | None = None,
 ) -> list[objects.BuildRequest]:
-    """Return the requests of these projects and instances, or of all."""
+    """Return the requests of projects and instances; None means all."""
     query = (sa.select(_TABLE).where(_TABLE.c.instance_uuid.is_not(None))
              .order_by(_TABLE.c.id))
     if project_ids is not None:
@@ -172,11 +172,11 @@ def lease(
     connection: sa.Connection, uuids: Iterable[str], owner: str, now: float,
     expires_at: float,
 ) -> list[request_rows.Leased]:
-    """Take requests up; return those that nobody else is working on.
+    """Lease requests that have no valid lease; return the leased ones.
 
-    Requests that are gone were deleted by their user.
+    A missing request was deleted by its user.
 
-    :param owner: who takes them; every try has a name of its own
+    :param owner: the new owner; unique for each attempt
     :param now: seconds since the epoch
     """
     leased: list[sa.Row[Any]] = []
@@ -191,7 +191,7 @@ def lease(
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
-    """Return those instances that have a request."""
+    """Return the instances that have a request."""
     return {uuid for chunk in statements.chunks(uuids)
             for uuid in connection.execute(
                 _PRESENT, {'these': chunk}).scalars()}
@@ -200,12 +200,12 @@ def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
 def renew(
     connection: sa.Connection, owners: Mapping[str, str], expires_at: float
 ) -> set[str]:
-    """Lease requests for longer; return those that are their owners' still.
+    """Extend leases; return the requests that their owners still lease.
 
-    Until the transaction ends nobody else can take these up, so it fences
-    what is written in the same transaction.
+    The rows stay locked until the transaction ends, so no other owner can
+    lease them: writes of the same transaction are fenced.
 
-    :param owners: who has leased them, by instance
+    :param owners: the expected owner, by instance
     """
     mine = [*owners] if len(owners) == 1 else [*held(connection, owners)]
     for chunk in statements.chunks(mine):
@@ -213,13 +213,13 @@ def renew(
             'these': chunk, 'until': expires_at,
             'owners': sorted({owners[uuid] for uuid in chunk})}).rowcount
         if renewed < len(chunk):
-            # There was one.
+            # The instance had a request.
             return set()
     return set(mine)
 
 
 def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Say that nothing lies in cell0 any more of requests that are held."""
+    """Mark locked requests as removed from cell0."""
     for chunk in statements.chunks(uuids):
         connection.execute(
             sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
@@ -229,12 +229,10 @@ def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:
 def held(
     connection: sa.Connection, owners: Mapping[str, str | None]
 ) -> dict[str, int]:
-    """Return the requests that are leased by these, with their revisions.
+    """Lock requests with these owners; return their revisions.
 
-    That stays so until the transaction ends.
-
-    :param owners: who has leased them, by instance; None for anybody or
-        nobody
+    :param owners: the expected owner, by instance; None accepts any owner and
+        no owner
     """
     return {row.instance_uuid: row.revision
             for chunk in statements.chunks(owners)
@@ -246,13 +244,13 @@ def delete(
     connection: sa.Connection, uuids: Iterable[str], owner: str | None = None,
     revisions: Mapping[str, int] | None = None,
 ) -> set[str]:
-    """Delete requests; return those that this call deleted.
+    """Delete requests; return the ones that this call deleted.
 
-    Who is told so owns what becomes of the instance.
+    The caller that deleted a request decides the outcome of the instance.
 
-    :param owner: delete only what it has leased, and nobody else since
-    :param revisions: delete only what its user has not changed since it was
-        read in this revision; one that is not named was read as accepted
+    :param owner: delete only requests that this owner still leases
+    :param revisions: delete only requests with this revision; the default is
+        the revision of an unchanged request
     """
     mine = [] if owner is None else [_TABLE.c.lease_owner == owner]
     if revisions is None:
@@ -268,5 +266,5 @@ def delete(
 
 
 def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Delete requests that are held, as :func:`held` says."""
+    """Delete requests that :func:`held` has locked."""
     statements.delete_locked(connection, _TABLE.c.instance_uuid, uuids)

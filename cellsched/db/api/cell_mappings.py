@@ -15,7 +15,7 @@ from cellsched import objects
 
 _TABLE = models.cell_mappings
 
-#: The ways into a cell, in words.
+#: The URLs of a cell, as error messages name them.
 _URLS = {'database_connection': 'database connection',
          'transport_url': 'transport URL'}
 
@@ -29,7 +29,7 @@ def from_row(row: sa.Row) -> objects.CellMapping:
 
 
 def list_all(connection: sa.Connection) -> list[objects.CellMapping]:
-    """Return every cell, cell0 and disabled ones among them, by id."""
+    """Return every cell, including cell0 and disabled cells, by id."""
     return [from_row(row) for row in connection.execute(
         sa.select(_TABLE).order_by(_TABLE.c.id))]
 
@@ -39,7 +39,7 @@ def find(
 ) -> objects.CellMapping | None:
     """Return a cell, or None.
 
-    :param lock: whether it is to stay as it is until the transaction ends
+    :param lock: whether to lock the row until the transaction ends
     """
     query = sa.select(_TABLE).where(_TABLE.c.uuid == uuid)
     row = connection.execute(
@@ -51,10 +51,10 @@ def create_apart(
     connection: sa.Connection, mapping: objects.CellMapping,
     now: datetime.datetime,
 ) -> None:
-    """Add a cell that shares neither its database nor its transport.
+    """Add a cell with a database and a transport of its own.
 
-    Where cell0 is mapped, callers wait for each other, so that of two that
-    add the same cell one is refused.
+    If cell0 is mapped, its row serializes callers, so that one of two callers
+    that add the same cell is refused.
 
     :raises cellsched.exception.CellMappingExists: another cell has one of
         its URLs, or its uuid
@@ -68,10 +68,10 @@ def update_apart(
     connection: sa.Connection, uuid: str, values: Mapping[str, Any],
     now: datetime.datetime,
 ) -> objects.CellMapping:
-    """Change a cell that shares no URL with another one; return it.
+    """Change a cell and return it; refuse a URL of another cell.
 
-    :param values: columns with their values; those that are not named stay
-    :raises cellsched.exception.CellMappingNotFound: there is none
+    :param values: new values by column
+    :raises cellsched.exception.CellMappingNotFound: the cell is unknown
     :raises cellsched.exception.CellMappingExists: another cell has one of
         its new URLs
     """
@@ -90,7 +90,7 @@ def update_apart(
 
 
 def delete(connection: sa.Connection, cell_id: int) -> None:
-    """Remove a cell that no host and no server is mapped to."""
+    """Delete a cell without mapped hosts and servers."""
     connection.execute(sa.delete(_TABLE).where(_TABLE.c.id == cell_id))
 
 
@@ -112,9 +112,9 @@ def _check_apart(
 
 
 def beside(url: str, suffix: str) -> str:
-    """Return the URL of a database whose name has a suffix.
+    """Return a database URL with a suffix added to the database name.
 
-    The name of a SQLite file has it before its extension.
+    In the name of an SQLite file it is before the extension.
 
     :raises cellsched.exception.InvalidField: the URL names no database
     """
@@ -138,7 +138,7 @@ def create(
 ) -> None:
     """Add a cell.
 
-    :raises cellsched.exception.CellMappingExists: its uuid is taken
+    :raises cellsched.exception.CellMappingExists: the uuid exists
     """
     try:
         connection.execute(sa.insert(_TABLE).values(

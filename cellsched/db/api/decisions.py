@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for what schedulers decided, and how."""
+"""Queries for the recorded decisions of schedulers."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ _NEWEST_FIRST = (_TABLE.c.decided_at.desc(), _TABLE.c.id.desc())
 
 @dataclasses.dataclass(frozen=True)
 class DecisionRow:
-    """A decision that is kept.
+    """A recorded decision.
 
-    :param request_id: of the request that asked for it; None if it has none
+    :param request_id: id of the API request, or None
     :param decided_at: seconds since the epoch
-    :param instances: uuids of the instances that it is about
-    :param text: how it was made, in JSON
+    :param instances: uuids of the instances
+    :param text: the decision record in JSON
     """
 
     request_id: str | None
@@ -37,17 +37,16 @@ class DecisionRow:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return how it was made, as plain data."""
+        """Return the decision record as plain data."""
         found = jsonutils.loads(self.text)
         assert isinstance(found, dict)
         return found
 
 
 def create_tables(connection: sa.Connection) -> None:
-    """Create the tables of decisions in a database that has none of them.
+    """Create missing tables of decisions in a database without a history.
 
-    That is for a database that keeps decisions and nothing else, and has no
-    history; what is there already stays.
+    It is for a database that stores only decisions.
     """
     models.METADATA.create_all(connection, tables=[_TABLE, _INSTANCES])
 
@@ -98,10 +97,10 @@ def find(
 
 
 def purge(connection: sa.Connection, before: float, most: int) -> int:
-    """Remove decisions that are older than that; return how many.
+    """Remove decisions older than a time; return the number removed.
 
     :param before: seconds since the epoch
-    :param most: no more than this many are removed
+    :param most: the most decisions to remove
     """
     uuids: Sequence[str] = connection.execute(
         sa.select(_TABLE.c.uuid).where(_TABLE.c.decided_at < before)
@@ -109,7 +108,7 @@ def purge(connection: sa.Connection, before: float, most: int) -> int:
     ).scalars().all()
     gone = 0
     for chunk in statements.chunks(uuids):
-        # Several schedulers do this at a time.
+        # Several schedulers may purge at the same time.
         locked = statements.lock(connection, _TABLE.c.uuid, chunk)
         for column in (_INSTANCES.c.decision_uuid, _TABLE.c.uuid):
             connection.execute(

@@ -31,7 +31,7 @@ def create(
 ) -> None:
     """Add a flavor.
 
-    :raises cellsched.exception.FlavorExists: its name or id is taken
+    :raises cellsched.exception.FlavorExists: the name or id exists
     """
     taken = connection.execute(
         sa.select(_TABLE.c.name).where(_TABLE.c.name == flavor.name)).first()
@@ -61,9 +61,9 @@ def list_all(connection: sa.Connection) -> list[objects.Flavor]:
 
 
 def get(connection: sa.Connection, name: str) -> objects.Flavor:
-    """Return a flavor by its id or its name; an id goes first.
+    """Return a flavor by its id or else its name.
 
-    :raises cellsched.exception.FlavorNotFound: there is neither
+    :raises cellsched.exception.FlavorNotFound: neither exists
     """
     rows = connection.execute(_NAMED, {'name': name}).all()
     if not rows:
@@ -76,8 +76,8 @@ def set_extra_specs(
     connection: sa.Connection, flavor_id: int,
     extra_specs: Mapping[str, str | None], now: datetime.datetime,
 ) -> None:
-    """Change extra specs of a flavor; those that are None are removed."""
-    # Two that set the same one wait for each other.
+    """Change extra specs of a flavor; None removes a key."""
+    # Lock the flavor, so that two changes of the same key are serialized.
     connection.execute(sa.select(_TABLE.c.id).where(
         _TABLE.c.id == flavor_id).with_for_update())
     connection.execute(sa.delete(_SPECS).where(
@@ -90,9 +90,9 @@ def set_extra_specs(
 
 
 def delete(connection: sa.Connection, name: str) -> None:
-    """Delete a flavor by its id or its name; servers of it stay.
+    """Delete a flavor by its id or else its name; its servers stay.
 
-    :raises cellsched.exception.FlavorNotFound: there is neither
+    :raises cellsched.exception.FlavorNotFound: neither exists
     """
     flavor = get(connection, name)
     connection.execute(
@@ -101,7 +101,7 @@ def delete(connection: sa.Connection, name: str) -> None:
 
 
 def _from_rows(rows: Iterable[sa.Row[Any]]) -> list[objects.Flavor]:
-    """Return flavors, each from as many rows as it has extra specs."""
+    """Return flavors from rows; a flavor has a row for each extra spec."""
     found: dict[int, objects.Flavor] = {}
     for row in rows:
         flavor = found.get(row.id)

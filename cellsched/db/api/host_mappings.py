@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for hosts and their cells."""
+"""Queries for host mappings: the cell of each host."""
 
 from collections.abc import Iterable
 import datetime
@@ -21,7 +21,7 @@ _CELLS_OF = (
     .where(statements.in_list(_TABLE.c.host)))
 
 _FINGERPRINT = sa.select(
-    # Some databases give the id of a row that has gone to the next one.
+    # Some databases reuse the id of a deleted row.
     sa.func.count(), sa.func.max(_TABLE.c.id),
     sa.func.max(_TABLE.c.created_at),
     sa.func.sum(sa.cast(_TABLE.c.id, sa.BigInteger) * _TABLE.c.cell_id),
@@ -36,7 +36,7 @@ _OWNERS = _ALL.where(statements.in_list(_TABLE.c.host))
 def get_many(
     connection: sa.Connection, hosts: Iterable[str]
 ) -> dict[str, objects.CellMapping]:
-    """Return the cells of hosts by host; unmapped ones are left out."""
+    """Return the cell by host, without unmapped hosts."""
     cells = {}
     for chunk in statements.chunks(hosts):
         for row in connection.execute(_CELLS_OF, {'these': chunk}):
@@ -45,15 +45,15 @@ def get_many(
 
 
 def fingerprint(connection: sa.Connection) -> tuple[Any, ...]:
-    """Return what changes when any host is mapped or is not any more.
+    """Return a value that changes when a host is mapped or unmapped.
 
-    It costs no more than to pass the rows by; nothing of them is returned.
+    The database scans the rows and returns only aggregates of them.
     """
     return tuple(connection.execute(_FINGERPRINT).one())
 
 
 def by_cell(connection: sa.Connection) -> dict[str, set[str]]:
-    """Return all hosts that are mapped, by the uuids of their cells."""
+    """Return all mapped hosts, by the uuid of their cell."""
     found: dict[str, set[str]] = {}
     for uuid, host in connection.execute(_ALL):
         found.setdefault(uuid, set()).add(host)
@@ -63,7 +63,7 @@ def by_cell(connection: sa.Connection) -> dict[str, set[str]]:
 def owners(
     connection: sa.Connection, hosts: Iterable[str]
 ) -> dict[str, str]:
-    """Return the uuids of hosts' cells; unmapped hosts are left out."""
+    """Return the uuid of the cell by host, without unmapped hosts."""
     return {host: uuid for chunk in statements.chunks(hosts)
             for uuid, host in connection.execute(_OWNERS, {'these': chunk})}
 
@@ -72,9 +72,10 @@ def create_missing(
     connection: sa.Connection, hosts: Iterable[str], cell_id: int,
     now: datetime.datetime,
 ) -> None:
-    """Map those hosts to a cell that are not mapped to any.
+    """Map unmapped hosts to a cell.
 
-    Safe to run by several at once; who wants to know the outcome asks again.
+    Several processes may call it at the same time. Read the mappings again to
+    learn the outcome.
     """
     statements.insert_missing(connection, _TABLE.c.host, [
         {'host': host, 'cell_id': cell_id, 'created_at': now}
@@ -85,7 +86,7 @@ def delete(
     connection: sa.Connection, cell_id: int,
     hosts: Iterable[str] | None = None,
 ) -> None:
-    """Unmap hosts of a cell, or all of them."""
+    """Unmap some hosts of a cell, or all hosts."""
     if hosts is None:
         connection.execute(
             sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))

@@ -38,7 +38,7 @@ def create(
     connection: sa.Connection, group: objects.InstanceGroup,
     now: datetime.datetime,
 ) -> None:
-    """Add a group that has no members yet."""
+    """Add a group without members."""
     result = connection.execute(sa.insert(_TABLE).values(
         created_at=now, uuid=group.uuid, name=group.name,
         project_id=group.project_id, user_id=group.user_id))
@@ -52,9 +52,9 @@ def create(
 def find(
     connection: sa.Connection, uuid: str, project_id: str | None = None
 ) -> objects.InstanceGroup | None:
-    """Return a group with its members, in the order they joined, or None.
+    """Return a group with its members in order of joining, or None.
 
-    :param project_id: whose it must be; anybody's unless it is given
+    :param project_id: the project that must own it; None for any project
     """
     row = connection.execute(_ONE, {'uuid': uuid}).first()
     if row is None or project_id not in (None, row.project_id):
@@ -68,7 +68,7 @@ def find(
 def find_of(
     connection: sa.Connection, instance_uuid: str
 ) -> objects.InstanceGroup | None:
-    """Return the group that a server is a member of, without its members."""
+    """Return the group of a server, without the group's members."""
     row = connection.execute(_ALL.where(_TABLE.c.id.in_(
         sa.select(_MEMBERS.c.group_id)
         .where(_MEMBERS.c.instance_uuid == instance_uuid)))).first()
@@ -79,14 +79,15 @@ def get(
     connection: sa.Connection, uuid: str, project_id: str | None = None,
     lock: bool = False,
 ) -> objects.InstanceGroup:
-    """Return a group with its members, in the order they joined.
+    """Return a group with its members in order of joining.
 
-    :param project_id: whose it must be; anybody's unless it is given
-    :param lock: whether nobody else may lock it until the transaction ends,
-        as who adds members or deletes it must; to be the first that is done
-        in a transaction, for REPEATABLE READ shows the members of then
-    :raises cellsched.exception.InstanceGroupNotFound: there is none, or it
-        is another project's
+    :param project_id: the project that must own it; None for any project
+    :param lock: whether to lock the group until the transaction ends, as
+        changes of members and deletions do; the lock must be the first
+        statement of the transaction, since REPEATABLE READ shows the members
+        of the first read
+    :raises cellsched.exception.InstanceGroupNotFound: the group is unknown, or
+        belongs to another project
     """
     group = None
     if not lock or statements.lock(connection, _TABLE.c.uuid, [uuid]):
@@ -110,10 +111,10 @@ def list_all(
 def delete(
     connection: sa.Connection, uuid: str, project_id: str | None = None
 ) -> None:
-    """Delete a group; its members stay what they are otherwise.
+    """Delete a group; its members keep running.
 
-    :raises cellsched.exception.InstanceGroupNotFound: there is none, or it
-        is another project's
+    :raises cellsched.exception.InstanceGroupNotFound: the group is unknown, or
+        belongs to another project
     """
     group = get(connection, uuid, project_id, lock=True)
     for column in _MEMBERS.c.group_id, _POLICIES.c.group_id, _TABLE.c.id:
@@ -125,14 +126,14 @@ def add_members(
     connection: sa.Connection, group_id: int, uuids: Iterable[str],
     now: datetime.datetime,
 ) -> set[str]:
-    """Make servers members; return those that were none before."""
+    """Add members to a group; return the ones that were not in it."""
     return statements.insert_missing(connection, _MEMBERS.c.instance_uuid, [
         {'created_at': now, 'group_id': group_id, 'instance_uuid': uuid}
         for uuid in uuids])
 
 
 def remove_members(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Take servers out of whatever groups they are in."""
+    """Remove servers from all groups."""
     for chunk in statements.chunks(uuids):
         if len(chunk) > 1:
             statements.lock(connection, _MEMBERS.c.instance_uuid, chunk)
@@ -149,11 +150,11 @@ def _from_row(row: sa.Row[Any]) -> objects.InstanceGroup:
         policies=[row.policy] if row.policy else [], hosts=[])
     try:
         group = made(rules=jsonutils.loads(row.rules or '{}'))
-        # One that is out of bounds is found here, and not in a decision.
+        # Parse the rules here, so that an invalid one fails no decision.
         _ = group.rules
         return group
     except objects.READ_ERRORS:
-        # Without rules a policy is as strict as it can be.
+        # A policy without readable rules is applied at its strictest.
         LOG.warning('The rules of server group %s cannot be read and are '
                     'ignored', row.uuid)
         return made(rules={})

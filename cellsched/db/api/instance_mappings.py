@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for servers and their cells.
+"""Queries for instance mappings: the cell of each server.
 
-A server's cell is decided by setting it where it is not set: the one record
-of its fate.
+The cell of a server is decided by a compare-and-set: it is written only if it
+is NULL. This record alone decides the fate of a build.
 """
 
 from collections.abc import Collection
@@ -42,8 +42,8 @@ _DECIDE = (
     sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id.is_(None), _WANTED)
     .values(cell_id=sa.bindparam('cell'), updated_at=sa.bindparam('now')))
 
-# PostgreSQL takes nearly all servers to be in a cell that is compared with,
-# where there are few cells, and none to be left.
+# With few cells, PostgreSQL estimates for a comparison of cell_id that nearly
+# all servers match, or none.
 _PLACED = sa.and_(
     _WANTED, _TABLE.c.cell_id.is_not(None), _TABLE.c.cell_id.not_in(
         sa.select(_CELLS.c.id).where(_CELLS.c.uuid == objects.CELL0_UUID)))
@@ -53,7 +53,7 @@ _REQUESTED = sa.join(
 
 
 def _amounts(of_user: bool = False) -> list[sa.ColumnElement[int]]:
-    """Return columns of what servers hold, all or those of a user."""
+    """Return the columns that sum quota usage, of all users or of one."""
     theirs = _TABLE.c.user_id == sa.bindparam('user')
 
     def value(column: Any) -> Any:
@@ -66,10 +66,10 @@ def _amounts(of_user: bool = False) -> list[sa.ColumnElement[int]]:
 
 
 def _usage(accepted: bool, by_user: bool) -> sa.Select[Any]:
-    """Return the statement that counts.
+    """Return the statement that sums quota usage.
 
-    A project has few requests and many servers, so those that have one are
-    counted apart instead of being looked for with each server.
+    A project has few build requests and many servers. Servers with a request
+    are therefore summed separately and subtracted.
     """
     amounts = [
         each.label(f'amount{number}') for number, each in enumerate(
@@ -101,11 +101,11 @@ _USED_BY_CELL = (
 
 
 class ProjectUsage(NamedTuple):
-    """The quota that a project's servers use.
+    """The quota usage of a project.
 
     :param ram: in MB
-    :param unsized: how many of the servers were mapped by somebody who does
-        not tell their sizes; they count for no cores and no memory
+    :param unsized: number of servers whose mapping has no sizes, because
+        another program wrote it; they add no cores and no memory
     """
 
     instances: int = 0
@@ -119,9 +119,9 @@ def create(
     user_id: str | None, now: datetime.datetime,
     flavor: objects.Flavor | None = None,
 ) -> None:
-    """Add servers of a user that have no cell yet.
+    """Add mappings without a cell.
 
-    :param flavor: how much each takes of its project's quota
+    :param flavor: the quota usage of each server
     """
     shared = {'created_at': now, 'project_id': project_id, 'user_id': user_id,
               'queued_for_delete': False, 'vcpus': flavor and flavor.vcpus,
@@ -133,7 +133,7 @@ def create(
 def get_many(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, objects.InstanceMapping]:
-    """Return mappings by instance; unknown instances are left out."""
+    """Return mappings by instance, without unknown instances."""
     mappings = {}
     for chunk in statements.chunks(uuids):
         for row in connection.execute(_MANY, {'these': chunk}):
@@ -169,10 +169,7 @@ def decide(
 def confirm(
     connection: sa.Connection, uuids: Iterable[str], cell_id: int
 ) -> set[str]:
-    """Return those servers that have this cell still, and are wanted.
-
-    That stays so until the transaction ends.
-    """
+    """Lock and return the servers of this cell that are not deleted."""
     return {uuid for chunk in statements.chunks(uuids)
             for uuid in statements.lock(
                 connection, _TABLE.c.instance_uuid, chunk,
@@ -180,9 +177,9 @@ def confirm(
 
 
 def hold(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Have these servers keep their cells until the transaction ends.
+    """Lock the mappings of servers until the transaction ends.
 
-    One that has none gets none meanwhile.
+    A server without a cell gets none meanwhile.
     """
     for chunk in statements.chunks(uuids):
         statements.lock(connection, _TABLE.c.instance_uuid, chunk)
@@ -192,7 +189,7 @@ def withdraw(
     connection: sa.Connection, uuids: Iterable[str], cell_id: int,
     now: datetime.datetime,
 ) -> None:
-    """Take a decision back; servers that have another cell keep it."""
+    """Reset the cell of servers; servers with another cell keep it."""
     for chunk in statements.chunks(uuids):
         if len(chunk) > 1:
             statements.lock(connection, _TABLE.c.instance_uuid, chunk)
@@ -207,9 +204,9 @@ def reopen(
     connection: sa.Connection, uuid: str, cell_id: int,
     now: datetime.datetime,
 ) -> bool:
-    """Take a server's cell back, for it to be given one again.
+    """Reset the cell of a server for a new decision.
 
-    :returns: whether it was that cell, and its user has not deleted it
+    :returns: whether the server had this cell and is not deleted
     """
     return bool(connection.execute(
         sa.update(_TABLE).where(
@@ -221,7 +218,7 @@ def reopen(
 def mark_deleted(
     connection: sa.Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> None:
-    """Say that their user deleted these servers; no cell is decided then."""
+    """Mark servers as deleted by their user; they get no cell afterwards."""
     for chunk in statements.chunks(uuids):
         if len(chunk) > 1:
             statements.lock(connection, _TABLE.c.instance_uuid, chunk)
@@ -234,12 +231,12 @@ def usage(
     connection: sa.Connection, project_id: str, user_id: str | None = None,
     accepted: bool = False,
 ) -> ProjectUsage:
-    """Return what the servers of a project hold, or those of a user in it.
+    """Return the quota usage of a project, or of a user in it.
 
-    A server holds something once it has a cell, which is not cell0, and no
-    build request any more, until its user deletes it.
+    A server counts from the time that it has a cell other than cell0 and no
+    build request, until its user deletes it.
 
-    :param accepted: count those too that have a build request still
+    :param accepted: whether servers with a build request count, too
     """
     return usages(connection, project_id, user_id, accepted)[-1]
 
@@ -248,10 +245,7 @@ def usages(
     connection: sa.Connection, project_id: str, user_id: str | None,
     accepted: bool = False,
 ) -> list[ProjectUsage]:
-    """Return what :func:`usage` does, of a project and of a user in it.
-
-    It is that of the project alone where no user is named.
-    """
+    """Return :func:`usage` of a project and, if given, of a user in it."""
     by_user = user_id is not None
     row = connection.execute(
         _USAGES[accepted, by_user],
@@ -265,9 +259,9 @@ def usages(
 def usage_by_cell(
     connection: sa.Connection, project_id: str
 ) -> dict[str, ProjectUsage]:
-    """Return what a project's servers hold in each cell, by its uuid.
+    """Return the quota usage of a project by cell uuid.
 
-    Cells in which it has none are left out.
+    Cells without servers of the project are left out.
     """
     return {
         uuid: ProjectUsage(*map(int, amounts))
@@ -278,7 +272,7 @@ def usage_by_cell(
 def count_in_cell(
     connection: sa.Connection, cell_id: int
 ) -> tuple[int, int]:
-    """Return how many servers a cell has, and how many that are deleted."""
+    """Return the numbers of servers and of deleted servers of a cell."""
     living, total = connection.execute(
         sa.select(sa.func.count(sa.case((_WANTED, 1))), sa.func.count())
         .select_from(_TABLE).where(_TABLE.c.cell_id == cell_id)).one()
@@ -286,9 +280,9 @@ def count_in_cell(
 
 
 def count_by_cell(connection: sa.Connection) -> dict[int, int]:
-    """Return how many servers that are not deleted cells have, by their id.
+    """Return the number of servers that are not deleted, by cell id.
 
-    Cells without any are left out.
+    Cells without servers are left out.
     """
     return {cell_id: count for cell_id, count in connection.execute(
         sa.select(_TABLE.c.cell_id, sa.func.count())
@@ -297,7 +291,7 @@ def count_by_cell(connection: sa.Connection) -> dict[int, int]:
 
 
 def delete_in_cell(connection: sa.Connection, cell_id: int) -> None:
-    """Remove every server of a cell."""
+    """Delete every mapping of a cell."""
     connection.execute(sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))
 
 
@@ -305,7 +299,7 @@ def create_missing(
     connection: sa.Connection, rows: Iterable[Mapping[Any, Any]],
     cell_id: int, now: datetime.datetime,
 ) -> int:
-    """Map servers to a cell that are not mapped; return how many were not.
+    """Map unmapped servers to a cell; return the number of new mappings.
 
     :param rows: each with ``uuid``, ``project_id``, ``user_id``, ``deleted``,
         ``vcpus`` and ``memory_mb``
@@ -328,7 +322,7 @@ def _from_row(row: sa.Row) -> objects.InstanceMapping:
         cell_mapping=None if row.uuid is None else cell_mappings.from_row(row))
 
 
-#: What a mapping tells of its server, by the names that this has there.
+#: Columns of a mapping, by the names that they have in ``instances``.
 COLUMNS: dict[str, sa.ColumnElement[Any]] = {
     'created_at': _TABLE.c.created_at,
     'project_id': _TABLE.c.project_id,
@@ -345,14 +339,13 @@ def page(
     after: Sequence[Any] | None = None,
     limit: int | None = None,
 ) -> Sequence[sa.Row[Any]]:
-    """Return rows of the servers of a cell that are not deleted, in order.
+    """Return a page of the servers of a cell that are not deleted.
 
-    Each has :data:`COLUMNS`; keys of the order that are none of these are
-    taken for NULL.
+    It serves listings while the cell does not answer. Rows have
+    :data:`COLUMNS`; other keys of the order count as NULL.
 
-    :param matches: some of the columns, each with the values of which the
-        server has one
-    :param after: the values of the order's keys that they come after
+    :param matches: allowed values by column
+    :param after: values of the order's keys; the page begins after them
     """
     dialect = connection.dialect.name
     query = (
@@ -377,10 +370,7 @@ def get(connection: sa.Connection, uuid: str) -> sa.Row[Any]:
 def values(
     connection: sa.Connection, uuid: str, order: sort_order.SortOrder
 ) -> list[Any]:
-    """Return what a server is sorted by; None where its mapping cannot tell.
-
-    The server has a mapping.
-    """
+    """Return the sort values of a mapped server; None for unknown columns."""
     row = get(connection, uuid)
     return [getattr(row, name, None) for name in order.names]
 
@@ -388,7 +378,7 @@ def values(
 def cells(
     connection: sa.Connection, project_ids: Collection[str]
 ) -> set[int]:
-    """Return the ids of the cells in which projects have servers."""
+    """Return the ids of the cells that have servers of these projects."""
     return set(connection.execute(
         sa.select(_TABLE.c.cell_id.distinct())
         .where(_TABLE.c.project_id.in_(project_ids),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for leases of what one of several services does for all."""
+"""Queries for leader leases: tasks that one of several services performs."""
 
 import sqlalchemy as sa
 
@@ -22,15 +22,15 @@ def elect(
     connection: sa.Connection, task: str, candidate: str, now: float,
     expires_at: float,
 ) -> bool:
-    """Return whether a candidate leads now; lease it the task if it does.
+    """Lease a task to a candidate; return whether it is the leader now.
 
-    Who leads goes on to lead as long as it asks before its lease ends. Of
-    several that ask when there is no leader exactly one is told so. While
-    another one leads, nothing is written.
+    The leader stays leader if it calls before its lease ends. If several
+    candidates call while there is no leader, exactly one becomes leader. While
+    another candidate leads, nothing is written.
 
-    :param task: what is led
+    :param task: name of the task
     :param now: seconds since the epoch, by the database's clock
-    :param expires_at: when the lease ends, likewise
+    :param expires_at: end of the new lease, likewise
     """
     known = connection.execute(_OF, {'task': task}).first()
     if known is None:

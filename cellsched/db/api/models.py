@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the API database, with Nova's names and columns.
 
-Columns of our own are marked so. Nova has more columns and tables than this;
-what is not read or written here is left out.
+Additions are marked as such. Columns and tables of Nova that this project does
+not use are left out.
 """
 
 import sqlalchemy as sa
@@ -55,7 +55,7 @@ instance_mappings = _table(
     sa.Column('project_id', sa.String(255), nullable=False),
     sa.Column('user_id', sa.String(255)),
     sa.Column('queued_for_delete', sa.Boolean),
-    # Ours: what the server takes of its project's quota.
+    # Addition: the quota usage of the server.
     sa.Column('vcpus', sa.Integer),
     sa.Column('memory_mb', sa.Integer),
     sa.UniqueConstraint('instance_uuid',
@@ -72,10 +72,10 @@ build_requests = _table(
     sa.Column('instance', MEDIUM_TEXT),
     sa.Column('block_device_mappings', MEDIUM_TEXT),
     sa.Column('tags', sa.Text),
-    # Ours: how many of its batch must be built for any to be; who is building
-    # it, until when (seconds since the epoch), and how often it was taken up;
-    # how often its user changed it, and whether it was buried before; why it
-    # failed, where it could not be buried.
+    # Additions: the minimum number of servers of its batch; the lease with
+    # owner, expiry (seconds since the epoch) and number of attempts; the
+    # number of changes by the user; whether cell0 has an earlier record of it;
+    # the failure, if cell0 could not record it.
     sa.Column('min_count', sa.Integer, nullable=False, default=1),
     sa.Column('lease_owner', sa.String(255)),
     sa.Column('lease_expires_at', mysql.DOUBLE),
@@ -148,7 +148,7 @@ instance_group_policy = _table(
     sa.Index('instance_group_policy_group_id_idx', 'group_id'),
 )
 
-# The unique constraint is ours: a server is a member once.
+# The unique constraint is an addition.
 instance_group_member = _table(
     'instance_group_member',
     sa.Column('instance_uuid', sa.String(255)),
@@ -166,7 +166,7 @@ aggregates = _table(
     'aggregates',
     sa.Column('uuid', sa.String(36)),
     sa.Column('name', sa.String(255)),
-    # Ours: when it changed last, its hosts and its metadata included.
+    # Addition: the mark of the last change, also of hosts and metadata.
     *feed.mark_columns('aggregates'),
     sa.UniqueConstraint('name', name='uniq_aggregate0name'),
     sa.Index('aggregate_uuid_idx', 'uuid'),
@@ -225,14 +225,14 @@ quota_classes = _table(
     sa.Index('quota_classes_class_name_idx', 'class_name'),
 )
 
-# Ours: a row of each project that has limits, for who counts to hold.
+# Addition: a row for each project with limits; counting locks it.
 quota_locks = _table(
     'quota_locks',
     sa.Column('project_id', sa.String(255), nullable=False),
     sa.UniqueConstraint('project_id', name='uniq_quota_locks0project_id'),
 )
 
-# Ours: what schedulers decided and how, and the instances that it is about.
+# Addition: recorded decisions of schedulers and their instances.
 scheduler_decisions = _table(
     'scheduler_decisions',
     sa.Column('uuid', sa.String(36), nullable=False),
@@ -258,7 +258,7 @@ decision_instances = _table(
     sa.Index('decision_instances_instance_uuid_idx', 'instance_uuid'),
 )
 
-# Ours: who does what one of several services does for all, and until when.
+# Addition: leases of tasks that one of several services performs.
 leaders = _table(
     'leaders',
     sa.Column('name', sa.String(255), nullable=False),
@@ -268,14 +268,14 @@ leaders = _table(
     sa.UniqueConstraint('name', name='uniq_leaders0name'),
 )
 
-# Ours: what the hosts of an aggregate share, such as a pool of storage.
+# Addition: providers that the hosts of an aggregate share, such as storage.
 shared_providers = _table(
     'shared_providers',
     sa.Column('uuid', sa.String(36), nullable=False),
     sa.Column('name', sa.String(255), nullable=False),
     sa.Column('aggregate_uuid', sa.String(36), nullable=False),
-    # JSON: a list of names, and what an operator said that there is of each
-    # resource class. The claim store follows that.
+    # JSON: a list of trait names, and the inventory by resource class, from
+    # which the claim store's inventory is set.
     sa.Column('traits', sa.Text, nullable=False),
     sa.Column('inventories', sa.Text, nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_shared_providers0uuid'),
@@ -283,7 +283,6 @@ shared_providers = _table(
     sa.Index('shared_providers_aggregate_uuid_idx', 'aggregate_uuid'),
 )
 
-# Ours: what changed of aggregates, and of what their hosts share. That is so
-# seldom that one lane does, and who changes several of them waits for nobody
-# in a circle.
+# Addition: the feed of aggregates and shared providers. Changes are rare, so
+# one lane suffices, and transactions that change several cannot deadlock.
 FEED = feed.Feed('aggregate_lanes', METADATA, 1)

@@ -21,16 +21,16 @@ _LOCKS = models.quota_locks
 #: A project, and a user in it or None.
 Owner = tuple[str, str | None]
 
-#: The class whose limits stand in for those of the options.
+#: The quota class whose limits override the options.
 _DEFAULT = 'default'
 
 
 def _limits(several: bool) -> tuple[sa.Select[Any], ...]:
-    """Return the statements that read limits, and whose they are.
+    """Return the statements that read limits with their project and user.
 
-    Those of users go first, for they say of what type NULL is.
+    User limits come first in the union, so that NULL gets the right type.
 
-    :param several: whether they read those of more than one
+    :param several: whether the statements take lists
     """
     return (
         sa.select(_USERS.c.project_id, _USERS.c.user_id, _USERS.c.resource,
@@ -56,10 +56,10 @@ _LOCK = (
 def limits(
     connection: sa.Connection, owners: Iterable[Owner]
 ) -> dict[Owner, dict[str, int]]:
-    """Return the limits of projects, and of users in them, by resource.
+    """Return limits by resource, for each project and each user in it.
 
-    A project's are those of its user None. Those of the default class stand
-    in where it has none of its own.
+    The limits of a project have the user None. The default quota class fills
+    in missing limits.
     """
     found: dict[Any, dict[str, int]] = collections.defaultdict(dict)
     wanted = {each: None for project, user in owners
@@ -90,13 +90,12 @@ def _read(
 def lock(
     connection: sa.Connection, project_id: str, now: datetime.datetime
 ) -> None:
-    """Let nobody else lock a project until the transaction ends.
+    """Lock a project until the transaction ends.
 
-    The row is written, and not only locked: so who waited for it with a
-    snapshot that is older than what the other one did is told so.
+    The row is updated, not only locked: a transaction that waited for it and
+    has an older snapshot then fails instead of reading stale usage.
 
-    :raises cellsched.exception.TransactionLost: by the transaction, where
-        that is so
+    :raises cellsched.exception.TransactionLost: the snapshot is outdated
     """
     this = {'project': project_id, 'now': now}
     if connection.execute(_LOCK, this).rowcount:
@@ -123,14 +122,14 @@ def set_limits(
         statements.insert_missing(connection, table.c.resource, [
             {**owner, 'resource': resource, 'hard_limit': limit,
              'created_at': now}])
-        # Somebody may have set it at the same time.
+        # Another transaction may have inserted it at the same time.
         connection.execute(change)
 
 
 def delete_limits(
     connection: sa.Connection, project_id: str, user_id: str | None = None
 ) -> None:
-    """Delete the limits of a project, its users' too, or those of a user."""
+    """Delete the limits of a user, or of a project and all its users."""
     if user_id is None:
         connection.execute(sa.delete(_PROJECTS).where(
             _PROJECTS.c.project_id == project_id))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for build requests by who works on them, and until when."""
+"""Queries for the leases of build requests."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ _EXTEND = (
 
 
 class LeaseDeadline(NamedTuple):
-    """Until when others had their time.
+    """The times that make a request overdue.
 
-    :param now: seconds since the epoch; leases that ran out by then are over
-    :param created_before: what was accepted by then and never taken up is
+    :param now: seconds since the epoch; leases that end by then are expired
+    :param created_before: requests accepted by then and never leased are
         overdue
     """
 
@@ -42,7 +42,7 @@ class LeaseDeadline(NamedTuple):
 
 
 class Overdue(NamedTuple):
-    """A request that nobody works on."""
+    """A request without a valid lease."""
 
     id: int
     uuid: str
@@ -51,11 +51,11 @@ class Overdue(NamedTuple):
 def list_overdue(
     connection: sa.Connection, due: LeaseDeadline, limit: int, after: int = 0
 ) -> list[Overdue]:
-    """Return requests that nobody works on, the oldest first.
+    """Return a page of overdue requests, the oldest first.
 
-    Their lease ran out, or they were accepted and never taken up.
+    Their lease expired, or they were accepted and never leased.
 
-    :param after: the id of the last one that was seen
+    :param after: the id at which the last page ended
     """
     return [Overdue(row.id, row.instance_uuid) for row in connection.execute(
         sa.select(_TABLE.c.id, _KEY)
@@ -66,9 +66,9 @@ def list_overdue(
 def list_batches(
     connection: sa.Connection, uuids: Sequence[str], due: LeaseDeadline
 ) -> list[list[str]]:
-    """Return what is overdue and was accepted together with these, in order.
+    """Return the overdue requests of the batches of these requests.
 
-    Each batch is there once. One whose request cannot be read is a batch of
+    Each batch is returned once, in order. An unreadable request is a batch of
     its own.
     """
     of = _TABLE.alias()
@@ -92,14 +92,14 @@ def claim(
     connection: sa.Connection, batches: Sequence[Sequence[str]], owner: str,
     due: LeaseDeadline, expires_at: float,
 ) -> list[list[str]]:
-    """Lease overdue batches that nobody else claims; return these.
+    """Lease overdue batches; return the ones that this call leased.
 
-    Who has the first of a batch has the batch, so that of several that claim
-    the same one exactly one gets it, and none of them waits.
+    The first request of a batch decides: if several processes claim the same
+    batch, exactly one gets it and none of them waits.
 
-    It is no try: that is counted when the build is taken up.
+    The number of attempts is not incremented here, but when the build starts.
 
-    :param batches: as :func:`list_batches` returns them
+    :param batches: the result of :func:`list_batches`
     """
     overdue = _is_overdue(_TABLE, due)
     firsts = statements.lock_free(
@@ -120,12 +120,12 @@ def claim(
 def extend(
     connection: sa.Connection, owners: Mapping[str, str], expires_at: float
 ) -> None:
-    """Lease requests for longer that are their owners' still.
+    """Extend the leases of requests that their owners still lease.
 
-    What somebody has locked is left out: it may be held as long as a cell
-    takes to answer, and who waited for it here would keep the others waiting.
+    Locked rows are skipped: they can be locked as long as a cell takes to
+    answer, and waiting would delay the extension of the other leases.
 
-    :param owners: who has leased them, by instance
+    :param owners: the expected owner, by instance
     """
     free = statements.lock_free(connection, _KEY, owners)
     for chunk in statements.chunks(sorted(free)):

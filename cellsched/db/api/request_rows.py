@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build requests as rows keep them, and as objects."""
+"""Conversion of build requests between rows and objects."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from cellsched import exception
 from cellsched import objects
 
-#: What instances of one batch differ in.
+#: Fields in which the instances of a batch differ.
 _OWN = ('uuid', 'display_name', 'launch_index')
 
 
@@ -30,14 +30,13 @@ class Wanted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Leased:
-    """A request that was taken up, and what was asked for.
+    """A leased request with its request spec.
 
-    :param min_count: how many of its batch must be built for any to be
-    :param tries: how often it was taken up, this time included
-    :param revision: how often its user has changed it
-    :param broken: why it can never be built, where that is so. Its request
-        has what its columns say then, and its specification that alone whose
-        it is
+    :param min_count: if fewer of its batch can be built, none is built
+    :param tries: number of attempts, including this one
+    :param revision: number of changes by its user
+    :param broken: why it can never be built, or None. A broken request has
+        only the values of its columns, and its spec has only the owner
     """
 
     request: objects.BuildRequest
@@ -49,7 +48,7 @@ class Leased:
 
 
 def wanted(request: objects.BuildRequest) -> Wanted:
-    """Return a request as it is kept."""
+    """Return a request as primitives."""
     def primitive(name: str) -> dict[str, Any] | None:
         kept = request.get(name)
         return None if kept is None else kept.obj_to_primitive()
@@ -61,7 +60,7 @@ def wanted(request: objects.BuildRequest) -> Wanted:
 
 
 def texts(wanted: Wanted) -> dict[str, Any]:
-    """Return the columns that keep objects."""
+    """Return the columns that contain serialized objects."""
     return {'instance': jsonutils.dumps(wanted.instance),
             'tags': wanted.tags and jsonutils.dumps(wanted.tags),
             'block_device_mappings': wanted.block_device_mappings
@@ -69,9 +68,9 @@ def texts(wanted: Wanted) -> dict[str, Any]:
 
 
 def leased(rows: Iterable[sa.Row[Any]]) -> list[Leased]:
-    """Return requests with what was asked for.
+    """Return requests with their request specs.
 
-    One that cannot be read is ``broken``, and keeps no other.
+    An unreadable request is ``broken`` and does not affect the rest.
     """
     instances = _Alike(objects.Instance, *_OWN)
     specs = _Alike(objects.RequestSpec, 'instance_uuid')
@@ -81,8 +80,7 @@ def leased(rows: Iterable[sa.Row[Any]]) -> list[Leased]:
 def from_row(row: sa.Row[Any]) -> objects.BuildRequest:
     """Return the request of a row.
 
-    Of one that cannot be read it has what the columns say, and says so in
-    its ``failure``.
+    An unreadable request has the values of the columns and a ``failure``.
     """
     return from_rows([row])[0]
 
@@ -94,9 +92,9 @@ def from_rows(rows: Iterable[sa.Row[Any]]) -> list[objects.BuildRequest]:
 
 
 def read(row: sa.Row[Any]) -> objects.BuildRequest:
-    """Return the request of a row, for who changes it.
+    """Return the request of a row, for a change.
 
-    :raises cellsched.exception.RequestUnreadable: it cannot be read
+    :raises cellsched.exception.RequestUnreadable: the row cannot be parsed
     """
     request, broken = _request(row, _Alike(objects.Instance))
     if broken is not None:
@@ -105,10 +103,7 @@ def read(row: sa.Row[Any]) -> objects.BuildRequest:
 
 
 def batch_of(row: sa.Row[Any]) -> str:
-    """Return what requests that were accepted together have in common.
-
-    Nothing else has it of one that does not say.
-    """
+    """Return the key of a request's batch; unique if the row has none."""
     try:
         found = jsonutils.loads(row.instance)['nova_object.data'].get(
             'reservation_id')
@@ -166,7 +161,7 @@ def _request(
 def unreadable(
     uuid: str, what: str, problem: str, cause: Exception | None = None
 ) -> exception.RequestUnreadable:
-    """Return why a server cannot be built; the cause is for operators."""
+    """Return why a server cannot be built, with the cause for operators."""
     broken = exception.RequestUnreadable(
         uuid=uuid, what=what, problem=problem)
     broken.__cause__ = cause
@@ -174,12 +169,12 @@ def unreadable(
 
 
 class _Alike:
-    """Reads objects of which many are alike but for a few fields.
+    """Reads many objects that differ in a few fields.
 
-    To read what those of one batch have in common, such as their flavor,
-    takes ten times as long as to see that it is the same. So they share it.
+    Objects of one batch share their common part, such as the flavor: parsing
+    it takes ten times as long as comparing it.
 
-    :param own: the fields that each has for itself; they hold plain values
+    :param own: the fields that differ; they have plain values
     """
 
     def __init__(self, kind: type[Any], *own: str) -> None:
@@ -189,7 +184,7 @@ class _Alike:
         self._last: Any = None
 
     def read(self, text: str) -> Any:
-        """Return an object that was kept as text."""
+        """Return an object from its text."""
         primitive = jsonutils.loads(text)
         data = primitive['nova_object.data']
         own = {name: data[name] for name in self._own if name in data}
@@ -198,7 +193,7 @@ class _Alike:
         if common == self._common:
             return self._last.but(**own)
         self._last = self._kind.obj_from_primitive(primitive)
-        # Not before: it may be none that can be read.
+        # Cache it only now: the text may be unreadable.
         self._common = common
         return self._last
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for what was asked for each instance."""
+"""Queries for request specs."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def create(
     connection: sa.Connection, specs: Iterable[Mapping[str, Any]],
     now: datetime.datetime,
 ) -> None:
-    """Add specifications, given as primitives of request specs."""
+    """Add request specs, given as primitives."""
     statements.insert_all(connection, _INSERT, [
         {'created_at': now,
          'instance_uuid': spec['nova_object.data']['instance_uuid'],
@@ -32,7 +32,7 @@ def create(
 def get(
     connection: sa.Connection, uuid: str
 ) -> dict[str, Any] | None:
-    """Return the primitive of what was asked for an instance, or None."""
+    """Return the request spec of an instance as a primitive, or None."""
     spec = connection.execute(
         sa.select(_TABLE.c.spec).where(_TABLE.c.instance_uuid == uuid)
     ).scalar()
@@ -43,7 +43,7 @@ def save(
     connection: sa.Connection, uuid: str, spec: Mapping[str, Any],
     now: datetime.datetime,
 ) -> None:
-    """Keep another specification, as a primitive, in place of the last."""
+    """Replace the request spec of an instance, given as a primitive."""
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.instance_uuid == uuid)
         .values(spec=jsonutils.dumps(spec), updated_at=now))

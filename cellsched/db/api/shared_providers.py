@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for sharing providers: what the hosts of an aggregate share."""
+"""Queries for sharing providers, which the hosts of an aggregate share."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -27,10 +27,10 @@ _ALL = sa.select(
 class SharedProvider(NamedTuple):
     """A resource provider that the hosts of an aggregate share.
 
-    :ivar aggregate_uuid: of the aggregate whose hosts share it
-    :ivar traits: names
-    :ivar inventories: what an operator said that there is, by resource class;
-        what is taken, and from what, is the claim store's
+    :ivar aggregate_uuid: uuid of the aggregate
+    :ivar traits: names of traits
+    :ivar inventories: the inventory by resource class, as an operator set it;
+        the claim store has the inventory in force, and the usage
     """
 
     uuid: str
@@ -41,10 +41,10 @@ class SharedProvider(NamedTuple):
 
 
 def fingerprint(connection: sa.Connection) -> feed.Token:
-    """Return what changes when any sharing provider does.
+    """Return a value that changes when a sharing provider changes.
 
-    It changes with aggregates too, whose hosts share them. Rows that others
-    than this project write are no change.
+    It changes with aggregates, too. Rows that another program writes do not
+    change it.
     """
     return models.FEED.token(connection)
 
@@ -57,10 +57,10 @@ def list_all(connection: sa.Connection) -> list[SharedProvider]:
 def get(
     connection: sa.Connection, name: str, to_change: bool = False
 ) -> SharedProvider:
-    """Return a sharing provider by its uuid or its name; a uuid goes first.
+    """Return a sharing provider by its uuid or else its name.
 
-    :param to_change: have others who change any wait for this transaction
-    :raises cellsched.exception.ResourceProviderNotFound: there is neither
+    :param to_change: whether to lock sharing providers against other changes
+    :raises cellsched.exception.ResourceProviderNotFound: neither exists
     """
     if to_change:
         models.FEED.move(connection, name)
@@ -77,9 +77,9 @@ def create(
 ) -> None:
     """Add a sharing provider.
 
-    :raises cellsched.exception.ResourceProviderExists: its name or its uuid
-        is taken
-    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.ResourceProviderExists: the name or the uuid
+        exists
+    :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _lock(connection, provider)
     _write(connection, sa.insert(_TABLE).values(created_at=now), provider)
@@ -89,11 +89,11 @@ def update(
     connection: sa.Connection, provider: SharedProvider,
     now: datetime.datetime,
 ) -> None:
-    """Replace all that a sharing provider has besides its uuid.
+    """Replace all fields of a sharing provider except its uuid.
 
-    :raises cellsched.exception.ResourceProviderNotFound: none has its uuid
-    :raises cellsched.exception.ResourceProviderExists: its name is taken
-    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.ResourceProviderNotFound: the uuid is unknown
+    :raises cellsched.exception.ResourceProviderExists: the name exists
+    :raises cellsched.exception.AggregateNotFound: the aggregate is unknown
     """
     _lock(connection, provider)
     changed = _write(connection, sa.update(_TABLE).where(
@@ -103,9 +103,9 @@ def update(
 
 
 def delete(connection: sa.Connection, uuid: str) -> None:
-    """Delete a sharing provider, whatever is taken of it.
+    """Delete a sharing provider, even if it has allocations.
 
-    :raises cellsched.exception.ResourceProviderNotFound: none has this uuid
+    :raises cellsched.exception.ResourceProviderNotFound: the uuid is unknown
     """
     models.FEED.move(connection, uuid)
     if not connection.execute(
@@ -114,9 +114,9 @@ def delete(connection: sa.Connection, uuid: str) -> None:
 
 
 def _lock(connection: sa.Connection, provider: SharedProvider) -> None:
-    """Let followers know, and make sure that its aggregate is there.
+    """Advance the feed, and check that the aggregate exists.
 
-    Who deletes the aggregate waits for it, as there is one lane for both.
+    Deleting the aggregate needs the same lane, and therefore waits.
     """
     models.FEED.move(connection, provider.uuid)
     if connection.execute(sa.select(_AGGREGATES.c.id).where(
