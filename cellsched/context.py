@@ -14,9 +14,9 @@ from oslo_context import context
 class CellTarget:
     """The ways into one cell: its database and its message transport.
 
-    Which types they have is the business of who made them and who uses them.
+    The objects' types are those of :mod:`cellsched.cells.target`.
 
-    :param open_transport: returns the transport; many a reader needs none
+    :param open_transport: returns the transport; reading needs none
     """
 
     uuid: str
@@ -26,19 +26,19 @@ class CellTarget:
 
     @functools.cached_property
     def transport(self) -> Any:
-        """The transport; None of a cell without a queue, which is cell0."""
+        """The transport; None for cell0, which has no queue."""
         return self.open_transport()
 
 
 class RequestContext(context.RequestContext):
     """A request's context.
 
-    ``cell`` is where it is aimed, or None. It never travels: each receiver
-    aims anew, by what its own configuration or the cell mappings say.
+    ``cell`` is the targeted cell, or None. It is not sent in messages: each
+    receiver targets a cell by its own configuration or the cell mappings.
 
-    ``deadline`` is the time until which somebody waits for what is called, in
-    seconds since 1970 by the clock of the API database, or None. It travels
-    with one call, and not on to what is called from there.
+    ``deadline`` is the time until which the caller waits, in seconds since
+    1970 by the clock of the API database, or None. It is sent with one call,
+    and not with the calls that its receiver makes.
     """
 
     deadline: float | None = None
@@ -50,15 +50,15 @@ class RequestContext(context.RequestContext):
         self.cell = cell
 
     def __copy__(self) -> 'RequestContext':
-        # What copies anything takes four times as long.
+        # copy.copy without this method takes four times as long.
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made
 
     def aimed_at(self, cell: CellTarget | None) -> 'RequestContext':
-        """Return a new context of the same request, aimed at a cell.
+        """Return a new context of the same request that targets a cell.
 
-        The original is left as it is, so threads may share it.
+        The original does not change, so threads may share it.
         """
         aimed = copy.copy(self)
         aimed.cell = cell
@@ -78,7 +78,7 @@ class RequestContext(context.RequestContext):
 
 
 def admin() -> RequestContext:
-    """Return the context of what a service does of its own accord."""
+    """Return the context of a task that no user requested."""
     return RequestContext(is_admin=True)
 
 
@@ -89,7 +89,7 @@ def member(user_id: str, project_id: str) -> RequestContext:
 
 
 def of_owner(instance: Any) -> RequestContext:
-    """Return the context of what a service does for a server of a user."""
+    """Return the context of a task for a server of a user."""
     return RequestContext(
         is_admin=True, user_id=instance.user_id,
         project_id=instance.project_id)

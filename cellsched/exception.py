@@ -6,16 +6,16 @@
     CellschedException
     ├── Invalid                      bad input; nothing was changed
     │   ├── Cell0CannotBeDisabled
-    │   ├── InvalidField             names the field and what was expected
+    │   ├── InvalidField             names the field and the expectation
     │   ├── MarkerNotFound
     │   └── ConfigurationInvalid
-    │       └── PluginNotFound       lists the plug-ins that are there
+    │       └── PluginNotFound       lists the installed plug-ins
     ├── NotFound
     │   ├── AggregateHostNotFound
     │   ├── AggregateNotFound
     │   ├── BuildRequestNotFound
     │   ├── CellMappingNotFound
-    │   ├── ColumnNotFound           names the nearest; a KeyError too
+    │   ├── ColumnNotFound           names the nearest column; also a KeyError
     │   ├── ComputeHostMetricNotFound
     │   ├── DecisionNotFound
     │   ├── FlavorNotFound
@@ -23,7 +23,7 @@
     │   ├── InstanceGroupNotFound
     │   ├── InstanceMappingNotFound
     │   ├── InstanceNotFound
-    │   ├── ProjectQuotaNotFound     or it is not for who asks
+    │   ├── ProjectQuotaNotFound     or the caller may not read it
     │   ├── ResourceProviderNotFound
     │   └── ServiceNotFound
     ├── Exists
@@ -34,43 +34,43 @@
     │   ├── HostNameTaken            by another agent
     │   ├── HostMappingExists        names both cells
     │   └── ResourceProviderExists
-    ├── InUse                        it cannot go yet
-    │   ├── AggregateInUse           names what its hosts share
-    │   ├── CellInUse                says by what
+    ├── InUse                        cannot be deleted yet
+    │   ├── AggregateInUse           names the shared resource provider
+    │   ├── CellInUse                names hosts, servers or deleted servers
     │   ├── HostInUse
-    │   └── ResourceProviderInUse    servers hold something of it
+    │   └── ResourceProviderInUse    servers have allocations of it
     ├── InstanceInvalidState         names the state
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
     ├── OverQuota                    the project has no room
-    ├── LimitsUnavailable            of quotas, which Keystone has
-    ├── PolicyNotAuthorized          names the rule that others may go by
-    ├── ClaimRefused                 the provider has no room
-    │   └── GroupPolicyViolated      or the server group wants none there
-    ├── ClaimConflict                the consumer holds something else
-    ├── ClaimsNotCopied              to another store; says why
+    ├── LimitsUnavailable            Keystone did not return quota limits
+    ├── PolicyNotAuthorized          names the policy rule
+    ├── ClaimRefused                 the provider lacks capacity
+    │   └── GroupPolicyViolated      or the server group's policy forbids it
+    ├── ClaimConflict                the consumer has a different claim
+    ├── ClaimsNotCopied              to another store; has the reason
     ├── BrokerRefused                the user, the password, the virtual host
     ├── CellUnreachable
-    ├── CellsDown                    names those that do not answer
-    ├── HostStateUncertain           most hosts went down at one time
-    ├── DeadlineExceeded             nobody waits for the answer any more
-    ├── BuildDeadlineExceeded        it was tried for too long
-    ├── MoveDeadlineExceeded         it was tried for too long
-    ├── RequestUnreadable            what was asked for is lost
-    ├── TaskAbandoned                nobody was at work on it any more
-    ├── ReasonUnknown                nobody recorded it
+    ├── CellsDown                    names the cells that do not answer
+    ├── HostStateUncertain           most hosts went down at the same time
+    ├── DeadlineExceeded             the caller no longer waits for the answer
+    ├── BuildDeadlineExceeded        the build took too long
+    ├── MoveDeadlineExceeded         the migration took too long
+    ├── RequestUnreadable            the record of the request is lost
+    ├── TaskAbandoned                its process stopped
+    ├── ReasonUnknown                no fault was recorded
     ├── BuildFailed                  on this host; another one may do
     ├── BuildAborted                 for good
     ├── NetworkError                 on this host; another one may do
     ├── PluginFailed                 names the plug-in
-    ├── VersionNotSendable           a pin holds the message back
+    ├── VersionNotSendable           [upgrade_levels] forbids the message
     ├── SelectionObjectsWithOldRPCVersionNotSupported
-    ├── ServiceTooOld                than every service that it talks to
+    ├── ServiceTooOld                all compute services are newer
     └── DatabaseError
         ├── DatabaseUnreachable
-        ├── SchemaOutOfDate          names the command that mends it
-        ├── WrongDatabase            it has tables of something else
-        └── TransactionLost          to another one; it may be tried again
+        ├── SchemaOutOfDate          names the command that updates it
+        ├── WrongDatabase            has the tables of another schema
+        └── TransactionLost          to a concurrent one; can be retried
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
 as attributes, and travel over RPC in ``kwargs``, so they are plain data.
@@ -78,32 +78,31 @@ as attributes, and travel over RPC in ``kwargs``, so they are plain data.
 
 from typing import Any
 
-#: What a transport appends to the class name of an error that came over it.
+#: Suffix that a transport adds to the class name of a received error.
 _REMOTE = '_Remote'
 
 
 class ThreadStopped(BaseException):
-    """Ends a thread on behalf of whoever runs it; nothing handles it."""
+    """Ends a thread at the request of its owner; do not catch it."""
 
 
-#: What ends a thread or a generator on purpose, and is no failure of the code
-#: that it passes through.
+#: Errors that end a thread or a generator on purpose. They are no failures.
 STOPS = (KeyboardInterrupt, GeneratorExit, ThreadStopped)
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the name of an error's class where it was raised.
+    """Return the class name of an error, as it was raised.
 
-    A transport appends to the name of one that it knows, and has another
-    error say the name of one that it does not know.
+    A transport adds a suffix to the class name of a known error. For an
+    unknown error it returns another class that has the name as a field.
     """
     name = getattr(error, 'exc_type', None) or type(error).__name__
     return str(name).removesuffix(_REMOTE)
 
 
-#: What users are told of errors whose text is not for them, by the names of
-#: their classes; some are of libraries.
-_TOLD = {
+#: Texts for users in place of errors with internal details, by class name.
+#: Some of the classes are of libraries.
+_USER_TEXTS = {
     'AMQPError': 'a message broker did not answer',
     'BrokerRefused': 'a message broker takes no messages',
     'CellUnreachable': 'its cell did not answer',
@@ -127,30 +126,31 @@ _TOLD = {
     'VersionNotSendable': 'services are of versions that do not fit',
 }
 
-#: The same of all others.
-_NOT_TOLD = 'an error that operators find in the logs'
+#: The text for users in place of all other errors.
+_INTERNAL = 'an error that operators find in the logs'
 
 
-def told(error: BaseException) -> str:
-    """Return what users may read of an error; never the name of a class.
+def user_text(error: BaseException) -> str:
+    """Return the text of an error for users, without a class name.
 
-    That is its text, if it is for users. Of others it is the kind, in words:
-    their texts may name what users are not to see.
+    It is the error's own text if that is ``safe``, and otherwise a sentence
+    about its kind: the text may name hosts or URLs.
     """
     if isinstance(error, CellschedException) and error.safe:
         return error.format_message()
     name = kind_of(error)
-    # One that came in a form that is nobody's has lost what it is derived of.
+    # The class of an error from a transport may not be known here.
     kind = globals().get(name, type(error))
     names = [name, *(each.__name__ for each in kind.__mro__)]
-    return next((_TOLD[each] for each in names if each in _TOLD), _NOT_TOLD)
+    return next((_USER_TEXTS[each] for each in names if each in _USER_TEXTS),
+                _INTERNAL)
 
 
 class CellschedException(Exception):
     """Base of all errors.
 
-    ``code`` is what an HTTP front end answers. ``safe`` says that users who
-    are not operators may read the text: it names no host and no URL.
+    ``code`` is the HTTP status code. ``safe`` says whether the text may be
+    shown to users who are not operators: it has no host and no URL.
     """
 
     msg_fmt = 'An unknown error occurred.'
@@ -176,7 +176,7 @@ class CellschedException(Exception):
 
 
 class Invalid(CellschedException):
-    """Base of errors in what a user or an operator gave.
+    """Base of errors in the input of a user or an operator.
 
     An error with ``expected`` may have a ``problem``, which comes first.
     """
@@ -207,7 +207,7 @@ class ConfigurationInvalid(Invalid):
 
 
 class PluginNotFound(ConfigurationInvalid):
-    """``named`` says what names the plug-in, or is empty."""
+    """``named`` describes the option that names the plug-in, or is empty."""
 
     msg_fmt = ('No plug-in %(name)s in %(namespace)s%(named)s; '
                'there are: %(available)s.')
@@ -235,7 +235,7 @@ class CellMappingNotFound(NotFound):
 
 
 class ColumnNotFound(NotFound, KeyError):
-    """``near`` ends the sentence, with the nearest column if one is near."""
+    """``near`` ends the sentence with the name of a similar column."""
 
     msg_fmt = "The host table has no column '%(column)s'%(near)s"
 
@@ -308,7 +308,7 @@ class HostInOtherZone(Exists):
 
 
 class HostNameTaken(Exists):
-    """An agent goes by the name of another one, and has to end."""
+    """Two agents use one host name; the newer one must stop."""
 
     msg_fmt = ("The name '%(host)s' is that of %(by)s already; host names are "
                'unique.')
@@ -325,18 +325,18 @@ class ResourceProviderExists(Exists):
 
 
 class InUse(CellschedException):
-    """Something cannot go while it has something."""
+    """The object cannot be deleted while it has dependents."""
 
     code = 409
 
 
 class AggregateInUse(InUse):
     msg_fmt = ('The hosts of aggregate %(aggregate)s share the resource '
-               'provider %(provider)s; that has to go first.')
+               'provider %(provider)s; delete the provider first.')
 
 
 class CellInUse(InUse):
-    """A cell cannot go: it has so many of what ``by`` says."""
+    """A cell cannot be deleted: it has ``count`` objects of kind ``by``."""
 
     HOSTS = 'hosts'
     SERVERS = 'servers'
@@ -350,16 +350,17 @@ class HostInUse(InUse):
 
 
 class ResourceProviderInUse(InUse):
-    msg_fmt = ('Something is held of resource provider %(provider)s, by '
-               '%(count)s consumers.')
+    msg_fmt = ('Resource provider %(provider)s has allocations of %(count)s '
+               'consumers.')
 
 
 class Cell0CannotBeDisabled(Invalid):
-    msg_fmt = 'Cell0 takes what cannot be built, and cannot be disabled.'
+    msg_fmt = ('Cell0 records servers that were not built, and cannot be '
+               'disabled.')
 
 
 class InstanceInvalidState(CellschedException):
-    """``action`` is not for a server that is in ``state``."""
+    """A server in ``state`` does not allow ``action``."""
 
     msg_fmt = 'Server %(uuid)s cannot %(action)s while it is %(state)s.'
     code = 409
@@ -369,8 +370,8 @@ class InstanceInvalidState(CellschedException):
 class NoValidHost(CellschedException):
     """No host can take the request.
 
-    ``rejections`` says why, in the order in which hosts were passed over: a
-    list of ``{'by': name, 'hosts': count, 'reason': text}``.
+    ``rejections`` has the reasons, in the order of the filters: a list of
+    ``{'by': name, 'hosts': count, 'reason': text}``.
     """
 
     msg_fmt = 'No valid host was found. %(reason)s'
@@ -382,19 +383,19 @@ class MaxRetriesExceeded(NoValidHost):
 
 
 class PolicyNotAuthorized(CellschedException):
-    """``action`` is a rule, and it is not for who calls."""
+    """The caller lacks the permission of the rule ``action``."""
 
-    msg_fmt = 'The policy %(action)s does not allow it.'
+    msg_fmt = 'The policy rule %(action)s does not allow this operation.'
     code = 403
     safe = True
 
 
 class OverQuota(CellschedException):
-    """A project, or a user of it, would have more than its limits allow.
+    """A project, or a user in it, would exceed its limits.
 
-    ``overs`` names the resources, ``req``, ``used`` and ``allowed`` have the
-    amounts of each in the same order. The code is 403 where the request is
-    refused, and 413 where it was accepted and is not built after all.
+    ``overs`` names the resources; ``req``, ``used`` and ``allowed`` have the
+    amounts in the same order. The code is 403 if the request is rejected, and
+    413 if it was accepted and the build failed later.
     """
 
     msg_fmt = ('Quota exceeded for %(overs)s: requested %(req)s, but already '
@@ -408,7 +409,7 @@ class OverQuota(CellschedException):
 
 
 class LimitsUnavailable(CellschedException):
-    msg_fmt = 'Keystone does not tell the limits of quotas: %(reason)s'
+    msg_fmt = 'Keystone did not return the quota limits: %(reason)s'
     code = 503
 
 
@@ -423,12 +424,12 @@ class ClaimRefused(CellschedException):
 class GroupPolicyViolated(ClaimRefused):
     """``consumer`` would break ``policy`` of server ``group``.
 
-    ``hosts`` says where others are, and ``members`` in which names these hold
-    something: for schedulers alone.
+    ``hosts`` are the hosts of the other members, and ``members`` the consumers
+    of their claims. Only schedulers read them.
     """
 
-    msg_fmt = ('The other members of server group %(group)s leave no place '
-               'here, as its policy is %(policy)s.')
+    msg_fmt = ('The policy %(policy)s of server group %(group)s does not '
+               'allow this host.')
 
 
 class ClaimConflict(CellschedException):
@@ -437,14 +438,14 @@ class ClaimConflict(CellschedException):
 
 
 class ClaimsNotCopied(CellschedException):
-    """Claims stay in their store alone; ``reason`` says why."""
+    """No claim was copied; ``reason`` has the cause."""
 
     msg_fmt = 'No claims were copied: %(reason)s'
     code = 409
 
 
 class BrokerRefused(CellschedException):
-    """The broker at ``place``, of option ``field``, takes no connection."""
+    """The broker at ``place`` refuses the connection of option ``field``."""
 
     msg_fmt = 'The broker at %(place)s refuses %(field)s: %(reason)s'
     code = 503
@@ -461,19 +462,19 @@ class CellsDown(CellschedException):
 
 
 class HostStateUncertain(CellschedException):
-    """A scheduler cannot tell whether hosts are up; another one may.
+    """The scheduler cannot decide which hosts are up; retry later.
 
-    ``hosts`` of ``known`` went down at one time.
+    ``hosts`` of ``known`` hosts went down at the same time.
     """
 
-    msg_fmt = ('Which hosts are up cannot be told at the moment: %(hosts)s of '
-               '%(known)s went down at one time.')
+    msg_fmt = ('The scheduler cannot decide which hosts are up: %(hosts)s of '
+               '%(known)s went down at the same time; retry later.')
     code = 503
     safe = True
 
 
 class DeadlineExceeded(CellschedException):
-    """The message came when its caller had given up."""
+    """The message arrived after the deadline of its caller."""
 
     msg_fmt = 'Nobody has waited for this for %(late_s)s seconds.'
     code = 504
@@ -492,9 +493,9 @@ class MoveDeadlineExceeded(CellschedException):
 
 
 class RequestUnreadable(CellschedException):
-    """``what`` was asked for is missing or cannot be read: ``problem``.
+    """The record ``what`` of a request is missing or unreadable.
 
-    A server that is still to be built never can be.
+    ``problem`` has the cause. A server without it cannot be built.
     """
 
     msg_fmt = 'The %(what)s of %(uuid)s %(problem)s.'
@@ -520,14 +521,14 @@ class BuildFailed(CellschedException):
 
 
 class BuildAborted(CellschedException):
-    """The build failed in a way that no other host would mend."""
+    """The build failed, and would fail on every other host too."""
 
     msg_fmt = 'The build of %(uuid)s was aborted: %(reason)s'
     safe = True
 
 
 class NetworkError(CellschedException):
-    """The networks of a server failed on this host; another one may do."""
+    """The networks of a server failed on this host; another may work."""
 
     msg_fmt = 'The networks of %(uuid)s failed: %(reason)s'
     safe = True
@@ -536,8 +537,8 @@ class NetworkError(CellschedException):
 class PluginFailed(CellschedException):
     """``plugin`` failed, and with it the request.
 
-    Requesters read which plug-in it was. What it raised is the cause, which
-    is for the log alone: it may name what users are not to see.
+    The text has only the name of the plug-in. The log has the cause, which may
+    have details that users must not see.
     """
 
     msg_fmt = '%(kind)s %(plugin)s failed.'
@@ -545,29 +546,29 @@ class PluginFailed(CellschedException):
 
 
 class VersionNotSendable(CellschedException):
-    """A client is held at ``cap`` and was to send ``version``."""
+    """``version`` of a message is newer than the client's ``cap``."""
 
-    msg_fmt = ('Messages to %(topic)s are held at version %(cap)s by '
-               '[upgrade_levels] %(topic)s; this needs %(version)s.')
+    msg_fmt = ('[upgrade_levels] %(topic)s limits messages to version '
+               '%(cap)s; this message needs %(version)s.')
 
 
 class SelectionObjectsWithOldRPCVersionNotSupported(CellschedException):
-    """The client is held at ``version``, which has neither of what is asked.
+    """The cap of the client lacks selection objects or alternates.
 
-    An answer in an older form than what was asked for would be taken wrongly.
+    An answer in an older format would be misread, so the call is rejected.
     """
 
-    msg_fmt = ('Messages to schedulers are held at version %(version)s by '
-               '[upgrade_levels] scheduler; selections as objects and '
-               'alternates need 4.5.')
+    msg_fmt = ('[upgrade_levels] scheduler limits messages to version '
+               '%(version)s; selection objects and alternates need 4.5.')
 
 
 class ServiceTooOld(CellschedException):
-    """Every compute service is newer than what this process knows."""
+    """All compute services are newer than this process supports."""
 
-    msg_fmt = ('This process knows compute services up to version %(known)s, '
-               'and the lowest that runs is %(version)s; upgrade this one, or '
-               'set [upgrade_levels] compute to a version that both know.')
+    msg_fmt = ('This process supports compute services up to version '
+               '%(known)s, but the oldest one has version %(version)s; '
+               'upgrade this process, or set [upgrade_levels] compute to a '
+               'version that both support.')
 
 
 class DatabaseError(CellschedException):
@@ -591,7 +592,7 @@ class WrongDatabase(DatabaseError):
 
 
 class TransactionLost(DatabaseError):
-    """Another transaction was faster; this one was rolled back."""
+    """A concurrent transaction won; this one was rolled back."""
 
     msg_fmt = ('A transaction of the %(schema)s database lost to another: '
                '%(reason)s')

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plug-ins: found by entry point, loaded strictly and in order.
 
-A plug-in that is configured and cannot be used is an error that stops the
-service: it must not run without a filter that it was told to run. One that is
-installed and not configured is not imported, but where all that are installed
-are asked for; there a broken one leaves the others alone.
+A configured plug-in that cannot be used stops the service: it must not run
+without a configured filter. An installed plug-in that is not configured is not
+imported, except to list all installed plug-ins; a broken one does not affect
+the list of the others.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ RESOURCE_CLASSES = 'cellsched.resource_classes'
 VIRT = 'cellsched.virt'
 WEIGHERS = 'cellsched.scheduler.weighers'
 
-#: Kinds of plug-ins that may have options. A plug-in says them by ``opts()``,
-#: and where they go by ``group``.
+#: Kinds of plug-ins that may have options. ``opts()`` returns the options, and
+#: ``group`` names their group.
 WITH_OPTIONS = (FILTERS, WEIGHERS, CLAIMS, DRIVERS, NETWORKS, QUOTA, VIRT)
 
-#: Every kind of plug-in: the word for people, and its namespace.
+#: Every kind of plug-in: its name in commands, and its namespace.
 KINDS = {
     'claims': CLAIMS,
     'columns': COLUMNS,
@@ -50,39 +50,39 @@ KINDS = {
 #: The distribution whose plug-ins are shipped.
 _DISTRIBUTION = 'cellsched'
 
-#: Characters of a text of somebody else's error that are shown.
+#: Characters shown of the text of an error from a plug-in.
 _SHOWN_MAX = 400
 
 _Returned = TypeVar('_Returned')
 
 
 def entry_points(namespace: str) -> list[metadata.EntryPoint]:
-    """Return where plug-ins are, by name; none of them is imported."""
+    """Return the entry points of plug-ins, by name; imports none."""
     manager: stevedore.ExtensionManager[Any] = (
         stevedore.NamedExtensionManager(namespace, []))
     return sorted(manager.list_entry_points(), key=lambda point: point.name)
 
 
 def names(namespace: str) -> list[str]:
-    """Return the names of the plug-ins that are installed, sorted."""
+    """Return the sorted names of the installed plug-ins."""
     return [point.name for point in entry_points(namespace)]
 
 
 def shipped(namespace: str) -> list[metadata.EntryPoint]:
-    """Return where the plug-ins of this project itself are, by name."""
+    """Return the entry points of the plug-ins of this project, by name."""
     points = metadata.distribution(_DISTRIBUTION).entry_points
     return sorted(points.select(group=namespace),
                   key=lambda point: point.name)
 
 
 def load(namespace: str, name: str, option: str | None = None) -> Any:
-    """Return what the entry point names.
+    """Return the object that an entry point names.
 
-    :param option: what names the plug-in, such as ``[scheduler] driver``;
-        errors name it
-    :raises cellsched.exception.PluginNotFound: there is none of that name
-    :raises cellsched.exception.ConfigurationInvalid: it cannot be imported,
-        or two have the name
+    :param option: the option that names the plug-in, such as ``[scheduler]
+        driver``, for errors
+    :raises cellsched.exception.PluginNotFound: no plug-in has the name
+    :raises cellsched.exception.ConfigurationInvalid: the plug-in cannot be
+        imported, or two plug-ins have the name
     """
     found = [point for point in entry_points(namespace) if point.name == name]
     if not found:
@@ -101,11 +101,11 @@ def load(namespace: str, name: str, option: str | None = None) -> Any:
 def load_class(
     namespace: str, name: str, base: type, option: str | None = None
 ) -> Any:
-    """Return the class that the entry point names.
+    """Return the class that an entry point names.
 
-    :raises cellsched.exception.PluginNotFound: there is none of that name
-    :raises cellsched.exception.ConfigurationInvalid: it cannot be imported,
-        is no subclass of ``base``, or leaves methods of it out
+    :raises cellsched.exception.PluginNotFound: no plug-in has the name
+    :raises cellsched.exception.ConfigurationInvalid: the class cannot be
+        imported, is no subclass of ``base``, or lacks methods of ``base``
     """
     plugin = load(namespace, name, option)
     check_class(field_of(namespace, name, option), plugin, base)
@@ -115,9 +115,9 @@ def load_class(
 def load_installed(
     namespace: str, load_one: Callable[[str], Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, exception.ConfigurationInvalid]]:
-    """Return all plug-ins that can be used, and what is wrong with others.
+    """Return the usable plug-ins, and the errors of the broken ones.
 
-    :param load_one: loads one by its name; by default :func:`load`
+    :param load_one: loads a plug-in by its name; by default :func:`load`
     """
     usable, broken = {}, {}
     for name in dict.fromkeys(names(namespace)):
@@ -130,7 +130,7 @@ def load_installed(
 
 
 def load_shipped(namespace: str) -> dict[str, Any]:
-    """Return the plug-ins of this project itself, by name."""
+    """Return the plug-ins of this project, by name."""
     return {point.name: point.load() for point in shipped(namespace)}
 
 
@@ -145,10 +145,10 @@ def load_path(path: str, option: str | None = None) -> Any:
 
 
 def check_class(field: str, plugin: Any, base: type) -> None:
-    """Make sure that something is a class of a kind, and a whole one.
+    """Check that an object is a complete subclass of ``base``.
 
-    :raises cellsched.exception.ConfigurationInvalid: it is no subclass of
-        ``base``, or leaves methods of it out
+    :raises cellsched.exception.ConfigurationInvalid: it is no subclass, or it
+        lacks methods of ``base``
     """
     if not (isinstance(plugin, type) and issubclass(plugin, base)):
         raise exception.ConfigurationInvalid(
@@ -158,9 +158,9 @@ def check_class(field: str, plugin: Any, base: type) -> None:
 
 
 def check_complete(field: str, plugin: Any) -> None:
-    """Make sure that a class has what its base wants it to have.
+    """Check that a class has all abstract methods of its base.
 
-    :raises cellsched.exception.ConfigurationInvalid: it is abstract
+    :raises cellsched.exception.ConfigurationInvalid: the class is abstract
     """
     if inspect.isabstract(plugin):
         missing = ', '.join(sorted(plugin.__abstractmethods__))
@@ -173,11 +173,11 @@ def attempt(
     field: str, expected: str, function: Callable[[], _Returned],
     passed_on: tuple[type[BaseException], ...] = (),
 ) -> _Returned:
-    """Return what code of a plug-in returns; what it raises is explained.
+    """Return the result of a function of a plug-in, and explain its error.
 
-    :param passed_on: errors that are raised as they are
-    :raises cellsched.exception.ConfigurationInvalid: it raised something,
-        ``SystemExit`` included
+    :param passed_on: errors that are raised unchanged
+    :raises cellsched.exception.ConfigurationInvalid: the function raised an
+        error, ``SystemExit`` included
     """
     stops: tuple[type[BaseException], ...] = exception.STOPS
     try:
@@ -190,14 +190,14 @@ def attempt(
 
 
 def said_by(error: BaseException) -> str:
-    """Return what an error of somebody else says, in one line."""
+    """Return the class and the text of an error, in one line."""
     text = ' '.join(urls.mask_text(str(error)).split())[:_SHOWN_MAX]
     name = type(error).__name__
     return f'{name}: {text}' if text else name
 
 
 def field_of(namespace: str, name: str, option: str | None = None) -> str:
-    """Return what an error calls a plug-in."""
+    """Return the name of a plug-in in errors."""
     return f'{option}: {name}' if option else f'{namespace} {name}'
 
 
@@ -207,18 +207,18 @@ def group(plugin: Any) -> str | None:
 
 
 def options(conf: Any, plugin: Any) -> Any:
-    """Return what holds a plug-in's options as attributes."""
+    """Return the object with a plug-in's options as attributes."""
     return conf if plugin.group == 'DEFAULT' else conf[plugin.group]
 
 
 class Contained:
-    """A plug-in whose failures are errors, ``SystemExit`` included.
+    """Proxy of a plug-in that turns fatal errors into failures.
 
-    Passes on what is asked of the plug-in. What its methods raise that is no
-    ``Exception``, and that would end the thread of whoever called them, is
+    Attributes are those of the plug-in. An error of its methods that is no
+    ``Exception``, such as ``SystemExit``, would end the calling thread; it is
     raised as :class:`cellsched.exception.PluginFailed`.
 
-    :param kind: what users call such a plug-in
+    :param kind: the kind of plug-in, for users
     """
 
     def __init__(self, plugin: Any, kind: str, name: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URLs that hold passwords, made fit to be seen."""
+"""Removal of passwords from URLs."""
 
 import re
 import string
@@ -7,29 +7,28 @@ import string
 #: A scheme, or the field of a template that stands for one.
 _SCHEME = re.compile(r'[a-z][a-z0-9+._-]*|\{scheme\}', re.I)
 
-#: What a scheme consists of, and what it does not begin with.
+#: Characters of a scheme, and those that cannot be its first.
 _SCHEME_OTHER = string.digits + '+._-'
 _SCHEME_ANY = string.ascii_letters + _SCHEME_OTHER
 
-#: Characters after the beginning of a URL in a text that are looked at.
+#: Characters that are examined after the start of a URL in a text.
 _QUOTED_MAX = 1024
 
-#: A host, and maybe its port; what stands after a colon is a password else.
+#: A host with an optional port; other text after a colon is a password.
 _PLACE = re.compile(r'(?:\[[^\]]*\]|[^:\[]*)(?::(?:\d+|\{port\d*\}))?')
 
-#: A query up to where its first secret begins.
+#: A query up to its first secret.
 _SECRET = re.compile(
     r'\?(?:.*?[?&;])??[^?=&;]*(?:pass|pwd|secret|token|key)[^?=&;]*=',
     re.I | re.S)
 
 
 def mask(url: str | None) -> str:
-    """Return the URL with its passwords left out.
+    """Return a URL without its passwords.
 
-    What stands between the scheme and the last ``@`` may hold a password,
-    whatever characters it has, so of that only the first user name is kept.
-    Nothing is kept of a query from its first secret on. Where nobody can tell
-    one from the other, the URL ends there.
+    The text between the scheme and the last ``@`` may have a password with any
+    characters, so only the first user name is kept. A query is cut at its
+    first secret. A URL that cannot be parsed safely is cut at that point.
     """
     if not url:
         return ''
@@ -49,11 +48,11 @@ def mask(url: str | None) -> str:
 
 
 def mask_text(text: str) -> str:
-    """Return a text that may quote URLs, without their passwords.
+    """Return a text without the passwords of the URLs in it.
 
-    Where a URL ends nobody can tell, for a password may have any character.
-    So what comes after the first one is masked as if it were a part of it,
-    and the text ends where a second one begins.
+    A password may have any character, so the end of a URL is unknown. The text
+    after the first URL is masked as a part of it, and the text is cut at the
+    second URL.
     """
     said, separator, rest = text.partition('://')
     if not separator:
@@ -69,6 +68,6 @@ def mask_text(text: str) -> str:
 
 
 def _names_hosts(rest: str) -> bool:
-    """Return whether hosts stand where a URL without credentials has them."""
+    """Return whether a URL without credentials begins with its hosts."""
     places = re.split('[/?#]', rest, maxsplit=1)[0].split(',')
     return all(_PLACE.fullmatch(place) for place in places)

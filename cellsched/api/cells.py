@@ -129,4 +129,4 @@ def _reason(gathered: gather.Gathered, cell: objects.CellMapping) -> str:
     if cell.uuid in gathered.silent:
         return 'it took too long'
     failure = gathered.failures.get(cell.uuid)
-    return '' if failure is None else exception.told(failure)
+    return '' if failure is None else exception.user_text(failure)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines that are formatted and written by a thread of their own.
+"""Logging in a thread of its own.
 
-To format a line takes oslo.log a tenth of what it takes to decide on a request
-and to claim, and to write it may block; whoever asked would wait for it.
+oslo.log needs a tenth of the time of a scheduling decision to format one line,
+and writing may block. The thread that handles a request does not wait for it.
 """
 
 import atexit
@@ -14,15 +14,15 @@ import threading
 
 from oslo_context import context
 
-#: Lines that may wait. Who logs more writes them without the queue.
+#: Lines that may be queued. With a full queue, lines are written directly.
 WAITING_MAX = 10_000
 
-#: Seconds for which the first of some lines waits for others.
+#: Seconds that the first line of a batch waits for more lines.
 GATHERED_S = 0.05
 
 
 class _Handler(handlers.QueueHandler):
-    """Puts lines into the queue, with all that may change until later."""
+    """Puts lines into the queue, with copies of values that may change."""
 
     def __init__(
         self, lines: 'queue.SimpleQueue[logging.LogRecord]',
@@ -34,7 +34,7 @@ class _Handler(handlers.QueueHandler):
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         prepared = copy.copy(record)
-        # The values may change, and the context is one of this thread.
+        # Format now: the arguments may change, and the context is per thread.
         prepared.msg, prepared.args = record.getMessage(), None
         prepared.__dict__.setdefault('context', context.get_current())
         return prepared
@@ -47,10 +47,10 @@ class _Handler(handlers.QueueHandler):
 
 
 class _Listener(handlers.QueueListener):
-    """Writes what a queue has, and lets what was logged go on first.
+    """Writes the lines of the queue after a delay.
 
-    A request has more to do when it has logged a line, and would wait for the
-    interpreter while that is formatted.
+    A request usually continues after a log line; without the delay it would
+    compete with the formatting for the interpreter.
     """
 
     def __init__(
@@ -74,12 +74,11 @@ class _Listener(handlers.QueueListener):
 
 
 class LogQueue:
-    """Has a thread write what the handlers of the root logger write.
+    """Moves the work of the root logger's handlers to a thread.
 
-    It takes the place of those handlers when it is started, in the process
-    that logs, as a thread does not survive a fork, and gives it back when it
-    is stopped. It serves all loggers of the process: a line keeps its place
-    among those that other threads log.
+    :meth:`start` replaces these handlers, and must be called in the process
+    that logs: a thread does not survive a fork. :meth:`stop` restores them.
+    Lines of all threads stay in order.
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
@@ -88,30 +87,29 @@ class LogQueue:
         self._listener: handlers.QueueListener | None = None
 
     def start(self) -> None:
-        """Have lines wait for the thread from now on."""
+        """Queue all further lines."""
         self._lines: queue.SimpleQueue[logging.LogRecord] = (
             queue.SimpleQueue())
         self._handlers = self._logger.handlers
         self._listener = _Listener(self._lines, *self._handlers)
         self._handler = _Handler(self._lines, self._listener)
         self._listener.start()
-        # At once, or a line of another thread would be written twice.
+        # In one step, so that no line of another thread is written twice.
         self._logger.handlers = [self._handler]
-        # A process that fails ends without being stopped.
+        # A failed process ends without a call of stop().
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Write what waits; what is logged later is written at once."""
+        """Write all queued lines; later lines are written directly."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
         atexit.unregister(self.stop)
         if self._handler in self._logger.handlers:
-            # They may be others by now, where the configuration was read
-            # again.
+            # A reload of the configuration may have replaced the handlers.
             self._logger.handlers = self._handlers
-        # This waits until all that was put there is written.
+        # Waits until all queued lines are written.
         listener.stop()
-        # A thread may have found the old handlers just before.
+        # A thread may have used the queue handler until now.
         while not self._lines.empty():
             listener.handle(self._lines.get())

@@ -28,16 +28,16 @@ from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.wiring.components import Components
 from cellsched.wiring import conductor
 
-#: Fields of a request that schedulers expect to be there.
+#: Fields that schedulers expect in a request.
 _UNSET = ('availability_zone', 'image', 'ignore_hosts', 'force_hosts',
           'force_nodes', 'retry', 'limits', 'instance_group')
 
 
 class Mappings:
-    """Reads mappings of the API database, and adds cells to them.
+    """Reads the mappings of the API database, and adds cells.
 
     :param database: the API database
-    :param maintenance: what adds cells
+    :param maintenance: adds cells
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Mappings:
         self._maintenance = maintenance
 
     def cells(self) -> list[objects.CellMapping]:
-        """Return every cell, cell0 and disabled ones among them."""
+        """Return every cell, including cell0 and disabled cells."""
         with self._database.reader() as connection:
             return cell_mappings.list_all(connection)
 
     def hosts(self, names: Iterable[str]) -> list[objects.HostMapping]:
-        """Return the mappings of hosts; unmapped ones are left out."""
+        """Return the mappings of hosts; unmapped hosts are omitted."""
         with self._database.reader() as connection:
             found = host_mappings.get_many(connection, names)
         return [objects.HostMapping(host=host, cell_mapping=cell)
@@ -62,10 +62,10 @@ class Mappings:
     def instances(
         self, uuids: Iterable[str]
     ) -> dict[str, objects.InstanceMapping]:
-        """Return the mappings of servers by uuid; others are left out.
+        """Return the mappings of servers by uuid; unknown uuids are omitted.
 
-        One that has no cell yet is being placed; one in cell0 could not be
-        built.
+        A mapping without a cell is of a server that is being scheduled. A
+        server in cell0 could not be built.
         """
         with self._database.reader() as connection:
             return instance_mappings.get_many(connection, uuids)
@@ -74,16 +74,16 @@ class Mappings:
         self, name: str, transport_url: str, database_connection: str,
         uuid: str | None = None,
     ) -> objects.CellMapping:
-        """Map a cell, whose database has its schema, or gets it later.
+        """Map a cell. Its database may get its schema later.
 
         :raises cellsched.exception.CellMappingExists: another cell has one of
-            its URLs, its database or its uuid
-        :raises cellsched.exception.WrongDatabase: its database is that of
-            something else
+            the URLs, the database or the uuid
+        :raises cellsched.exception.WrongDatabase: the database has another
+            schema
         :raises cellsched.exception.InvalidField: a URL has braces that are
-            not of a template's fields
-        :raises cellsched.exception.ConfigurationInvalid: a URL is none that
-            can be opened
+            not fields of a template
+        :raises cellsched.exception.ConfigurationInvalid: a URL cannot be
+            opened
         """
         return self._create(objects.CellMapping(
             uuid=uuid or uuidutils.generate_uuid(), name=name,
@@ -91,9 +91,9 @@ class Mappings:
             database_connection=database_connection, disabled=False))
 
     def create_cell0(self, database_connection: str) -> objects.CellMapping:
-        """Map cell0, where the records of what could not be built go.
+        """Map cell0, the cell for records of servers that were not built.
 
-        :raises cellsched.exception.CellMappingExists: it is mapped, or its
+        :raises cellsched.exception.CellMappingExists: cell0 is mapped, or the
             database is that of a cell
         :raises cellsched.exception.WrongDatabase: as :meth:`create_cell`
         :raises cellsched.exception.InvalidField: as :meth:`create_cell`
@@ -110,28 +110,28 @@ class Mappings:
 
 
 class EmbeddedConductor:
-    """Builds servers, each to its one fate, in a process of any service.
+    """A conductor above the cells, in the process of another service.
 
-    A build that was accepted ends as one server in one cell, or as one record
-    in cell0 that says why, or deleted, whatever is killed on the way. That
-    holds as long as some process calls the functions of :attr:`periodic`.
+    An accepted server is built in one cell, recorded in cell0 with the reason
+    of the failure, or deleted. This holds after any crash, as long as one
+    process calls the functions of :attr:`periodic`.
 
-    To be made after a process has forked. Methods may be called by several
-    threads at a time.
+    Make this object after the process has forked. Its methods are
+    thread-safe.
 
-    :param conf: has the options of :func:`.register_opts`
-    :param parts: are used instead of its own, and not closed with it
-    :raises cellsched.exception.ConfigurationInvalid: names an option that is
-        missing or wrong
+    :param conf: a configuration with the options of :func:`.register_opts`
+    :param parts: replace the components made here; the caller closes them
+    :raises cellsched.exception.ConfigurationInvalid: an option is missing or
+        invalid
     :raises cellsched.exception.SchemaOutOfDate: a database lacks its tables
-    :raises cellsched.exception.DatabaseUnreachable: one does not answer
+    :raises cellsched.exception.DatabaseUnreachable: a database does not answer
     """
 
     #: The build task.
     task: build_and_schedule.BuildAndSchedule
     #: The client of schedulers.
     scheduler: scheduler_rpc.SchedulerAPI
-    #: Cells, and where hosts and servers are.
+    #: Mappings of cells, hosts and servers.
     mappings: Mappings
 
     def __init__(
@@ -161,12 +161,12 @@ class EmbeddedConductor:
 
     @property
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
-        """Functions to be called all the time, and seconds between calls.
+        """Periodic functions, and the seconds between their calls.
 
-        Each in a thread of its own: one must not wait for another. They
-        renew leases, take up builds that were left lying, tell compute hosts
-        again, and release claims that leaked. What they raise while a
-        database or a broker is away passes, and they are to be called again.
+        Call each function in a thread of its own. The functions renew leases,
+        continue interrupted builds, repeat casts to compute hosts, and release
+        leaked claims. They raise errors while a database or a broker is
+        unavailable; call them again.
         """
         return self._periodic
 
@@ -174,18 +174,19 @@ class EmbeddedConductor:
         self, context: RequestContext, names: Mapping[str, str],
         spec: objects.RequestSpec, min_count: int = 1,
     ) -> list[str]:
-        """Accept servers; return the uuids of those that are new.
+        """Accept servers; return the uuids of the new ones.
 
-        From then on each comes to its fate, whoever calls :meth:`run` for it
-        or dies. To accept again what was accepted changes nothing, so who
-        keeps uuids before this may repeat it after a crash.
+        An accepted server is built even if the process ends before
+        :meth:`run`. The call is idempotent: a caller that stores the uuids
+        first can repeat the call after a crash.
 
-        :param names: names of the servers, by their uuids
-        :param spec: what each of them is to be; project, user and numbers are
-            set here
-        :param min_count: how many of them must be built for any to be
-        :raises cellsched.exception.OverQuota: the project's quota has no room
-            for all of them
+        :param names: names of the servers, by uuid
+        :param spec: the request for each server; the project, the user and
+            the numbers are set here
+        :param min_count: the minimum number of servers to build; with fewer,
+            none is built
+        :raises cellsched.exception.OverQuota: the quota of the project lacks
+            capacity for all servers
         """
         return _accept(
             self.parts.database, self.parts.quotas, context, names, spec,
@@ -194,28 +195,26 @@ class EmbeddedConductor:
     def run(
         self, context: RequestContext, uuids: Sequence[str]
     ) -> None:
-        """Build servers that were accepted; returns when they were cast.
+        """Build accepted servers; return after the casts to compute hosts.
 
-        Those that are gone, or that another conductor builds, are left out.
-        What fails of something that passes is tried again by
-        :attr:`periodic`.
+        Deleted servers, and servers that another conductor builds, are
+        skipped. :attr:`periodic` retries a build after a transient error.
         """
         self.task.run(context, uuids)
 
     def get(
         self, context: RequestContext, uuid: str
     ) -> server.Server:
-        """Return a server, wherever it is.
+        """Return a server of any cell.
 
-        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceNotFound: no server has the uuid
         """
         return self.parts.listing.get(context, uuid)[0]
 
     def close(self) -> None:
-        """Close what was opened here; waits for builds that were begun.
+        """Close the components made here; waits for running builds.
 
-        Nobody may be in one of the other methods, or in what
-        :attr:`periodic` names.
+        No other method and no function of :attr:`periodic` may be running.
         """
         if self._own_parts:
             self.parts.close()
@@ -226,10 +225,10 @@ def _accept(
     context: RequestContext, names: Mapping[str, str],
     spec: objects.RequestSpec, min_count: int = 1,
 ) -> list[str]:
-    """Put servers into the API database; return the uuids of new ones.
+    """Write servers to the API database; return the uuids of the new ones.
 
-    :param names: names of the servers, by their uuids
-    :raises cellsched.exception.OverQuota: there is no room for all of them
+    :param names: names of the servers, by uuid
+    :raises cellsched.exception.OverQuota: the quota lacks capacity for all
     """
     project_id = context.project_id or ''
     with database.writer() as connection:

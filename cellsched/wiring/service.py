@@ -16,20 +16,20 @@ from cellsched.wiring.base import AgentComponents
 
 LOG = log.getLogger(__name__)
 
-#: What periodic tasks fail of while a server is away.
+#: Errors of periodic tasks while a database or a broker is unavailable.
 _AWAY = (exception.DatabaseUnreachable, *delivery.ERRORS)
 
 
-#: After which a service does nothing more.
+#: Errors after which a service must end.
 _FATAL = (exception.HostNameTaken,)
 
 
 class Service:
-    """A service: what answers its messages, and what it does of its own.
+    """A running service: RPC servers and periodic tasks.
 
     :param periodic: pairs of a function and the seconds between its calls
-    :param at_once: likewise, for functions that are called first when the
-        service has begun to answer
+    :param at_once: like ``periodic``, for functions that are also called when
+        the service starts
     """
 
     def __init__(
@@ -46,23 +46,23 @@ class Service:
         self._workers: list[
             tuple[periodics.PeriodicWorker, threading.Thread]] = []
         self._stopping = threading.Event()
-        #: Why it cannot go on, and what is called then, in whatever thread.
+        #: The fatal error, and the function called after it, in any thread.
         self.failure: exception.CellschedException | None = None
         self.on_failure: Callable[[], object] = lambda: None
 
     @property
     def servers(self) -> Sequence[oslo_messaging.MessageHandlingServer]:
-        """The servers, for who hands them messages in another way."""
+        """The RPC servers, for simulations that deliver messages directly."""
         return self._servers
 
     @property
     def periodic(self) -> Sequence[tuple[Callable[[], object], float, bool]]:
-        """Functions, the seconds between their calls, and whether at once."""
+        """Functions, the seconds between calls, and whether to start now."""
         return [*((*each, True) for each in self._at_once),
                 *((*each, False) for each in self._periodic)]
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start the RPC servers and the periodic tasks."""
         for server in self._servers:
             server.start()
             self._started.append(server)
@@ -75,24 +75,24 @@ class Service:
             self._workers.append((worker, thread))
 
     def stop(self) -> None:
-        """Take no more messages, and finish what was begun."""
+        """Stop the RPC servers, and wait for running messages and tasks."""
         self._stopping.set()
         for server in self._started:
             server.stop()
         for server in self._started:
             server.wait()
         for worker, thread in self._workers:
-            # This waits for its turn as long as there is something to do.
+            # Waits for the running call of the task.
             worker.stop()
             thread.join()
         self.parts.close()
 
     def _task(self, function: Callable[[], object]) -> Callable[[], object]:
-        """Return a function that futurist can mark, as it cannot methods.
+        """Return a periodic task of futurist, which cannot mark methods.
 
-        While a server is away that it needs, the log says so once, and not
-        each time; once more when it is back. What futurist would not survive,
-        such as ``SystemExit``, is logged.
+        The unavailability of a database or a broker is logged once, and again
+        when the task succeeds. An error that would end the worker of
+        futurist, such as ``SystemExit``, is logged.
         """
         away = False
 
@@ -107,24 +107,26 @@ class Service:
                 self._fail(exc)
             except _AWAY as exc:
                 if not away:
-                    LOG.warning('%s waits for a server that is away: %s',
-                                _name(function), delivery.describe(exc))
+                    LOG.warning(
+                        'Periodic task %s: a server is unavailable: %s',
+                        _name(function), delivery.describe(exc))
                 away = True
             except (*exception.STOPS, Exception):
                 raise
             except BaseException:
-                LOG.exception('Periodic task %s failed; it is done again in '
-                              'its time', function)
+                LOG.exception('Periodic task %s failed; it will be retried',
+                              _name(function))
             else:
                 if away:
-                    LOG.info('%s goes on', _name(function))
+                    LOG.info('Periodic task %s: the server is available again',
+                             _name(function))
                 away = False
         return task
 
     def _fail(self, exc: exception.CellschedException) -> None:
         self._stopping.set()
         self.failure = exc
-        LOG.error('This service cannot go on: %s', exc.format_message())
+        LOG.error('Service stops: %s', exc.format_message())
         self.on_failure()
 
 

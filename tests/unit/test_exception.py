@@ -105,7 +105,7 @@ class TestErrors(base.TestCase):
         names = {each.__name__ for each in (*ERRORS, *OTHERS)}
         for error in made():
             for form in forms(error):
-                told = exception.told(form)
+                told = exception.user_text(form)
 
                 self.assertEqual(
                     set(), {word for word in re.findall(r'\w+', told)
@@ -118,14 +118,14 @@ class TestErrors(base.TestCase):
         for form in forms(exception.NoValidHost(reason='All are full.')):
             if isinstance(form, exception.NoValidHost):
                 self.assertEqual('No valid host was found. All are full.',
-                                 exception.told(form))
+                                 exception.user_text(form))
 
     def test_kind_is_told_whether_an_error_was_remote_or_not(self):
         for error in made():
             for form in forms(error):
                 if type(error) in ERRORS and not error.safe:
-                    self.assertEqual(exception.told(error),
-                                     exception.told(form), form)
+                    self.assertEqual(exception.user_text(error),
+                                     exception.user_text(form), form)
 
     def test_docstring_has_the_whole_tree(self):
         depth = {name: len(indent) // 4 for indent, name in re.findall(

@@ -255,9 +255,9 @@ def _message(reason: Exception, task: str) -> str:
         # Drivers raise these whatever they build something for.
         return f'The {task} of {reason.uuid} failed: {reason.reason}'
     if isinstance(reason, exception.CellschedException) and reason.safe:
-        return exception.told(reason)
+        return exception.user_text(reason)
     return (f'{task.capitalize()} of instance failed: '
-            f'{exception.told(reason)}.')
+            f'{exception.user_text(reason)}.')
 
 
 def printable(text: str) -> str:

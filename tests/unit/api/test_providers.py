@@ -177,7 +177,7 @@ class TestSharing(sharing.TestCase):
             exception.AggregateInUse, self.aggregates.delete, sharing.ADMIN,
             'racks')
 
-        self.assertIn('provider pool; that has to go first', str(error))
+        self.assertIn('provider pool; delete the provider first', str(error))
         self.delete()
         self.aggregates.delete(sharing.ADMIN, 'racks')
 

@@ -112,7 +112,7 @@ class TestLimits(UnifiedTestCase):
         self.assertEqual(503, refused.code)
         self.assertIn('it answered what oslo.limit cannot read', str(refused))
         self.assertEqual('nobody tells how much its project may have',
-                         exception.told(refused))
+                         exception.user_text(refused))
         self.keystone.broken = False
         # It is not waited for by each request.
         self.assertRaises(

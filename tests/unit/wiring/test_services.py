@@ -85,9 +85,9 @@ class TestService(configured.WiringTestCase):
         service.stop()
 
         self.assertEqual(([1], 'h'), (calls, service.failure.host))
-        self.assertEqual(1, self.logs.output.count('cannot go on'))
+        self.assertEqual(1, self.logs.output.count('Service stops'))
 
-    def test_server_that_is_away_is_told_of_once_and_when_it_is_back(self):
+    def test_unavailable_server_is_logged_once_and_so_is_its_return(self):
         failures = [
             exception.DatabaseUnreachable(
                 schema='cell', url='x', reason='it restarts'),
@@ -109,9 +109,10 @@ class TestService(configured.WiringTestCase):
         for _ in range(6):
             self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
-        self.assertEqual(1, self.logs.output.count('is away'))
+        self.assertEqual(1, self.logs.output.count('is unavailable'))
         self.assertIn('it restarts', self.logs.output)
-        self.assertEqual(1, self.logs.output.count('report goes on'))
+        self.assertEqual(1, self.logs.output.count(
+            'report: the server is available again'))
         self.assertNotIn('Traceback', self.logs.output)
 
     def test_periodic_work_that_would_end_its_thread_is_done_again(self):
