@@ -81,7 +81,8 @@ class TestFuzz(base.TestCase):
         flavor = arguments.get('spec_obj', {}).get('nova_object.data', {}).get(
             'flavor', {}).get('nova_object.data', {})
         for name in SIZES:
-            self.assertGreaterEqual(int(flavor.get(name, 0)), 0)
+            # None is none of it.
+            self.assertGreaterEqual(int(flavor.get(name) or 0), 0)
         uuids = arguments.get('instance_uuids')
         self.assertGreater(len(answer), 0)
         if arguments.get('return_objects'):
