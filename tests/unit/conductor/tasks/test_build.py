@@ -6,7 +6,6 @@ import itertools
 import oslo_messaging
 
 from cellsched.conductor.tasks import build as build_
-from cellsched.conductor.tasks import lease
 from cellsched import exception
 from cellsched import objects
 from tests.unit import base
@@ -137,4 +136,4 @@ class TestPasses(base.TestCase):
                 (exception.NoValidHost(reason=''), False),
                 (exception.PluginFailed(kind='Filter', plugin='p'), False),
                 (RuntimeError(), False)):
-            self.assertEqual(passing, lease.is_transient(error), repr(error))
+            self.assertEqual(passing, build_.is_transient(error), repr(error))
