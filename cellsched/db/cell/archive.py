@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries that move deleted rows of a cell to shadow tables, and from there.
+"""Queries that archive deleted rows to shadow tables, and purge these.
 
-A server goes with all that belongs to it, in the transaction of who asks. It
-stays as long as anybody may still look for it: while a move or a build has
-not ended, or its networks are not taken back.
+A server is archived together with its child rows, in the caller's transaction.
+It is not archived while a move or a build of it is unfinished, or while it may
+have networks.
 """
 
 import collections
@@ -26,23 +26,23 @@ _EVENTS = models.instance_actions_events
 _CASTS = models.build_casts
 _MOVES = models.migrations
 
-#: What belongs to servers, by their uuids.
+#: Child tables of servers, with the column of the server's uuid.
 _CHILDREN = (
     models.instance_extra, models.instance_system_metadata,
     models.instance_faults, _ACTIONS, models.block_device_mapping, _MOVES)
 
-#: Tables whose rows are deleted one by one, too.
+#: Tables whose rows are also deleted without their server.
 _ALONE = tuple(table for table in models.SHADOWS
                if table not in (_TABLE, _ACTIONS, _EVENTS))
 
 
 def _settled(table: Any) -> sa.ColumnElement[bool]:
-    """Return the condition of having been deleted before a time."""
+    """Return the condition that a row was deleted before a time."""
     return _deleted_at(table) < sa.bindparam('before')
 
 
 def _deleted_at(table: Any) -> sa.ColumnElement[Any]:
-    """Return when a row was deleted; others may not have noted that."""
+    """Return the deletion time; other programs may not have set it."""
     return sa.func.coalesce(
         table.c.deleted_at, table.c.updated_at, table.c.created_at)
 
@@ -71,7 +71,7 @@ _LOCK = statements.by_index(
 
 
 def count(connection: sa.Connection, before: datetime.datetime) -> int:
-    """Return how many servers may be archived that were deleted by then."""
+    """Return the number of archivable servers deleted before a time."""
     return connection.execute(_COUNT, {'before': before}).scalar_one()
 
 
@@ -79,10 +79,10 @@ def ready_after(
     connection: sa.Connection, before: datetime.datetime, after: int,
     limit: int,
 ) -> list[tuple[int, str]]:
-    """Return ids and uuids of the next servers that may be archived.
+    """Return ids and uuids of a page of archivable servers.
 
-    :param before: they were deleted before this time
-    :param after: the id of the last one before them
+    :param before: servers deleted before this time
+    :param after: the id at which the last page ended
     """
     rows: Any = connection.execute(
         _NEXT, {'before': before, 'after': after, 'most': limit})
@@ -90,7 +90,7 @@ def ready_after(
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
-    """Return those servers that have a row here, deleted or not."""
+    """Return the servers that have a row in this cell, deleted or not."""
     return {uuid for chunk in statements.chunks(uuids)
             for uuid in connection.execute(
                 _PRESENT, {'these': chunk}).scalars()}
@@ -100,9 +100,9 @@ def move_servers(
     connection: sa.Connection, uuids: Iterable[str],
     before: datetime.datetime,
 ) -> collections.Counter[str]:
-    """Archive servers and all that belongs to them; return rows by table.
+    """Archive servers and their child rows; return row counts by table.
 
-    Those that may not be archived stay. Tags go: a deleted server has none.
+    Servers that are not archivable stay. Tags are deleted, not archived.
     """
     moved: collections.Counter[str] = collections.Counter()
     for chunk in statements.chunks(uuids):
@@ -119,12 +119,11 @@ def move_servers(
 def move_rows(
     connection: sa.Connection, before: datetime.datetime, limit: int
 ) -> collections.Counter[str]:
-    """Archive rows that were deleted by themselves; return how many, by table.
+    """Archive rows that were deleted alone; return row counts by table.
 
-    Those are services, compute nodes, and what was taken from servers that
-    are there.
+    These are services, compute nodes, and child rows of existing servers.
 
-    :param limit: no more than this many go
+    :param limit: the most rows to archive
     """
     moved: collections.Counter[str] = collections.Counter()
     for table in _ALONE:
@@ -141,10 +140,10 @@ def move_rows(
 def purge(
     connection: sa.Connection, before: datetime.datetime | None, limit: int
 ) -> collections.Counter[str]:
-    """Remove rows from shadow tables for good; return how many, by table.
+    """Delete rows of shadow tables; return row counts by table.
 
-    :param before: only those that were deleted before this time
-    :param limit: no more than this many go
+    :param before: only rows deleted before this time
+    :param limit: the most rows to delete
     """
     gone: collections.Counter[str] = collections.Counter()
     for shadow in models.SHADOWS.values():
@@ -164,7 +163,7 @@ def purge(
 
 @functools.cache
 def _next_alone(table: sa.Table) -> sa.Select[Any]:
-    """Return the query for rows that are deleted and whose server is not."""
+    """Return the query for deleted rows whose server is not deleted."""
     query = sa.select(table.c.id).where(
         table.c.deleted != 0, _settled(table))
     if table in _CHILDREN:
@@ -177,7 +176,7 @@ def _next_alone(table: sa.Table) -> sa.Select[Any]:
 def _move(
     connection: sa.Connection, table: sa.Table, uuids: Collection[str]
 ) -> int:
-    """Archive what a table has of servers; return how many rows."""
+    """Archive a table's rows of servers; return the number of rows."""
     condition: sa.ColumnElement[bool]
     if table is _EVENTS:
         condition = _EVENTS.c.action_id.in_(sa.select(_ACTIONS.c.id).where(
@@ -201,9 +200,10 @@ def _run(
 
 @functools.cache
 def _copied(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the columns to archive; what belongs to a server goes by it.
+    """Return the columns to archive.
 
-    It was not deleted itself, and is purged by when its server was.
+    A child row that was not deleted itself gets the deletion time of its
+    server, by which it is purged later.
     """
     of = None
     if table is _EVENTS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for who audits a cell: its servers, a page at a time."""
+"""Queries of the audit for a cell: pages of servers, and repairs."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _CASTS = models.build_casts
 _MOVES = models.migrations
 _SERVICES = models.services
 
-#: States of a migration that has come to its end, Nova's among them.
+#: Final states of a migration, including Nova's.
 ENDED = ('cancelled', 'completed', 'confirmed', 'done', 'error', 'failed',
          'reverted')
 
@@ -63,7 +63,7 @@ _FAILED = sa.select(_ACTIONS.c.instance_uuid).where(
 
 
 class MoveRow(NamedTuple):
-    """A move that goes on; see :mod:`cellsched.db.cell.server_moves`."""
+    """An unfinished move; see :mod:`cellsched.db.cell.server_moves`."""
 
     kind: str
     status: str
@@ -72,11 +72,10 @@ class MoveRow(NamedTuple):
 class NodeRow(NamedTuple):
     """A compute node.
 
-    :param mapped: whether a scheduler has seen its host as mapped
-    :param offers: by resource class what it has, what of that it keeps for
-        itself, and how often it gives the rest
-    :param children: uuids of its child providers; what they have only the
-        claim store is told
+    :param mapped: whether its host is marked as mapped
+    :param offers: total, reserved and allocation ratio by resource class
+    :param children: uuids of its child providers; their inventories are only
+        in the claim store
     """
 
     host: str
@@ -87,17 +86,17 @@ class NodeRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ServerRow:
-    """A server's row.
+    """The row of a server.
 
-    :param provider: uuid of the compute node that it names, if it is there
-    :param reason: what its last fault says, of one in ERROR
-    :param failed_action: whether an action of a request that is known is
-        recorded as failed, of one in ERROR
-    :param moving: whether it has a migration that has not ended; after one
-        that goes on no more its old host may still have to clean up
-    :param move: the migration that goes on
-    :param cast: whether its cell keeps what a host was told of its build
-    :param served: whether its host has a compute service, alive or not
+    :param provider: uuid of its compute node, if that exists
+    :param reason: message of the last fault, in ERROR
+    :param failed_action: whether a failed action with a request id is
+        recorded, in ERROR
+    :param moving: whether a migration is not final; the source host may still
+        have to clean up
+    :param move: the unfinished migration, or None
+    :param cast: whether the cell stores a build message for it
+    :param served: whether its host has a compute service, up or down
     :param children: uuids of the child providers of its compute node
     """
 
@@ -119,12 +118,12 @@ class ServerRow:
 
     @property
     def ran(self) -> bool:
-        """Return whether there may be something on a host."""
+        """Return whether a host may have a guest of the server."""
         return self.host is not None or self.launched_at is not None
 
 
 def count(connection: sa.Connection) -> int:
-    """Return how many servers are not deleted."""
+    """Return the number of servers that are not deleted."""
     return connection.execute(
         sa.select(sa.func.count()).select_from(_TABLE)
         .where(_TABLE.c.deleted == 0)).scalar_one()
@@ -133,9 +132,9 @@ def count(connection: sa.Connection) -> int:
 def present_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """Return ids and uuids of the next servers that are not deleted.
+    """Return ids and uuids of a page of servers that are not deleted.
 
-    :param after: the id of the last one before them
+    :param after: the id at which the last page ended
     """
     rows: Any = connection.execute(
         sa.select(_TABLE.c.id, _TABLE.c.uuid)
@@ -147,7 +146,7 @@ def present_after(
 def moved_after(
     connection: sa.Connection, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """Return ids and servers of the next migrations."""
+    """Return ids and server uuids of the next page of migrations."""
     rows: Any = connection.execute(
         sa.select(_MOVES.c.id, _MOVES.c.instance_uuid)
         .where(_MOVES.c.id > after, _MOVES.c.instance_uuid.is_not(None))
@@ -158,7 +157,7 @@ def moved_after(
 def rows(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, ServerRow]:
-    """Return the rows of servers, deleted ones too."""
+    """Return the rows of servers, including deleted ones."""
     found: dict[str, ServerRow] = {}
     for chunk in statements.chunks(uuids):
         there = connection.execute(_ROWS, {'these': chunk}).all()
@@ -187,14 +186,14 @@ def rows(
 
 
 def lock(connection: sa.Connection, uuid: str) -> ServerRow | None:
-    """Return a server's row, which stays until the transaction ends."""
+    """Lock and return the row of a server."""
     connection.execute(sa.select(_TABLE.c.id).where(
         _TABLE.c.uuid == uuid).with_for_update()).all()
     return rows(connection, [uuid]).get(uuid)
 
 
 def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
-    """Return the compute nodes that say whose they are, by their uuids."""
+    """Return the compute nodes that have a uuid and a host, by uuid."""
     return {
         row.uuid: NodeRow(row.host, bool(row.mapped and row.mapped > 0), {
             'VCPU': (row.vcpus, row.vcpus_used,
@@ -209,7 +208,7 @@ def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
 
 
 def purge_unrun(connection: sa.Connection, uuid: str) -> bool:
-    """Remove a server that never was on a host; return whether it was so."""
+    """Delete a server that never had a host; return whether it did so."""
     row = lock(connection, uuid)
     if row is None or row.ran:
         return False
@@ -220,7 +219,7 @@ def purge_unrun(connection: sa.Connection, uuid: str) -> bool:
 def _children(
     connection: sa.Connection, nodes: set[str]
 ) -> dict[str, frozenset[str]]:
-    """Return child providers of nodes; each node is read once."""
+    """Return the child providers of nodes; each node is parsed once."""
     return {uuid: _uuids(text) for chunk in statements.chunks(nodes)
             for uuid, text in connection.execute(
                 _PARENTS, {'these': chunk})}

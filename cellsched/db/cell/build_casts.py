@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for builds that a compute host was told of and has not ended.
+"""Build messages that were cast to compute hosts and are unfinished.
 
-What it was told stays here, in the database of its cell, until the server is
-there, in ERROR or deleted. So it can be told again, or another host be told.
+The message is stored in the cell's database until the server is ACTIVE, in
+ERROR or deleted. The conductor can therefore cast it again, or to another
+host.
 """
 
 from collections.abc import Iterable
@@ -38,13 +39,13 @@ _AGAIN = (
 
 @dataclasses.dataclass(frozen=True)
 class BuildCast:
-    """A build that a compute host was told of.
+    """A build message that was cast to a host.
 
-    :param host: the host that was told
-    :param message: the arguments of ``build_and_run_instance`` but for the
-        instance, as JSON has them
-    :param cast_at: when it was told last, in seconds since the epoch
-    :param casts: how often it was told
+    :param host: the host
+    :param message: the arguments of ``build_and_run_instance`` without the
+        instance, in JSON
+    :param cast_at: time of the last cast, in seconds since the epoch
+    :param casts: number of casts
     """
 
     instance_uuid: str
@@ -56,26 +57,26 @@ class BuildCast:
 
 
 def create(connection: sa.Connection, casts: Iterable[BuildCast]) -> None:
-    """Add builds; one that is there already stays as it is."""
+    """Add messages; an existing message of an instance is kept."""
     rows = [dataclasses.asdict(each) for each in casts]
     if rows:
         statements.insert_missing(connection, _TABLE.c.instance_uuid, rows)
 
 
 def replace(connection: sa.Connection, cast: BuildCast) -> None:
-    """Keep what the next host is told of a build, in place of the last."""
+    """Replace the message of a build by the one for the next host."""
     drop(connection, [cast.instance_uuid])
     connection.execute(sa.insert(_TABLE), dataclasses.asdict(cast))
 
 
 def get(connection: sa.Connection, uuid: str) -> BuildCast | None:
-    """Return what was told of a build, or None."""
+    """Return the message of a build, or None."""
     row = connection.execute(_ONE, {'uuid': uuid}).first()
     return None if row is None else _from_row(row)
 
 
 def is_any_before(connection: sa.Connection, before: float) -> bool:
-    """Return whether there are builds that were told of before a time.
+    """Return whether a message was last cast before a time.
 
     :param before: in seconds since the epoch
     """
@@ -87,10 +88,10 @@ def is_any_before(connection: sa.Connection, before: float) -> bool:
 def take_before(
     connection: sa.Connection, before: float, now: float, limit: int
 ) -> list[BuildCast]:
-    """Return builds that were told of before a time, the oldest first.
+    """Return messages that were last cast before a time, the oldest first.
 
-    They count as told of now, so that of several that look each is given
-    others. What somebody has locked is left out.
+    Their time is set to now, so that several conductors get different
+    messages. Locked rows are skipped.
 
     :param before: in seconds since the epoch
     """
@@ -106,13 +107,13 @@ def take_before(
 def tell_again(
     connection: sa.Connection, cast: BuildCast, now: float
 ) -> bool:
-    """Count one more telling; of several that would tell again, one may."""
+    """Count another cast; of several callers, one succeeds."""
     return bool(connection.execute(_AGAIN, {
         'of': cast.instance_uuid, 'was': cast.casts, 'now': now}).rowcount)
 
 
 def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Forget builds that ended; those that are not there are left out."""
+    """Delete the messages of finished builds; missing ones are ignored."""
     for chunk in statements.chunks(uuids):
         connection.execute(_DROP, {'these': chunk})
 
@@ -125,11 +126,11 @@ def _from_row(row: sa.Row[Any]) -> BuildCast:
 
 @dataclasses.dataclass(frozen=True)
 class BuildMessage:
-    """The arguments of ``build_and_run_instance`` but for the instance.
+    """The arguments of ``build_and_run_instance`` without the instance.
 
-    :param chosen: the place where it is to be built
-    :param host_list: the places that are left to try if this one fails
-    :param filter_properties: what goes along from one try to the next
+    :param chosen: the selection for this attempt
+    :param host_list: the alternates for later attempts
+    :param filter_properties: data that is passed from attempt to attempt
     """
 
     chosen: objects.Selection
@@ -142,7 +143,7 @@ class BuildMessage:
         cls, selections: Sequence[objects.Selection],
         request_spec: objects.RequestSpec | None,
     ) -> 'BuildMessage':
-        """Return the message for the first of the places to try."""
+        """Return the message for the first selection."""
         chosen, *alternates = selections
         return cls(chosen, alternates, request_spec, {
             'retry': {'num_attempts': 1,
@@ -151,7 +152,7 @@ class BuildMessage:
 
     @classmethod
     def read(cls, cast: BuildCast) -> 'BuildMessage':
-        """Return what was kept in a cell."""
+        """Return the message from the form stored in a cell."""
         kept = jsonutils.loads(cast.message)
         spec = kept['request_spec']
         chosen, *host_list = (
@@ -163,7 +164,7 @@ class BuildMessage:
             kept['filter_properties'])
 
     def kept(self, uuid: str, now: float) -> BuildCast:
-        """Return it as a cell keeps it.
+        """Return the form that is stored in a cell.
 
         :param now: in seconds since the epoch
         """
@@ -178,7 +179,7 @@ class BuildMessage:
                 'filter_properties': self.filter_properties}))
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the RPC client is called with, by name."""
+        """Return the keyword arguments for the RPC client."""
         return {
             'host': self.chosen.service_host, 'node': self.chosen.nodename,
             'request_spec': self.request_spec,
@@ -188,21 +189,21 @@ class BuildMessage:
 
     @property
     def retry(self) -> Mapping[str, Any] | None:
-        """The tries so far, or None if nothing else may be tried."""
+        """The attempts so far, or None if no other host may be tried."""
         return self.filter_properties.get('retry') or None
 
     @property
     def tried(self) -> int | None:
-        """The number of this try, or None where nobody said."""
+        """The number of this attempt, or None if it is unknown."""
         return None if self.retry is None else self.retry['num_attempts']
 
     @property
     def requested_networks(self) -> Any:
-        """The networks that the user wished for, or None."""
+        """The networks that the user requested, or None."""
         return None if self.request_spec is None else self.request_spec.get(
             'requested_networks')
 
     def failed(self, reason: Exception) -> dict[str, Any]:
-        """Return the filter properties for the next try."""
+        """Return the filter properties for the next attempt."""
         return {**self.filter_properties, 'retry': {
             **(self.retry or {}), 'exc_reason': str(reason)}}

@@ -19,7 +19,7 @@ from cellsched.objects import child_providers
 _TABLE = models.compute_nodes
 _SERVICES = models.services
 
-#: The column may be empty in rows that others made.
+#: The column may be NULL in rows of other programs.
 _MAPPED = sa.func.coalesce(_TABLE.c.mapped, 0)
 
 
@@ -27,9 +27,9 @@ def save(
     connection: sa.Connection, uuid: str, host: str, node: str,
     values: Mapping[str, Any], now: datetime.datetime,
 ) -> str:
-    """Add or change a node; return its uuid, which stays once it is given.
+    """Add or update a node; return its uuid, which never changes.
 
-    :param uuid: the node's uuid, if it is new
+    :param uuid: the uuid for a new node
     """
     mine = sa.and_(_TABLE.c.host == host,
                    _TABLE.c.hypervisor_hostname == node,
@@ -50,9 +50,9 @@ def save(
 def find(
     connection: sa.Connection, host: str, node: str
 ) -> tuple[str, str | None] | None:
-    """Return the uuid of a node and the text of its children, if it is there.
+    """Return the uuid of a node and the text of its children, or None.
 
-    The text is that of :mod:`cellsched.objects.child_providers`.
+    :mod:`cellsched.objects.child_providers` defines the text.
     """
     row: Any = connection.execute(
         sa.select(_TABLE.c.uuid, _TABLE.c.providers)
@@ -62,9 +62,9 @@ def find(
 
 
 def list_with_services(connection: sa.Connection) -> Sequence[Any]:
-    """Return each node that has reported, with what its service says.
+    """Return each node that has reported, with the columns of its service.
 
-    A node whose service is not known is left out.
+    A node without a service is left out.
     """
     return connection.execute(
         sa.select(
@@ -93,7 +93,7 @@ def list_hosts(connection: sa.Connection) -> list[str]:
 
 
 def list_unmapped(connection: sa.Connection) -> Sequence[Any]:
-    """Return ``uuid`` and ``host`` of nodes that are not known as mapped."""
+    """Return ``uuid`` and ``host`` of nodes not marked as mapped."""
     return connection.execute(
         sa.select(_TABLE.c.uuid, _TABLE.c.host)
         .where(_MAPPED < 1, _TABLE.c.deleted == 0,
@@ -102,9 +102,9 @@ def list_unmapped(connection: sa.Connection) -> Sequence[Any]:
 
 
 def mark_foreign(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Say that the hosts of these nodes have the names of another cell's.
+    """Mark nodes whose host name belongs to a host of another cell.
 
-    Their agents read it. It is no change to the feed either.
+    Their agents read the mark. It does not change the feed.
     """
     for chunk in statements.chunks(uuids):
         connection.execute(
@@ -113,7 +113,7 @@ def mark_foreign(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
 
 def mark_unmapped(connection: sa.Connection, hosts: Iterable[str]) -> None:
-    """Forget that hosts are mapped, so that they are found again."""
+    """Remove the mapped mark of hosts, so that discovery finds them again."""
     for chunk in statements.chunks(hosts):
         connection.execute(
             sa.update(_TABLE).where(_TABLE.c.host.in_(chunk))
@@ -121,9 +121,9 @@ def mark_unmapped(connection: sa.Connection, hosts: Iterable[str]) -> None:
 
 
 def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Remember that the hosts of these nodes are mapped.
+    """Mark the hosts of these nodes as mapped.
 
-    Who follows the nodes maps them, so that is no change to the feed.
+    The reader of the feed sets the mark, so it does not change the feed.
     """
     for chunk in statements.chunks(uuids):
         connection.execute(
@@ -135,17 +135,17 @@ _ALL = sa.select(
     _TABLE.c.uuid, _TABLE.c.hypervisor_hostname, _TABLE.c.host,
     _TABLE.c.traits, _TABLE.c.providers,
 ).where(
-    # Rows that others made may have no host, or no uuid.
+    # Rows of other programs may have no host or no uuid.
     _TABLE.c.deleted == 0, _TABLE.c.uuid.is_not(None),
     _TABLE.c.host.is_not(None),
 ).order_by(_TABLE.c.hypervisor_hostname, _TABLE.c.id)
 
 
 class RootRow(NamedTuple):
-    """A compute node, which is a root provider.
+    """A compute node as a root provider.
 
-    :ivar name: of the node
-    :ivar children: all that are below it, by name
+    :ivar name: name of the node
+    :ivar children: all providers below it, by name
     """
 
     uuid: str
@@ -156,7 +156,7 @@ class RootRow(NamedTuple):
 
 
 def list_all(connection: sa.Connection) -> list[RootRow]:
-    """Return every compute node with what is below it, by name."""
+    """Return every compute node with its child providers, by name."""
     return [
         RootRow(row.uuid, row.hypervisor_hostname or row.host, row.host,
                 _traits(row.traits), tuple(child_providers.load(
@@ -165,7 +165,7 @@ def list_all(connection: sa.Connection) -> list[RootRow]:
 
 
 def _traits(text: str | None) -> frozenset[str]:
-    """Return the names in a text; there are none in what is no list."""
+    """Return the trait names in a JSON text; none if it is no list."""
     try:
         said = json.loads(text) if text else ()
     except (RecursionError, ValueError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for what changed of the hosts of a cell."""
+"""Queries for the hosts of a cell and their changes."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _ALL_NODES = sa.select(
         'hypervisor_version', 'cpu_info', 'supported_instances', 'stats',
         'metrics', 'pci_stats', 'traits', 'providers', 'host_ip',
         'deleted')),
-    # The column may be empty in rows that others made.
+    # The column may be NULL in rows of other programs.
     sa.func.coalesce(_NODES.c.mapped, 0).label('mapped'),
 ).order_by(_NODES.c.id)
 
@@ -66,12 +66,12 @@ _BEATS = sa.select(
 class HostChanges:
     """Changes of a cell's hosts.
 
-    Rows are in the order in which they were made: of a host that was deleted
-    and came back the last one counts. Some were told before.
+    Rows are in order of creation: if a host was deleted and came back, its
+    last row counts. Some rows may be repeated.
 
-    :param token: tells what changes from now on
-    :param complete: the rows are all that there are, so a host without one
-        is gone; else a row whose ``deleted`` is not 0 tells of that
+    :param token: the token for the next call
+    :param complete: whether the rows are all rows, so that a host without a
+        row is gone; otherwise a deleted host has a row with ``deleted`` != 0
     :param nodes: rows of compute nodes
     :param services: rows of compute services
     """
@@ -83,7 +83,7 @@ class HostChanges:
 
 
 def token(database: session.Database) -> feed.Token:
-    """Return the token of now, at little cost."""
+    """Return the current token, by a cheap read."""
     return models.FEED.glance(database)
 
 
@@ -93,17 +93,18 @@ def changes(
 ) -> HostChanges:
     """Return the hosts that changed since a token.
 
-    Without a token, or with one that this database did not give, all are
-    returned that are not deleted.
+    Without a token, or with a token of another database, all hosts that are
+    not deleted are returned.
 
-    Nothing that this project writes is missed, whoever writes at the time.
-    What others write, such as the agents of Nova, is not seen as a change:
-    who follows a cell that has such agents reads it as a whole now and then.
-    The mark that a node is mapped is no change either.
+    No write of this project is missed, even a concurrent one. Writes of other
+    programs, such as Nova's agents, do not change the feed: read a cell with
+    such agents as a whole from time to time. Marking a node as mapped does not
+    change the feed either.
 
-    :param until: the token of now, where it was read before
+    :param until: the current token, if it was read already
     """
-    # The token comes first: what is committed later is told again.
+    # Read the token first: a change that is committed later is then repeated,
+    # not missed.
     if until is None:
         until = models.FEED.token(connection)
     if since == until:
@@ -125,13 +126,13 @@ def selected(
     connection: sa.Connection, nodes: Iterable[str] | None,
     names: Iterable[str] = (),
 ) -> HostChanges:
-    """Return some hosts as they are, as if there were no others.
+    """Return the rows of selected hosts.
 
-    Rows of nodes have their marks too, in ``lane`` and ``position``.
+    Rows of nodes include their marks ``lane`` and ``position``.
 
-    :param nodes: uuids of compute nodes; others of their hosts are left out.
+    :param nodes: uuids of compute nodes, without other nodes of their hosts;
         None for all hosts
-    :param names: of hosts, in any case; all nodes of these
+    :param names: names of hosts, in upper or lower case, with all their nodes
     """
     if nodes is None:
         return HostChanges(
@@ -148,17 +149,17 @@ def selected(
 
 
 def beats(connection: sa.Connection) -> Sequence[Any]:
-    """Return what services say of all compute nodes, by uuid."""
+    """Return the service columns of all compute nodes, by uuid."""
     return connection.execute(_BEATS).all()
 
 
 def nothing(token: feed.Token) -> HostChanges:
-    """Return that nothing changed, where the token is still the same."""
+    """Return an empty result if the token is unchanged, else None."""
     return HostChanges(token, False, [], [])
 
 
 def _whole(nodes: Sequence[Any]) -> Sequence[Any]:
-    """Return the nodes that say which they are; the others are logged."""
+    """Return the nodes with a host and a uuid; log the rest."""
     partial = [row.uuid for row in nodes
                if row.uuid is None or row.host is None]
     if not partial:
@@ -174,7 +175,7 @@ def delete(
 ) -> list[str]:
     """Delete the compute service of a host and its nodes.
 
-    They are new when the host reports again.
+    If the host reports again, it gets new ones.
 
     :returns: uuids of the nodes and of their child providers
     """

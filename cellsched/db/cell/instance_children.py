@@ -19,7 +19,7 @@ def add(
     connection: sa.Connection, requests: Iterable[objects.BuildRequest],
     now: datetime.datetime,
 ) -> None:
-    """Add what goes with rows that are new, as their requests have it."""
+    """Add the tags and block devices of new rows, from their requests."""
     requests = list(requests)
     create_tags(connection, {
         request.instance_uuid: request.tag_names for request in requests})
@@ -32,7 +32,7 @@ def correct(
     connection: sa.Connection, request: objects.BuildRequest,
     now: datetime.datetime,
 ) -> None:
-    """Bring a row up to what its user has changed in the request since."""
+    """Apply the user's changes of a request to its row."""
     uuid = request.instance_uuid
     if instances.update(
             connection, uuid,
@@ -43,7 +43,7 @@ def correct(
 def replace_tags(
     connection: sa.Connection, uuid: str, names: Iterable[str]
 ) -> None:
-    """Give a server these tags in place of those that it has."""
+    """Replace the tags of a server."""
     delete_tags(connection, [uuid])
     create_tags(connection, {uuid: names})
 
@@ -57,9 +57,9 @@ _TAGS_OF = sa.select(_TAGS.c.resource_id, _TAGS.c.tag).where(
 def create_tags(
     connection: sa.Connection, tags: Mapping[str, Iterable[str]]
 ) -> None:
-    """Add the tags of servers that have none, by their uuids.
+    """Add tags, by server uuid, for servers without tags.
 
-    One that comes twice is added once: no build is to fail of it.
+    A repeated tag is added once, so that it fails no build.
     """
     statements.insert_missing(connection, _TAGS.c.tag, [
         {'resource_id': uuid, 'tag': tag}
@@ -69,7 +69,7 @@ def create_tags(
 def get_tags(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Return the tags of servers, sorted; those without are left out."""
+    """Return the sorted tags of servers, without untagged servers."""
     found: dict[str, list[str]] = {}
     for chunk in statements.chunks(uuids):
         for uuid, tag in connection.execute(_TAGS_OF, {'these': chunk}):
@@ -112,7 +112,7 @@ def create_block_devices(
 def get_block_devices(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, list[objects.BlockDeviceMapping]]:
-    """Return the block devices of servers; those without are left out."""
+    """Return the block devices of servers, without servers that have none."""
     found: dict[str, list[objects.BlockDeviceMapping]] = {}
     for chunk in statements.chunks(uuids):
         for row in connection.execute(_DEVICES_OF, {'these': chunk}):
@@ -141,12 +141,12 @@ _SERVERS = models.instances
 
 _PREFIX = 'image_'
 
-#: Of what Nova keeps with this prefix, what is no property.
+#: Keys with this prefix in Nova's table that are no image property.
 _PROPERTY_KEYS = frozenset(_PREFIX + name for name in (
     'base_image_ref', 'container_format', 'disk_format', 'min_disk',
     'min_ram'))
 
-#: Characters of a value that are kept.
+#: The most characters of a stored value.
 VALUE_MAX = 255
 
 _ADD_PROPERTIES = sa.insert(_PROPERTIES)
@@ -165,10 +165,10 @@ def create_image_properties(
     connection: sa.Connection, properties: Mapping[str, Mapping[str, Any]],
     now: datetime.datetime,
 ) -> None:
-    """Keep the properties of images.
+    """Store image properties of servers.
 
-    :param properties: by the uuid of the server, then by name; longer ones
-        than Nova keeps are cut off
+    :param properties: by server uuid and by name; values are cut off at Nova's
+        maximum length
     """
     rows = [{'created_at': now, 'deleted': 0, 'instance_uuid': uuid,
              'key': key, 'value': str(value)[:VALUE_MAX]}
@@ -181,7 +181,7 @@ def create_image_properties(
 
 
 def delete_image_properties(connection: sa.Connection, uuid: str) -> None:
-    """Forget the properties of a server's image, which has another one."""
+    """Delete the image properties of a server, which gets another image."""
     connection.execute(sa.delete(_PROPERTIES).where(
         _PROPERTIES.c.instance_uuid == uuid,
         _PROPERTIES.c.key.startswith(_PREFIX, autoescape=True)))
@@ -190,9 +190,9 @@ def delete_image_properties(connection: sa.Connection, uuid: str) -> None:
 def count_image_properties(
     connection: sa.Connection, host: str
 ) -> Sequence[tuple[str | None, str, str, int]]:
-    """Return how many servers of a host have images that say the same.
+    """Return the number of servers of a host by image property value.
 
-    :returns: node, name of the property, value and number of servers
+    :returns: rows of node, property name, value and number of servers
     """
     return [(row.node, row.key.removeprefix(_PREFIX), row.value, row.servers)
             for row in connection.execute(_PROPERTY_COUNTS, {'on': host})

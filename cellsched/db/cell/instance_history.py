@@ -19,10 +19,10 @@ _ACTIONS = models.instance_actions
 _FAULTS = models.instance_faults
 _EVENTS = models.instance_actions_events
 
-#: How an action and an event of it are marked that failed.
+#: Message of a failed action, and result of a failed event.
 _FAILED = 'Error'
 
-#: Characters of a traceback that are kept: its end, which says most.
+#: The most characters of a stored traceback; its end is kept.
 _TRACEBACK_MAX = 10000
 
 _ADD = sa.insert(_ACTIONS)
@@ -38,10 +38,10 @@ def create_all(
     connection: sa.Connection, contexts: Mapping[str, Any], action: str,
     now: datetime.datetime, message: str | None = None,
 ) -> None:
-    """Record an action for several servers.
+    """Record an action of several servers.
 
-    :param contexts: of the requests, by server
-    :param message: ``Error`` where it failed, which also ends it
+    :param contexts: the request context by server uuid
+    :param message: ``Error`` for a failed action, which finishes it
     """
     rows = [
         {'created_at': now, 'action': action, 'instance_uuid': uuid,
@@ -58,10 +58,10 @@ def create_failed(
     connection: sa.Connection, uuids: Iterable[str], action: str, event: str,
     context: Any, now: datetime.datetime, reason: Exception, host: str,
 ) -> None:
-    """Record an action that failed for several servers, and where it did.
+    """Record a failed action of several servers, with its event.
 
-    :param event: what was being done for it
-    :param host: who says so
+    :param event: the failed step
+    :param host: the host that reports it
     """
     uuids = list(uuids)
     create_all(connection, dict.fromkeys(uuids, context), action, now,
@@ -74,7 +74,7 @@ def finish(
     connection: sa.Connection, uuid: str, action: str,
     now: datetime.datetime,
 ) -> None:
-    """End what was begun of an action; nothing happens if it has ended."""
+    """Finish an action; a finished action is not changed."""
     _finish(connection, uuid, action, now, None)
 
 
@@ -82,10 +82,10 @@ def fail(
     connection: sa.Connection, uuid: str, action: str, event: str,
     now: datetime.datetime, reason: Exception, host: str,
 ) -> None:
-    """End an action that failed, and record why, unless it has ended.
+    """Finish a failed action with its cause, unless it is finished.
 
-    :param event: what was being done for it, in one word
-    :param host: who says so
+    :param event: the failed step, in one word
+    :param host: the host that reports it
     """
     if _finish(connection, uuid, action, now, _FAILED):
         _add_failure(connection, [uuid], action, event, now, reason, host,
@@ -107,7 +107,7 @@ def _add_failure(
     connection: sa.Connection, uuids: list[str], action: str, event: str,
     now: datetime.datetime, reason: Exception, host: str, details: str,
 ) -> None:
-    """Record an event of the servers' latest action of a name."""
+    """Record a failed event in the latest action with this name."""
     told = {'created_at': now, 'event': event, 'start_time': now,
             'finish_time': now, 'result': _FAILED, 'host': host,
             'details': details, 'traceback': _traceback(reason), 'deleted': 0}
@@ -118,13 +118,13 @@ def _add_failure(
 
 
 def delete_events(connection: sa.Connection, uuids: list[str]) -> None:
-    """Remove what was recorded of the servers' actions."""
+    """Delete the events of the servers' actions."""
     connection.execute(sa.delete(_EVENTS).where(_EVENTS.c.action_id.in_(
         sa.select(_ACTIONS.c.id).where(_ACTIONS.c.instance_uuid.in_(uuids)))))
 
 
 def _traceback(reason: Exception) -> str | None:
-    """Return where an error came from that nobody had expected."""
+    """Return the traceback of an unexpected error."""
     if isinstance(reason, exception.CellschedException):
         return None
     return printable(
@@ -133,7 +133,7 @@ def _traceback(reason: Exception) -> str | None:
 
 _MOVES = models.migrations
 
-#: Why a move was given up: the fault that was recorded with its end.
+#: The reason of an aborted move: the fault recorded at its end.
 _REASON = (
     sa.select(sa.func.max(_FAULTS.c.message))
     .where(_FAULTS.c.instance_uuid == _MOVES.c.instance_uuid,
@@ -141,7 +141,7 @@ _REASON = (
            _MOVES.c.status == 'error')
     .scalar_subquery().label('reason'))
 
-#: Columns of moves by which they are looked for.
+#: Columns of moves that a query can match.
 MATCHED = frozenset({'instance_uuid', 'status', 'migration_type'})
 
 
@@ -149,11 +149,10 @@ def migrations(
     connection: sa.Connection, matches: Mapping[str, Collection[str]],
     host: str | None = None, limit: int | None = None,
 ) -> Sequence[sa.Row[Any]]:
-    """Return moves with the reasons of their ends, the newest first.
+    """Return moves with the reason of their failure, the newest first.
 
-    :param matches: some of :data:`MATCHED`, each with the values of which a
-        move has one
-    :param host: those that lead there or away
+    :param matches: allowed values by column, of :data:`MATCHED`
+    :param host: source or destination of the moves
     """
     query = (
         sa.select(_MOVES, _REASON)
@@ -168,7 +167,7 @@ def migrations(
 
 
 def faults(connection: sa.Connection, uuid: str) -> Sequence[Any]:
-    """Return what went wrong with a server, the newest first."""
+    """Return the faults of a server, the newest first."""
     return connection.execute(
         sa.select(_FAULTS.c.code, _FAULTS.c.message, _FAULTS.c.details,
                   _FAULTS.c.host, _FAULTS.c.created_at)
@@ -177,9 +176,9 @@ def faults(connection: sa.Connection, uuid: str) -> Sequence[Any]:
 
 
 def actions(connection: sa.Connection, uuid: str) -> Sequence[Any]:
-    """Return the actions of a server, the newest first, each with its events.
+    """Return the actions of a server with their events, the newest first.
 
-    A row is an event, or an action without any.
+    A row is an event, or an action without events.
     """
     return connection.execute(
         sa.select(
@@ -196,7 +195,7 @@ def actions(connection: sa.Connection, uuid: str) -> Sequence[Any]:
 #: Errors whose texts say that a build failed.
 _OF_BUILDS = (exception.BuildFailed, exception.BuildAborted)
 
-#: Characters of a message that its column takes.
+#: The length of the message column.
 MESSAGE_MAX = 255
 
 
@@ -204,14 +203,14 @@ def record(
     connection: sa.Connection, uuid: str, reason: Exception,
     host: str | None, now: datetime.datetime, task: str = 'build',
 ) -> None:
-    """Record why something failed.
+    """Record a fault of a server.
 
-    The message is for the server's user. Errors that are meant for users are
-    quoted in it; of others it tells only the kind, in words, since their text
-    may name what users are not to see. The details, for operators, have it
-    all.
+    The message is for the server's user. It contains the text of an error that
+    is safe for users. For any other error it names only the kind, since its
+    text may contain data of other tenants or of the deployment. The details,
+    for operators, have the full text.
 
-    :param task: what failed, as users call it
+    :param task: the failed task, as users call it
     """
     connection.execute(sa.insert(_FAULTS).values(
         created_at=now, instance_uuid=uuid, deleted=0, host=host,
@@ -223,7 +222,7 @@ def record(
 def latest(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, str]:
-    """Return each server's last message; those without are left out."""
+    """Return the last fault message by server, where there is one."""
     messages = {}
     for chunk in statements.chunks(uuids):
         for uuid, message in connection.execute(
@@ -236,23 +235,23 @@ def latest(
 
 
 def _code(reason: Exception) -> int:
-    # Others have a code too, but not of this kind, and not always a number.
+    # Errors of libraries may have a code of another kind.
     if isinstance(reason, exception.CellschedException):
         return reason.code
     return exception.CellschedException.code
 
 
 def message_of(reason: Exception, task: str = 'build') -> str:
-    """Return what users are told of why something failed.
+    """Return the fault message for users.
 
-    :param task: what failed, as users call it: a move is no build
+    :param task: the failed task, as users call it
     """
     return printable(_message(reason, task))[:MESSAGE_MAX]
 
 
 def _message(reason: Exception, task: str) -> str:
     if task != 'build' and isinstance(reason, _OF_BUILDS):
-        # Drivers raise these whatever they build something for.
+        # Drivers raise these errors for moves, too.
         return f'The {task} of {reason.uuid} failed: {reason.reason}'
     if isinstance(reason, exception.CellschedException) and reason.safe:
         return exception.user_text(reason)
@@ -261,5 +260,5 @@ def _message(reason: Exception, task: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without what a database refuses to keep."""
+    """Return the text without characters that databases refuse."""
     return text.replace('\0', '').encode('utf-8', 'replace').decode()

@@ -19,20 +19,20 @@ from cellsched import objects
 _TABLE = models.instances
 _TAGS = models.tags
 
-#: What servers may be sorted by.
+#: Sort keys of servers.
 SORT_KEYS = frozenset({
     'availability_zone', 'created_at', 'display_name', 'host', 'image_ref',
     'instance_type_id', 'launch_index', 'launched_at', 'node', 'power_state',
     'project_id', 'task_state', 'terminated_at', 'updated_at', 'user_id',
     'uuid', 'vm_state'})
 
-#: What servers may be filtered by that have one of several values.
+#: Columns that a filter can match against several values.
 MATCHED = frozenset({
     'availability_zone', 'host', 'image_ref', 'instance_type_id',
     'launch_index', 'node', 'power_state', 'project_id', 'reservation_id',
     'task_state', 'user_id', 'uuid', 'vm_state'})
 
-#: What is told of each server, in this order.
+#: Columns of a listed server, in this order.
 SHOWN = ('uuid', 'display_name', 'project_id', 'user_id', 'vm_state',
          'task_state', 'host', 'availability_zone', 'image_ref',
          'build_attempts', 'created_at', 'updated_at', 'deleted')
@@ -40,18 +40,18 @@ SHOWN = ('uuid', 'display_name', 'project_id', 'user_id', 'vm_state',
 
 @dataclasses.dataclass(frozen=True)
 class InstanceFilter:
-    """The servers that are asked for.
+    """The conditions of a listing.
 
-    :param matches: columns of :data:`MATCHED`, each with the values of which
-        the server has one; None is one that has none
-    :param name: what its name contains, in upper or lower case
-    :param tags: all of which it has
-    :param tags_any: one of which it has
-    :param not_tags: one of which it lacks
-    :param not_tags_any: all of which it lacks
-    :param deleted: whether it is deleted; None where either will do
-    :param changes_since: when it changed last, or later
-    :param changes_before: when it changed last, or earlier
+    :param matches: allowed values by column of :data:`MATCHED`; None matches
+        NULL
+    :param name: a part of the name, in upper or lower case
+    :param tags: the server has all of them
+    :param tags_any: the server has one of them
+    :param not_tags: the server lacks one of them
+    :param not_tags_any: the server lacks all of them
+    :param deleted: whether the server is deleted; None for both
+    :param changes_since: the server changed at this time or later
+    :param changes_before: the server changed at this time or earlier
     """
 
     matches: Mapping[str, Collection[Any]] = dataclasses.field(
@@ -66,16 +66,16 @@ class InstanceFilter:
     changes_before: datetime.datetime | None = None
 
     def by(self, columns: Collection[str]) -> bool:
-        """Return whether it is about no more than these columns.
+        """Return whether only these columns decide.
 
-        Those that are not deleted are asked for.
+        Only servers that are not deleted match.
         """
         return self == InstanceFilter(matches={
             name: values for name, values in self.matches.items()
             if name in columns})
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
-        """Return what a row must meet."""
+        """Return the conditions of the query."""
         conditions = [
             _TABLE.c.hidden.is_not(sa.true()),
             *(_is_one_of(_TABLE.c[name], values)
@@ -106,9 +106,9 @@ class InstanceFilter:
         self, instance: objects.Instance, tags: Collection[str],
         changed_at: datetime.datetime,
     ) -> bool:
-        """Return whether a server that has no row yet is asked for.
+        """Return whether a server without a row matches.
 
-        :param changed_at: when it was asked for, or that was changed
+        :param changed_at: time of the request or of its last change
         """
         name = instance.get('display_name') or ''
         lacking = set(self.not_tags) - set(tags)
@@ -132,12 +132,12 @@ def page(
     order: sort_order.SortOrder, after: Sequence[Any] | None = None,
     limit: int | None = None,
 ) -> Sequence[sa.Row[Any]]:
-    """Return rows of servers that are asked for, in order.
+    """Return a page of matching servers, in order.
 
-    Each has :data:`SHOWN`, and the columns of the order that are none of it;
-    see :func:`sort_values`.
+    Rows have :data:`SHOWN` and further columns of the order; see
+    :func:`sort_values`.
 
-    :param after: the values of the order's keys that they come after
+    :param after: values of the order's keys; the page begins after them
     """
     dialect = connection.dialect.name
     query = (
@@ -152,9 +152,9 @@ def page(
 def sort_values(
     order: sort_order.SortOrder, rows: Iterable[Sequence[Any]]
 ) -> list[tuple[Any, ...]]:
-    """Return what rows of a page are sorted by.
+    """Return the positions of the sort keys in the rows of a page.
 
-    By place, as a row takes ten times as long to find a name.
+    Access by name takes ten times as long.
     """
     columns = _columns(order)
     places = [columns.index(name) for name in order.names]
@@ -170,7 +170,7 @@ def _columns(order: sort_order.SortOrder) -> list[str]:
 def values(
     connection: sa.Connection, uuid: str, order: sort_order.SortOrder
 ) -> sa.Row[Any] | None:
-    """Return what a server is sorted by, deleted or not; None of none."""
+    """Return the sort values of a server, deleted or not, or None."""
     return connection.execute(
         sa.select(*(_TABLE.c[name] for name in order.names))
         .where(_TABLE.c.uuid == uuid)).first()

@@ -37,8 +37,8 @@ _ONE = sa.select(_TABLE).where(
 _DELETED = sa.select(_TABLE.c.id).where(
     _TABLE.c.uuid == sa.bindparam('of'), _TABLE.c.deleted != 0)
 
-# SQLite takes what is not deleted for few rows: told to leave out the others
-# it would look at them all.
+# SQLite assumes that few rows have deleted = 0, and would scan the table
+# without this hint.
 _MANY = sa.select(_TABLE).where(statements.in_list(_TABLE.c.uuid))
 
 _LOCK = statements.by_index(
@@ -73,12 +73,12 @@ def create(
     now: datetime.datetime,
     images: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[str]:
-    """Add servers; those that are there already stay as they are.
+    """Add servers; existing rows are kept.
 
-    Nobody knows the flavor of one whose request was lost.
+    A server whose request was lost has no flavor.
 
-    :param images: properties of their images by uuid, where these say any
-    :returns: the uuids of those that were new
+    :param images: image properties by server uuid, where there are any
+    :returns: the uuids of the new servers
     """
     instances = list(instances)
     inserted = statements.insert_missing(connection, _TABLE.c.uuid, [
@@ -89,7 +89,7 @@ def create(
         for instance in instances])
     new = [instance for instance in instances if instance.uuid in inserted]
     if new:
-        # Those of one batch share it.
+        # The servers of a batch share a flavor object.
         flavors = {id(flavor): flavor for instance in new
                    if (flavor := instance.get('flavor'))}
         texts = {key: jsonutils.dumps(flavor.obj_to_primitive())
@@ -111,7 +111,7 @@ def get(connection: sa.Connection, uuid: str) -> objects.Instance | None:
 
 
 def is_deleted(connection: sa.Connection, uuid: str) -> bool:
-    """Return whether a server was here and is deleted."""
+    """Return whether a server has a row and is deleted."""
     return connection.execute(_DELETED, {'of': uuid}).first() is not None
 
 
@@ -125,7 +125,7 @@ def get_many(
 
 
 def count_all(connection: sa.Connection) -> int:
-    """Return how many servers there are, deleted ones among them."""
+    """Return the number of servers, including deleted ones."""
     return connection.execute(
         sa.select(sa.func.count()).select_from(_TABLE)).scalar_one()
 
@@ -133,9 +133,9 @@ def count_all(connection: sa.Connection) -> int:
 def page_by_id(
     connection: sa.Connection, after: int, limit: int
 ) -> Sequence[Mapping[Any, Any]]:
-    """Return what a mapping keeps of the next servers, and their ids.
+    """Return ids and mapping columns of a page of servers.
 
-    Deleted ones are among them.
+    It includes deleted servers.
     """
     return connection.execute(
         sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.project_id,
@@ -146,11 +146,10 @@ def page_by_id(
 
 
 def count_states(connection: sa.Connection, host: str) -> Sequence[Any]:
-    """Return how many ``servers`` of a host are alike.
+    """Return the number of servers of a host by state and project.
 
     Each row has ``node``, ``vm_state``, ``task_state`` and ``project_id``.
-    Their ``ids`` and ``updated_at`` differ once there are other servers, or
-    one of them changed.
+    Its ``ids`` and ``updated_at`` change when a server of the row changes.
     """
     return connection.execute(_COUNT_STATES, {'on': host}).all()
 
@@ -159,12 +158,11 @@ def update(
     connection: sa.Connection, uuid: str, values: Mapping[str, Any],
     now: datetime.datetime, **expected: Any,
 ) -> bool:
-    """Change a server if it is as expected; return whether it was.
+    """Change a server on a condition; return whether the condition held.
 
-    :param values: columns with their values; a state is changed by
-        :func:`transit` alone
-    :param expected: columns, each with its value or a tuple of values, None
-        among them
+    :param values: new values by column; only :func:`transit` changes states
+    :param expected: expected value by column, or a tuple of allowed values,
+        which may include None
     """
     if not values.keys().isdisjoint(('vm_state', 'task_state', 'deleted')):
         raise ValueError('a state is changed by transit')
@@ -179,12 +177,12 @@ def transit(
     now: datetime.datetime, values: Mapping[str, Any] | None = None,
     **expected: Any,
 ) -> bool:
-    """Take a server to another state; return whether it went there.
+    """Change the state of a server; return whether the change was allowed.
 
-    :param transition: its name in :mod:`cellsched.db.cell.states`, which says
-        in what states the server must be
-    :param values: more columns to set
-    :param expected: what more must hold, as for :func:`update`
+    :param transition: a name in :mod:`cellsched.db.cell.states`, which defines
+        the allowed states before
+    :param values: further columns to set
+    :param expected: further conditions, as for :func:`update`
     """
     change = Change(uuid, transition, values or {}, expected)
     return bool(_transit(connection, change, now, uuid))
@@ -194,11 +192,11 @@ def transit_all(
     connection: sa.Connection, changes: Sequence[Change],
     now: datetime.datetime,
 ) -> set[str]:
-    """Take servers to other states, each by one change.
+    """Change the states of servers.
 
-    Those that change alike do so by one statement.
+    Equal changes share a statement.
 
-    :returns: the uuids of those that went there
+    :returns: the uuids of the changed servers
     """
     if len(changes) == 1:
         [change] = changes
@@ -215,7 +213,7 @@ def transit_all(
         return {uuid for group in alike.values() for chunk in
                 statements.chunks(ids[change.uuid] for change in group)
                 for uuid in _transit(connection, group[0], now, chunk)}
-    # MySQL cannot tell which of many it took.
+    # MySQL has no RETURNING.
     return {uuid for group in alike.values() for change in group
             for uuid in _transit(connection, change, now, change.uuid)}
 
@@ -237,9 +235,9 @@ def _change(
     transition: states.Transition | None, values: Mapping[str, Any],
     now: datetime.datetime, expected: Mapping[str, Any],
 ) -> Sequence[str]:
-    """Change servers that are as expected; return which were.
+    """Change servers on a condition; return the changed ones.
 
-    :param these: the uuid of one, or the ids of several that are locked
+    :param these: a uuid, or the ids of several locked rows
     """
     if transition is not None:
         after = transition.after
@@ -268,11 +266,12 @@ def _update(
     names: frozenset[str], expected: tuple[tuple[str, tuple[bool, ...]], ...],
     before: frozenset[states.State] | None, one: bool,
 ) -> sa.Update:
-    """Return the statement that sets columns if others are as expected.
+    """Return the UPDATE statement for a conditional change.
 
-    :param expected: columns, each with whether its choices are NULL
-    :param before: the states in which the server may be, None for any
-    :param one: whether it is of one server; else it returns which it changed
+    :param expected: columns, each with whether its allowed values are NULL
+    :param before: the allowed states, or None for any state
+    :param one: whether it updates one server; otherwise it returns the ids of
+        the changed rows
     """
     conditions: list[sa.ColumnElement[bool]] = [
         sa.or_(sa.false(), *(
@@ -299,11 +298,11 @@ def fail(
     connection: sa.Connection, uuid: str, reason: Exception, by: str,
     now: datetime.datetime, transition: str = 'fail', **expected: Any,
 ) -> bool:
-    """Put a server into ERROR, with a fault, if it is as expected.
+    """Put a server into ERROR with a fault, on a condition.
 
-    :param by: the host that says so
-    :param transition: one that ends in ERROR
-    :returns: whether it was as expected
+    :param by: the host that reports the fault
+    :param transition: a transition to ERROR
+    :returns: whether the condition held
     """
     failed = transit(
         connection, uuid, transition, now, {'host': None, 'node': None},
@@ -317,9 +316,9 @@ def delete(
     connection: sa.Connection, uuid: str, now: datetime.datetime,
     **expected: Any,
 ) -> bool:
-    """Mark a server as deleted if it is as expected; return whether it was.
+    """Mark a server as deleted on a condition; return whether it held.
 
-    Its tags go, and its block devices are marked too.
+    Its tags are deleted, and its block devices are marked as deleted.
     """
     deleted = transit(
         connection, uuid, 'delete', now,
@@ -332,7 +331,7 @@ def delete(
 
 
 def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Remove every trace of servers that are not to have existed."""
+    """Delete all rows of servers whose build is undone."""
     for chunk in statements.chunks(uuids):
         instance_history.delete_events(connection, chunk)
         instance_children.delete_tags(connection, chunk)
@@ -344,10 +343,7 @@ def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
 
 def lock(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
-    """Lock the rows of servers that are not deleted; return which there are.
-
-    They stay as they are until the transaction ends.
-    """
+    """Lock the rows of servers that are not deleted; return their uuids."""
     return {row.uuid for row in _locked(connection, uuids)
             if not row.deleted}
 

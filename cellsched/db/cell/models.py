@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of a cell's database, with Nova's names and columns.
 
-Columns of our own are marked so. Nova has more columns and tables than this;
-what is not read or written here is left out. A row is deleted by setting
-``deleted`` to its id.
+Additions are marked as such. Columns and tables of Nova that this project does
+not use are left out. A deleted row has its id in ``deleted``.
 """
 
 import sqlalchemy as sa
@@ -12,8 +11,8 @@ from sqlalchemy.dialects import mysql as mysql_types
 from cellsched.db import feed
 from cellsched.db import mysql
 
-#: How many lanes the feed of hosts has: about as many as agents that commit
-#: at a time, since each waits for the lane that another one moved.
+#: Number of lanes of the feed of hosts: about the number of agents that commit
+#: at the same time, since agents with the same lane wait for each other.
 LANES = 8
 
 METADATA = sa.MetaData()
@@ -46,8 +45,8 @@ services = _table(
     sa.Column('last_seen_up', sa.DateTime),
     sa.Column('forced_down', sa.Boolean, default=False),
     sa.Column('version', sa.Integer, default=0),
-    # Ours: how often its process was started, and which of these has the
-    # name; when it changed last.
+    # Additions: the number of starts of its process, the start that owns the
+    # host name, and the mark of the last change.
     sa.Column('starts', sa.Integer),
     sa.Column('run', sa.Integer),
     *feed.mark_columns('services'),
@@ -87,8 +86,8 @@ compute_nodes = _table(
     sa.Column('cpu_allocation_ratio', sa.Float),
     sa.Column('disk_allocation_ratio', sa.Float),
     sa.Column('mapped', sa.Integer, default=0),
-    # Ours: a JSON list of names, one of child providers
-    # (cellsched.objects.child_providers), and when the node changed last.
+    # Additions: JSON lists of trait names and of child providers
+    # (cellsched.objects.child_providers), and the mark of the last change.
     sa.Column('traits', sa.Text),
     sa.Column('providers', MEDIUM_TEXT),
     *feed.mark_columns('compute_nodes'),
@@ -120,8 +119,8 @@ instances = _table(
     sa.Column('availability_zone', sa.String(255)),
     sa.Column('display_name', sa.String(255)),
     sa.Column('hidden', sa.Boolean, default=False),
-    # Ours: the hosts that its build was tried on, and whether networks were
-    # given to it.
+    # Additions: the number of hosts on which the build was attempted, and
+    # whether networks were allocated.
     sa.Column('build_attempts', sa.Integer, nullable=False, default=0),
     sa.Column('network_allocated', sa.Boolean, nullable=False, default=False),
     sa.UniqueConstraint('uuid', name='uniq_instances0uuid'),
@@ -237,8 +236,7 @@ migrations = _table(
     sa.Index('migrations_instance_uuid_idx', 'instance_uuid'),
 )
 
-# Ours: builds that a compute host was told of and has not ended, with what it
-# was told, for it to be told again.
+# Addition: messages of unfinished builds, for another cast.
 build_casts = sa.Table(
     'build_casts', METADATA,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -255,7 +253,7 @@ build_casts = sa.Table(
 def _shadow(table):
     return sa.Table(
         f'shadow_{table.name}', METADATA,
-        # Ours: a database may give the id of a row again once that is gone.
+        # Addition: a database may reuse the id of a deleted row.
         sa.Column('archive_id', sa.Integer, primary_key=True,
                   autoincrement=True),
         *(sa.Column(column.name, column.type, nullable=column.nullable)
@@ -263,11 +261,11 @@ def _shadow(table):
         mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
 
-#: Where deleted rows of a table are archived, by that table.
+#: The shadow table of each table.
 SHADOWS = {table: _shadow(table) for table in (
     services, compute_nodes, instances, instance_extra,
     instance_system_metadata, instance_faults, instance_actions,
     instance_actions_events, block_device_mapping, migrations)}
 
-# Ours: what changed of services and compute nodes.
+# Addition: the feed of services and compute nodes.
 FEED = feed.Feed('host_lanes', METADATA, LANES)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for the networks of servers.
+"""Queries for ``network_allocated``: whether a server may have networks.
 
-Of the networks themselves a cell's database has nothing but whether a server
-may have some: ``network_allocated``, ours.
+The column is an addition. The cell's database has no other data on networks.
 """
 
 import datetime
@@ -14,7 +13,7 @@ from cellsched import objects
 
 _TABLE = models.instances
 
-#: Of a server that ended: it is deleted, or in error and on no host.
+#: Condition of a finished server: deleted, or in ERROR without a host.
 _ENDED = sa.or_(
     _TABLE.c.deleted != 0,
     sa.and_(_TABLE.c.vm_state == 'error', _TABLE.c.host.is_(None)))
@@ -44,11 +43,11 @@ def is_allocated(connection: sa.Connection, uuid: str) -> bool:
 def list_to_free(
     connection: sa.Connection, limit: int, after: str = ''
 ) -> list[objects.Instance]:
-    """Return servers that ended and may have networks, sorted by uuid.
+    """Return a page of finished servers that may have networks.
 
-    Of them the uuid, the project and the user are there.
+    Rows have uuid, project and user, sorted by uuid.
 
-    :param after: only those whose uuid is greater
+    :param after: the uuid at which the last page ended
     """
     return [
         objects.Instance(uuid=row.uuid, project_id=row.project_id,
@@ -60,5 +59,5 @@ def list_to_free(
 def forget(
     connection: sa.Connection, uuid: str, now: datetime.datetime
 ) -> None:
-    """Say that a server that ended has no networks any more."""
+    """Record that the networks of a finished server are deallocated."""
     connection.execute(_FORGET, {'of': uuid, 'now': now})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for the servers of a host, and for what lies there wrongly."""
+"""Queries for the servers of a host, and for guests that must not be there."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -52,36 +52,36 @@ _MANY = (
 
 
 def count(connection: sa.Connection, host: str) -> int:
-    """Return how many servers a host has."""
+    """Return the number of servers of a host."""
     return connection.execute(
         sa.select(sa.func.count()).select_from(_TABLE)
         .where(_TABLE.c.host == host, _TABLE.c.deleted == 0)).scalar_one()
 
 
 def list_all(connection: sa.Connection, host: str) -> Sequence[Any]:
-    """Return the servers of a host, in the order in which they came there.
+    """Return the servers of a host, in order of their arrival.
 
-    ``move`` is the status of a move that is going on, or None.
+    ``move`` is the status of an unfinished move, or None.
     """
     return connection.execute(_WITH_MOVES, {'on': host}).all()
 
 
 def list_building(connection: sa.Connection, host: str) -> list[str]:
-    """Return the servers that were begun on a host and have not ended."""
+    """Return the servers that a host is building."""
     return list(connection.execute(_BUILDING, {'on': host}).scalars())
 
 
 def list_deleting(connection: sa.Connection, host: str) -> list[str]:
-    """Return the servers of a host that are to be deleted."""
+    """Return the servers of a host that are being deleted."""
     return list(connection.execute(_DELETING, {'on': host}).scalars())
 
 
 def list_strays(
     connection: sa.Connection, host: str, uuids: Iterable[str]
 ) -> list[str]:
-    """Return those of these servers that have no business on a host.
+    """Return the servers, of the given ones, that must not be on a host.
 
-    Those that the cell does not know are left out.
+    Servers without a row in the cell are left out.
     """
     return [
         row.uuid for chunk in statements.chunks(uuids)
@@ -92,8 +92,8 @@ def list_strays(
 def is_stray(instance: Any, host: str) -> bool:
     """Return whether a server must not be on this host.
 
-    It is deleted, or is on another host, or is built on another host or on
-    none yet. What is being moved may be on two hosts for a while.
+    It is deleted, is on another host, or is being built elsewhere. A server
+    that is being moved may be on two hosts for a while.
     """
     if instance.vm_state == states.DELETED.vm_state:
         return True

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for moves of servers, which Nova calls migrations.
 
-A move is whatever has a server built anew after it was there: on its own
-host, on another one of its cell, or on none. A server has one that is going
-on at most. Who changes one holds the server's row meanwhile, so that a move,
-its server and what is claimed for it are changed by one at a time.
+A move rebuilds an existing server: on its own host, on another host of its
+cell, or on none (shelving). A server has at most one unfinished move. Every
+change of a move locks the server's row first, so that the move, the server and
+its claims are changed by one process at a time.
 """
 
 from collections.abc import Iterable
@@ -20,33 +20,33 @@ from cellsched.db import statements
 
 _TABLE = models.migrations
 
-#: Nobody has begun; a conductor looks for a host; a host was told of it.
+#: Accepted; a conductor selects a host; the message was cast to a host.
 ACCEPTED, PREPARING, MIGRATING = 'accepted', 'preparing', 'migrating'
 
-#: The server is where it was to go, and what is claimed is still to follow.
+#: The server is on its destination; its claims are not transferred yet.
 MOVED = 'post-migrating'
 
-#: The server was moved, and the host that it left has still to clean up.
+#: The server has moved; the source host still has to clean up.
 FINISHED = 'finished'
 
 DONE, ERROR = 'done', 'error'
 
-#: As long as one of these is a move's status, there is no other of its server.
+#: Statuses of an unfinished move, which excludes other moves of the server.
 LIVE = (ACCEPTED, PREPARING, MIGRATING, MOVED)
 
-#: The server's row is as it was, but for its state.
+#: The server's row is unchanged except for its state.
 UNMOVED = (ACCEPTED, PREPARING, MIGRATING)
 
 
 @dataclasses.dataclass(frozen=True)
 class MoveKind:
-    """The transitions that a move makes of the state of its server.
+    """The state transitions of a kind of move.
 
-    :param action: what users call it
-    :param ask: the transition to what waits for it, and so on; see
-        :mod:`cellsched.db.cell.states`
-    :param begin: None, where nothing is built
-    :param leaves: whether the server goes from one host to another
+    :param action: name of the action for users
+    :param ask: the transition when the move is accepted; the other names are
+        transitions, too, see :mod:`cellsched.db.cell.states`
+    :param begin: None if nothing is built
+    :param leaves: whether the server changes its host
     """
 
     action: str
@@ -60,7 +60,7 @@ class MoveKind:
 EVACUATION, MIGRATION, REBUILD = 'evacuation', 'migration', 'rebuild'
 SHELVE, UNSHELVE = 'shelve', 'unshelve'
 
-#: Kinds of moves by their ``migration_type``; Nova has the first two.
+#: Kinds of moves by ``migration_type``; Nova has the first two.
 KINDS: Mapping[str, MoveKind] = {
     EVACUATION: MoveKind('evacuate', 'rebuild', 'begin_rebuild',
                          'finish_rebuild', 'fail_rebuild', leaves=True),
@@ -79,8 +79,8 @@ KINDS: Mapping[str, MoveKind] = {
 class Migration:
     """A move of a server.
 
-    :param source_compute: where it is; None if it is nowhere
-    :param dest_compute: where it goes; None as long as that is not known
+    :param source_compute: the current host, or None
+    :param dest_compute: the destination; None until it is selected
     """
 
     uuid: str
@@ -101,10 +101,10 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Migration))
 
 
 def hold(connection: sa.Connection, instance_uuid: str) -> None:
-    """Let nobody else change a server until the transaction ends.
+    """Lock a server until the transaction ends.
 
-    To be the first that is done in a transaction, for REPEATABLE READ shows
-    all else as it was then.
+    It must be the first statement of the transaction, since REPEATABLE READ
+    shows the state of the first read.
     """
     statements.lock(connection, models.instances.c.uuid, [instance_uuid])
 
@@ -127,7 +127,7 @@ def get(connection: sa.Connection, uuid: str) -> Migration | None:
 
 
 def live(connection: sa.Connection, instance_uuid: str) -> Migration | None:
-    """Return the move of a server that is going on, or None."""
+    """Return the unfinished move of a server, or None."""
     row = connection.execute(
         sa.select(_TABLE).where(_TABLE.c.instance_uuid == instance_uuid,
                                 _TABLE.c.status.in_(LIVE))).first()
@@ -138,10 +138,10 @@ def advance(
     connection: sa.Connection, uuid: str, before: Iterable[str], after: str,
     now: datetime.datetime, **values: Any,
 ) -> bool:
-    """Take a move on; return whether it was where it was to be.
+    """Change the status of a move; return whether the change was allowed.
 
-    :param before: statuses, one of which it must have
-    :param values: more columns to set
+    :param before: allowed statuses before the change
+    :param values: further columns to set
     """
     return bool(connection.execute(
         sa.update(_TABLE).where(_TABLE.c.uuid == uuid,
@@ -153,9 +153,10 @@ def touch(
     connection: sa.Connection, uuid: str, before: datetime.datetime,
     now: datetime.datetime,
 ) -> bool:
-    """Wait for news of a move once more; return whether there was none.
+    """Restart the timeout of a move, unless the move changed.
 
-    :param before: since when there was to be none
+    :param before: the move must not have changed since
+    :returns: whether it had not changed
     """
     return bool(connection.execute(
         sa.update(_TABLE).where(
@@ -167,10 +168,7 @@ def touch(
 def list_before(
     connection: sa.Connection, before: datetime.datetime, limit: int
 ) -> list[Migration]:
-    """Return moves that nothing happened to since a time, the oldest first.
-
-    Those that have ended are left out.
-    """
+    """Return unfinished moves without a change since a time, oldest first."""
     return [_from_row(row) for row in connection.execute(
         sa.select(_TABLE).where(
             _TABLE.c.status.in_((*LIVE, FINISHED)),
@@ -184,7 +182,7 @@ def list_given_up(
     connection: sa.Connection, after: datetime.datetime,
     before: datetime.datetime,
 ) -> list[str]:
-    """Return the servers whose moves were given up between two times."""
+    """Return the servers whose moves were aborted between two times."""
     return list(connection.execute(
         sa.select(_TABLE.c.instance_uuid).distinct().where(
             _TABLE.c.status == ERROR,
@@ -194,7 +192,7 @@ def list_given_up(
 
 
 def list_left(connection: sa.Connection, host: str) -> list[Migration]:
-    """Return the moves away from a host after which it has to clean up."""
+    """Return the moves after which a source host has to clean up."""
     return [_from_row(row) for row in connection.execute(
         sa.select(_TABLE).where(_TABLE.c.status == FINISHED,
                                 _TABLE.c.source_compute == host)

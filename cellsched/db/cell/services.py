@@ -26,7 +26,7 @@ def list_all(connection: sa.Connection) -> Sequence[sa.Row[Any]]:
 
 
 def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
-    """Return the hosts that run a service, alive or not."""
+    """Return the hosts that have a service, up or down."""
     return list(connection.execute(
         sa.select(_TABLE.c.host)
         .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0,
@@ -37,7 +37,7 @@ def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
 def list_up(
     connection: sa.Connection, binary: str, since: datetime.datetime
 ) -> set[str]:
-    """Return the hosts whose service reported since then, and is not down."""
+    """Return hosts with a report since a time that are not forced down."""
     return set(connection.execute(
         sa.select(_TABLE.c.host)
         .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0,
@@ -46,10 +46,9 @@ def list_up(
 
 
 def lowest_version(connection: sa.Connection, binary: str) -> int | None:
-    """Return the lowest version of a service, on whatever host; or None.
+    """Return the lowest version of a service on all hosts, or None.
 
-    Those that do not tell theirs are left out, and those that are forced
-    down: somebody has seen to it that they do nothing.
+    Services without a version and services that are forced down are left out.
     """
     version: int | None = connection.execute(
         sa.select(sa.func.min(_TABLE.c.version))
@@ -60,9 +59,9 @@ def lowest_version(connection: sa.Connection, binary: str) -> int | None:
 
 
 def list_versions(connection: sa.Connection, binary: str) -> dict[str, int]:
-    """Return the versions of a service by host; 0 where it tells none.
+    """Return the version of a service by host; 0 if it has none.
 
-    Those that are forced down are left out, as by :func:`lowest_version`.
+    Services that are forced down are left out.
     """
     return {host: version or 0 for host, version in connection.execute(
         sa.select(_TABLE.c.host, _TABLE.c.version)
@@ -76,9 +75,9 @@ def is_up(
     connection: sa.Connection, host: str, now: datetime.datetime,
     down_s: float,
 ) -> bool:
-    """Return whether the compute service of a host lives.
+    """Return whether the compute service of a host is up.
 
-    :param down_s: seconds without a report after which it does not
+    :param down_s: seconds without a report after which it is down
     """
     seen = now - datetime.timedelta(seconds=down_s)
     return connection.execute(
@@ -92,10 +91,10 @@ def report(
     connection: sa.Connection, uuid: str, host: str, binary: str, topic: str,
     now: datetime.datetime, version: int = 0,
 ) -> None:
-    """Say that a service is alive.
+    """Record a report of a service.
 
-    :param uuid: the service's uuid, if it is new
-    :param version: what it is; it may be another one since it was restarted
+    :param uuid: the uuid for a new service
+    :param version: its version, which can change at a restart
     """
     lane = models.FEED.move(connection, host)
     if not _change(connection, host, binary, lane, {
@@ -114,9 +113,9 @@ def set_disabled(
     connection: sa.Connection, host: str, disabled: bool, reason: str | None,
     now: datetime.datetime,
 ) -> None:
-    """Have builds avoid a host, or let them come again.
+    """Disable or enable the compute service of a host.
 
-    :param reason: why they avoid it; what is enabled has none
+    :param reason: why it is disabled; None if it is enabled
     :raises cellsched.exception.ServiceNotFound: the host has no compute
         service
     """
@@ -129,7 +128,7 @@ def set_forced_down(
     connection: sa.Connection, host: str, forced_down: bool,
     now: datetime.datetime,
 ) -> None:
-    """Have a host count as dead whatever it reports, or not any more.
+    """Force the compute service of a host down, or undo that.
 
     :raises cellsched.exception.ServiceNotFound: the host has no compute
         service
@@ -147,7 +146,7 @@ def _change(
     connection: sa.Connection, host: str, binary: str, lane: int,
     values: dict[str, Any],
 ) -> bool:
-    """Change a service; return whether it is there."""
+    """Change a service; return whether it exists."""
     change = sa.update(_TABLE).where(
         _TABLE.c.host == host, _TABLE.c.binary == binary,
         _TABLE.c.deleted == 0).values({**values, **models.FEED.marks})
@@ -177,10 +176,13 @@ _CLAIM = sa.update(_NODES).where(
 
 
 class Seen(NamedTuple):
-    """The holder of the name of a host, as a cell knows it.
+    """The owner of a host name.
 
-    :param run: the start whose process has it; None if nobody has
-    :param foreign: whether a host of another cell has it
+    The starts of a host's agent are numbered. The service row names the start
+    whose process owns the host name: usually the last one.
+
+    :param run: number of the start that owns the name, or None
+    :param foreign: whether a host of another cell has the name
     """
 
     run: int | None
@@ -188,21 +190,21 @@ class Seen(NamedTuple):
 
 
 def look(connection: sa.Connection, host: str) -> Seen:
-    """Return who has the name of a host."""
+    """Return the owner of a host name."""
     run, mapped = connection.execute(_LOOK, {'on': host}).one()
     return Seen(run, mapped is not None and mapped < 0)
 
 
 def lock(connection: sa.Connection, host: str) -> int | None:
-    """Return who has the name; that stays so until the transaction ends."""
+    """Lock and return the owner of a host name."""
     row = connection.execute(_LOCK, {'on': host}).first()
     return None if row is None else row.run
 
 
 def begin(connection: sa.Connection, host: str) -> int:
-    """Give the name to a process that starts; return which start that is.
+    """Give the name to a starting process; return the number of its start.
 
-    Whether a host of another cell has the name is to be found out anew.
+    It also resets whether a host of another cell has the name.
     """
     row = connection.execute(_LOCK, {'on': host}).first()
     run: int = 1 + ((row.starts or 0) if row else 0)
@@ -212,7 +214,7 @@ def begin(connection: sa.Connection, host: str) -> int:
 
 
 def take(connection: sa.Connection, host: str, run: int) -> None:
-    """Give the name to the process of a start, again."""
+    """Give the name back to the process of an earlier start."""
     row = connection.execute(_LOCK, {'on': host}).first()
     starts = max(run, (row.starts or 0) if row else 0)
     connection.execute(_SET, {'on': host, 'count': starts, 'of': run})

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table of the states of servers and their transitions.
+"""The table of the states of servers and their transitions.
 
-A server in a cell is in a state, which is its ``vm_state`` and its
-``task_state``. Each change of a state has a name here, and is made by
-:func:`cellsched.db.cell.instances.transit`, or by ``transit_all`` beside it,
-which sets the new state on the condition that the server is in one of those
-before it. So whoever comes late, twice or in the wrong order changes nothing.
+The state of a server is its ``vm_state`` and its ``task_state``. Each change
+of a state is a named transition. ``transit`` and ``transit_all`` in
+:mod:`cellsched.db.cell.instances` apply it only if the server is in one of the
+states before it. A late, repeated or reordered message changes nothing.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 
 class State(NamedTuple):
-    """Of a row; both are columns of ``instances``."""
+    """The state of a server: two columns of ``instances``."""
 
     vm_state: str
     task_state: str | None = None
@@ -24,15 +23,15 @@ class State(NamedTuple):
 class Transition:
     """A change of state.
 
-    :param before: where it may begin; None, wherever the server is
-    :param after: where it ends; with no ``vm_state``, that one stays
+    :param before: allowed states before; None for any state
+    :param after: the state after; without a ``vm_state``, that is kept
     """
 
     before: frozenset[State] | None
     after: State
 
 
-#: Waits for a host to begin; on a host; waits for the next host.
+#: Waiting for a host to start; building on a host; waiting for the next host.
 SCHEDULING = State('building', 'scheduling')
 SPAWNING = State('building', 'spawning')
 WAITING = State('building')
@@ -50,10 +49,10 @@ OFFLOADED = State('shelved_offloaded')
 UNSHELVING = State('shelved_offloaded', 'unshelving')
 UNSHELVE_SPAWNING = State('shelved_offloaded', 'spawning')
 
-#: In which rows are made: in a cell, and in cell0.
+#: States of new rows: in a cell, and in cell0.
 FIRST = frozenset({SCHEDULING, ERROR})
 
-#: Of a server that is being built for the first time.
+#: States of a server during its first build.
 OF_BUILD = frozenset({SCHEDULING, SPAWNING, WAITING})
 
 
@@ -68,18 +67,18 @@ TRANSITIONS: Mapping[str, Transition] = {
     'hand_on': _transition(SCHEDULING, SPAWNING, to=WAITING),
     'try_next': _transition(WAITING, to=SCHEDULING),
     'fail': Transition(OF_BUILD, ERROR),
-    # A server that is built anew, here or on another host of its cell.
+    # A rebuild, on the same host or (evacuation) on another host of the cell.
     'rebuild': _transition(ACTIVE, ERROR, to=REBUILDING),
     'begin_rebuild': _transition(REBUILDING, to=REBUILD_SPAWNING),
     'finish_rebuild': _transition(REBUILD_SPAWNING, to=ACTIVE),
     'revert_rebuild': _transition(REBUILDING, to=ACTIVE),
     'fail_rebuild': _transition(REBUILDING, REBUILD_SPAWNING, to=ERROR),
-    # A server that goes to another host of its cell.
+    # A migration to another host of the cell.
     'migrate': _transition(ACTIVE, to=RESIZE_PREP),
     'begin_migrate': _transition(RESIZE_PREP, to=RESIZE_MIGRATING),
     'finish_migrate': _transition(RESIZE_MIGRATING, to=ACTIVE),
     'revert_migrate': _transition(RESIZE_PREP, RESIZE_MIGRATING, to=ACTIVE),
-    # A server that leaves its host, and comes back to some host.
+    # Shelving and unshelving.
     'offload': _transition(ACTIVE, to=OFFLOADING),
     'finish_offload': _transition(OFFLOADING, to=OFFLOADED),
     'revert_offload': _transition(OFFLOADING, to=ACTIVE),
@@ -88,26 +87,25 @@ TRANSITIONS: Mapping[str, Transition] = {
     'finish_unshelve': _transition(UNSHELVE_SPAWNING, to=ACTIVE),
     'revert_unshelve': _transition(
         UNSHELVING, UNSHELVE_SPAWNING, to=OFFLOADED),
-    # The user's wish, which goes before everything.
+    # A deletion, which the user can request in any state.
     'mark_deleting': Transition(None, State('', 'deleting')),
     'delete': Transition(None, DELETED),
 }
 
-#: After which no host has to be told of a build any more.
+#: Transitions after which a build message is not needed any more.
 ENDS_OF_BUILD = frozenset({'finish', 'fail', 'delete'})
 
 
 def is_allowed(before: State | None, after: State | None) -> bool:
-    """Return whether a server may go from one state to another at once.
+    """Return whether a single transition leads from one state to another.
 
-    :param before: None, where there was no row
-    :param after: None, where there is none any more: what was written for a
-        build is taken back
+    :param before: None if there was no row
+    :param after: None if the row was deleted because its build was undone
     """
     if before == after:
         return True
     if before is None:
-        # A deletion goes before the row that it is to keep away.
+        # A deletion can precede the row and keep it from being created.
         return after in FIRST or after == DELETED
     if after is None:
         return before in OF_BUILD or before in (ERROR, DELETED)
