@@ -84,11 +84,11 @@ class Auditor:
         if first:
             self._clock.sleep(settle_s)
             self._reader.begin()
-            again, still = self._everything(
+            again, unknown = self._everything(
                 {found.of for found in first}, moved)
             keys = {found.key for found in first}
             report.remaining = [each for each in again if each.key in keys]
-            foreign &= still
+            foreign &= unknown
         report.foreign = len(foreign)
         report.examples = sorted(foreign)[:_EXAMPLES_MAX]
         if fix and report.remaining:
@@ -170,14 +170,14 @@ class Auditor:
                 each.of for each in before
                 if each.action is findings.Action.RECOUNT}):
             self._repairs.recount(provider)
-        wanted = [each for each in before
-                  if each.action and each.is_of_server]
-        suspects = {each.of for each in wanted}
+        repairable = [each for each in before
+                      if each.action and each.is_of_server]
+        suspects = {each.of for each in repairable}
         for _ in range(_ROUNDS_MAX):
-            if not any(each.action for each in wanted):
+            if not any(each.action for each in repairable):
                 break
-            self._repair(wanted)
-            wanted = list(self._of_servers(suspects))
+            self._repair(repairable)
+            repairable = list(self._of_servers(suspects))
         after, _ = self._everything(suspects, moved)
         known = {each.key for each in before}
         report.remaining = [
@@ -189,9 +189,9 @@ class Auditor:
         keys = {each.key for each in report.remaining}
         report.repaired = [each for each in before if each.key not in keys]
 
-    def _repair(self, wanted: list[findings.Finding]) -> None:
+    def _repair(self, repairable: list[findings.Finding]) -> None:
         by_server: dict[str, list[findings.Finding]] = {}
-        for each in wanted:
+        for each in repairable:
             by_server.setdefault(each.of, []).append(each)
         for uuids in statements.chunks(by_server):
             servers = self._reader.servers(uuids, everywhere=True, asked=True)
@@ -200,11 +200,11 @@ class Auditor:
                     each.key for each in by_server[uuid]})
 
     def _repair_one(
-        self, server: ServerState, wanted: Iterable[tuple[str | None, ...]]
+        self, server: ServerState, repairable: Iterable[tuple[str | None, ...]]
     ) -> None:
         """Repair the findings of a server that are still valid."""
         for finding in judge(server):
-            if finding.action is None or finding.key not in wanted:
+            if finding.action is None or finding.key not in repairable:
                 continue
             try:
                 self._repairs.repair(finding, server)

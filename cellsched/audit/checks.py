@@ -362,20 +362,20 @@ def _at_rest(
     size = server.size
     here, elsewhere = server.held(row)
     held = add_up(claim.resources for claim in here)
-    others = ', '.join(sorted(claim.provider for claim in elsewhere))
+    farther = ', '.join(sorted(claim.provider for claim in elsewhere))
     action, advice = _anew(server.size)
     right = size is not None and size.total == held
     if not right and all(claim.provider in server.shared for claim in here):
         yield found(
             server, 'claim-elsewhere',
             f'is on {row.provider}, and holds '
-            + (f'a claim on {others}' if others else 'no claim there'),
+            + (f'a claim on {farther}' if elsewhere else 'no claim there'),
             cell, action, advice)
     elif elsewhere:
         # Its claims here are kept if their amounts are right.
         yield found(
             server, 'claim-second',
-            f'is on {row.provider}, and holds a claim on {others} too', cell,
+            f'is on {row.provider}, and holds a claim on {farther} too', cell,
             Action.RECLAIM if right else action, advice)
     elif size is not None and size.total is not None and not right:
         yield found(
@@ -405,8 +405,8 @@ def expected_claims(server: ServerState) -> Expected:
         return Expected.UNKNOWN
     if server.requested:
         return Expected.EITHER
-    others = server.visible().keys() - {mapping.cell}
-    if others or mapping.cell in server.unheard:
+    other_cells = server.visible().keys() - {mapping.cell}
+    if other_cells or mapping.cell in server.unheard:
         return Expected.UNKNOWN
     if mapping.cell == objects.CELL0_UUID:
         return Expected.NONE
@@ -472,10 +472,10 @@ def check_hosts(reader: StateReader) -> list[findings.Finding]:
     """
     found = []
     names = reader.names()
-    there = reader.ask(
+    nodes_by_cell = reader.ask(
         lambda cell, connection: audit_queries.nodes(connection),
         reader.cells())
-    for cell, nodes in there.items():
+    for cell, nodes in nodes_by_cell.items():
         # By host: whether one of its nodes was marked as mapped.
         hosts: dict[str, bool] = {}
         for node in nodes.values():
@@ -628,10 +628,10 @@ def check_providers(
     usages = {usage.provider: usage for usage in store.usages().usages}
     names = reader.names()
     nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
-    for cell, there in reader.ask(
+    for cell, found in reader.ask(
             lambda cell, connection: audit_queries.nodes(connection),
             reader.cells()).items():
-        nodes.update((uuid, (cell, node)) for uuid, node in there.items())
+        nodes.update((uuid, (cell, node)) for uuid, node in found.items())
     shared = {each.uuid: each for each in reader.shared()}
     children = {child for _, node in nodes.values() for child in node.children}
     for uuid, usage in usages.items():
@@ -673,11 +673,11 @@ def _compare_shared(
     usage: claims_base.Usage, provider: shared_providers.SharedProvider
 ) -> Iterator[findings.Finding]:
     for resource in sorted({*provider.inventories, *usage.capacity}):
-        said = provider.inventories.get(resource, _NOTHING).capacity
+        shared = provider.inventories.get(resource, _NOTHING).capacity
         capacity = usage.capacity.get(resource, 0)
-        if capacity != said:
+        if capacity != shared:
             yield findings.Finding(
                 f'wrong-capacity:{resource}', provider.uuid,
-                f'is shared as {provider.name}, which has {said} of '
+                f'is shared as {provider.name}, which has {shared} of '
                 f'{resource}, and the claim store has {capacity}',
                 advice=f'cellsched provider set {provider.name}')

@@ -351,12 +351,12 @@ class Repairs:
                 if audit_queries.rows(elsewhere, [server.uuid]):
                     return
             hosts = host_mappings.get_many(connection, [row.host or ''])
-            there = hosts.get(row.host or '')
-            if there is None or there.uuid != after:
+            cell = hosts.get(row.host or '')
+            if cell is None or cell.uuid != after:
                 return
             with self._cell(after).writer() as here:
                 if audit_queries.lock(here, server.uuid) == row:
-                    self._map_to(connection, server.uuid, before.cell, there)
+                    self._map_to(connection, server.uuid, before.cell, cell)
 
     def _map_to(
         self, connection: Any, uuid: str, before: str,

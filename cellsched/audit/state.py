@@ -231,18 +231,18 @@ class StateReader:
                 connection, requested) if asked else []
             texts = api.specs(connection, uuids) if asked else {}
         broken = {entry.request.instance_uuid: entry.broken for entry in read}
-        wanted: dict[str, list[str]] = {cell: [] for cell in self.cells()}
+        by_cell: dict[str, list[str]] = {cell: [] for cell in self.cells()}
         for uuid in uuids:
             mapping = mappings.get(uuid)
             if everywhere:
-                for each in wanted.values():
+                for each in by_cell.values():
                     each.append(uuid)
             elif mapping is not None and mapping.cell is not None:
-                wanted.setdefault(mapping.cell, []).append(uuid)
-        if not wanted.keys() <= self.cells().keys():
+                by_cell.setdefault(mapping.cell, []).append(uuid)
+        if not by_cell.keys() <= self.cells().keys():
             # A cell was added since the cells were read.
             self._cells.refresh()
-        rows = self._rows(wanted)
+        rows = self._rows(by_cell)
         host_cells = self._host_cells(rows, mappings)
         names, unheard = self.names(), frozenset(self.unheard)
         shared = frozenset(provider.uuid for provider in self.shared())
@@ -308,13 +308,13 @@ class StateReader:
         return gathered.results
 
     def _rows(
-        self, wanted: Mapping[str, Sequence[str]]
+        self, by_cell: Mapping[str, Sequence[str]]
     ) -> dict[str, dict[str, audit_queries.ServerRow]]:
         found: dict[str, dict[str, audit_queries.ServerRow]] = {}
         answers = self.ask(
             lambda cell, connection: audit_queries.rows(
-                connection, wanted[cell]),
-            [cell for cell, uuids in wanted.items() if uuids])
+                connection, by_cell[cell]),
+            [cell for cell, uuids in by_cell.items() if uuids])
         for cell, rows in answers.items():
             for uuid, row in rows.items():
                 found.setdefault(uuid, {})[cell] = row
@@ -325,8 +325,8 @@ class StateReader:
         mappings: Mapping[str, api.MappingRow],
     ) -> dict[str, str]:
         hosts = {
-            row.host for uuid, there in rows.items()
-            for cell, row in there.items()
+            row.host for uuid, existing in rows.items()
+            for cell, row in existing.items()
             if row.host and uuid in mappings and mappings[uuid].cell != cell}
         if not hosts:
             return {}

@@ -32,11 +32,11 @@ class TestTogether(base.TestCase):
     def race(self, work, items):
         """Do the first item, and the others while it is in progress."""
         self.jointly = batching.GroupCommit(work)
-        first, *others = items
+        first, *rest = items
         asked = [self.pool.submit(self.jointly.do, first)]
         self.assertTrue(self.begun.wait(600))
-        asked += [self.pool.submit(self.jointly.do, item) for item in others]
-        self.wait_for(len(others))
+        asked += [self.pool.submit(self.jointly.do, item) for item in rest]
+        self.wait_for(len(rest))
         self.go_on.set()
         return [each.exception(60) for each in asked]
 

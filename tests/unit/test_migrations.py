@@ -43,25 +43,25 @@ class TestMoving(mover.MoverTestCase):
                 sa.select(models.migrations.c.updated_at)))
 
     def test_move_of_a_server_that_stays_is_told_of_once(self):
-        move, told = self.accept(), []
+        move, calls = self.accept(), []
         for _ in range(2):
             self.migrations.abort(
-                self.cell, move, KeyError('x'), notify=lambda: told.append(1))
+                self.cell, move, KeyError('x'), notify=lambda: calls.append(1))
 
-        self.assertEqual([1], told)
+        self.assertEqual([1], calls)
         self.assertEqual(
             'Migration of instance failed: an error that operators find in '
             'the logs.', self.fault)
 
     def test_server_that_is_being_deleted_has_failed_of_nothing(self):
-        move, told = self.accept(), []
+        move, calls = self.accept(), []
         self.delete()
 
         self.assertTrue(self.migrations.abort(
-            self.cell, move, KeyError('x'), notify=lambda: told.append(1)))
+            self.cell, move, KeyError('x'), notify=lambda: calls.append(1)))
 
         self.assertState('active', 'deleting', 'host1')
-        self.assertEqual(([], None), (told, self.fault))
+        self.assertEqual(([], None), (calls, self.fault))
         self.assertEqual({'own': 'host1'}, self.places)
 
     def test_action_is_marked_as_failed_once(self):

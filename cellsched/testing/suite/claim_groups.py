@@ -129,10 +129,11 @@ class ClaimGroups(GroupCase):
         first = self.member(group, 'h1', 'anti-affinity')
         second = self.member(group, 'h2', 'anti-affinity', 3, member=moved)
         alone = self.make_claim(self.hosts['h3'], VCPU=1)
-        left = self.member(group, 'h3', 'anti-affinity')
-        everybody = [claim.consumer for claim in (first, second, alone, left)]
-        store.claim([first, second, alone, left])
-        store.release([left.consumer])
+        remaining = self.member(group, 'h3', 'anti-affinity')
+        everybody = [claim.consumer
+                     for claim in (first, second, alone, remaining)]
+        store.claim([first, second, alone, remaining])
+        store.release([remaining.consumer])
 
         self.assertEqual(
             {first.consumer: base.joined(group, 'h1', first.consumer),
@@ -206,11 +207,11 @@ class ClaimGroups(GroupCase):
 
     def test_member_is_in_its_own_way_in_no_name(self) -> None:
         store = self.make_grouping()
-        for policy, there in (('anti-affinity', 'h1'), ('affinity', 'h2')):
+        for policy, existing in (('anti-affinity', 'h1'), ('affinity', 'h2')):
             group, moved = str(uuid.uuid4()), str(uuid.uuid4())
             store.claim([self.member(group, 'h1', policy, member=moved)])
 
-            store.claim([self.member(group, there, policy, consumer=moved)])
+            store.claim([self.member(group, existing, policy, consumer=moved)])
 
     def test_membership_follows_a_transfer(self) -> None:
         store = self.make_grouping()
@@ -326,16 +327,16 @@ class ClaimGroups(GroupCase):
             store, [churn(number) for number in range(_THREADS)])
 
         self.assertEqual([None] * _THREADS, outcomes)
-        there = store.claims_of(claim.consumer for claim in claims)
+        existing = store.claims_of(claim.consumer for claim in claims)
         hosts: dict[str, list[str]] = {apart: [], near: []}
         for claim in claims:
-            if claim.consumer in there:
+            if claim.consumer in existing:
                 assert claim.group is not None
                 hosts[claim.group.group].append(claim.group.host)
         self.assertEqual(len(set(hosts[apart])), len(hosts[apart]))
         self.assertLessEqual(len(set(hosts[near])), 1)
         # Only members with claims are counted.
-        store.release(there)
+        store.release(existing)
         store.claim([self.member(apart, host, 'anti-affinity')
                      for host in _HOSTS])
         store.claim([self.member(near, 'h0', 'affinity')])

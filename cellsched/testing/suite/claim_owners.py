@@ -30,13 +30,13 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
         self, store: base.ClaimStore, claims: Iterable[base.Claim]
     ) -> None:
         """Check that claims are held, with their owners."""
-        wanted: dict[str, set[tuple[str, Owner]]] = {}
+        requested: dict[str, set[tuple[str, Owner]]] = {}
         for claim in claims:
-            wanted.setdefault(claim.consumer, set()).add(
+            requested.setdefault(claim.consumer, set()).add(
                 (claim.provider, _owner(claim)))
-        self.assertEqual(wanted, {
+        self.assertEqual(requested, {
             consumer: {(claim.provider, _owner(claim)) for claim in held}
-            for consumer, held in store.claims_of(wanted).items()})
+            for consumer, held in store.claims_of(requested).items()})
 
     def test_project_and_user_of_a_claim_are_told(self) -> None:
         store = self.make_store()
@@ -186,10 +186,10 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
         first, second = (
             self.make_provider(store, VCPU=8) for _ in range(2))
         claim = self.make_owned(first, ('a', 'b'))
-        others: list[tuple[Owner, str]] = [
+        rest: list[tuple[Owner, str]] = [
             (('c', 'b'), 'project_id'), ((None, 'b'), 'project_id'),
             (('a', 'd'), 'user_id'), (('a', None), 'user_id')]
-        for owner, field in others:
+        for owner, field in rest:
             with self.assertRaises(exception.InvalidField) as caught:
                 store.claim([
                     claim, self.make_owned(second, owner, claim.consumer)])

@@ -71,31 +71,31 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
                   'CUSTOM_X': base.Units(min_unit=2, step_size=3)}),
                 ({'VCPU': base.Inventory(8)}, {})):
             store.set_inventory(provider, inventory)
-            told = {name: bounds for name, bounds
-                    in self.usage(store, provider).units.items()
-                    if bounds != base.Units()}
-            self.assertEqual(units, told)
+            reported = {name: bounds for name, bounds
+                        in self.usage(store, provider).units.items()
+                        if bounds != base.Units()}
+            self.assertEqual(units, reported)
 
     def test_inventories_are_told_as_they_admit_claims(self) -> None:
         store = self.make_store()
-        said = {'VCPU': base.Inventory(8, 2, 4.0, 2, 4, 2),
-                'CUSTOM_X': base.Inventory(3)}
+        inventory = {'VCPU': base.Inventory(8, 2, 4.0, 2, 4, 2),
+                     'CUSTOM_X': base.Inventory(3)}
         provider = self.make_provider(store)
         other = self.make_provider(store, DISK_GB=5)
-        store.set_inventory(provider, said)
+        store.set_inventory(provider, inventory)
         store.claim([self.make_claim(provider, VCPU=2)])
 
-        for asked, there in ((None, {provider, other}),
-                             ([provider, str(uuid.uuid4())], {provider}),
-                             ([], set())):
-            told = store.inventories(asked)
+        for asked, existing in ((None, {provider, other}),
+                                ([provider, str(uuid.uuid4())], {provider}),
+                                ([], set())):
+            reported = store.inventories(asked)
             # Other tests may use the same store.
-            self.assertLessEqual(there, told.keys())
+            self.assertLessEqual(existing, reported.keys())
             if asked is not None:
-                self.assertEqual(there, told.keys())
+                self.assertEqual(existing, reported.keys())
         self.assertEqual(
             {name: (each.capacity, each.units)
-             for name, each in said.items()},
+             for name, each in inventory.items()},
             {name: (each.capacity, each.units)
              for name, each in store.inventories(
                  [provider])[provider].items() if each.capacity})
@@ -127,7 +127,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         store = self.make_store()
         providers = {self.make_provider(store, VCPU=8) for _ in range(3)}
 
-        self.assertEqual(providers, self.told(store.usages().usages))
+        self.assertEqual(providers, self.names_of(store.usages().usages))
 
     def test_what_changed_since_a_token_is_told(self) -> None:
         store = self.make_store()
@@ -143,13 +143,13 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
         changes = store.usages(token)
         self.assertLessEqual(
-            {*providers[:3], new}, self.told(changes.usages))
-        told = {usage.provider: usage for usage in changes.usages}
-        self.assertEqual(1, told[providers[0]].used['VCPU'])
-        self.assertEqual(0, told[providers[1]].used.get('VCPU', 0))
-        self.assertEqual(9, told[providers[2]].capacity['VCPU'])
+            {*providers[:3], new}, self.names_of(changes.usages))
+        reported = {usage.provider: usage for usage in changes.usages}
+        self.assertEqual(1, reported[providers[0]].used['VCPU'])
+        self.assertEqual(0, reported[providers[1]].used.get('VCPU', 0))
+        self.assertEqual(9, reported[providers[2]].capacity['VCPU'])
         self.assertEqual(
-            [1, 0, 1], [told[provider].consumers
+            [1, 0, 1], [reported[provider].consumers
                         for provider in providers[:3]])
 
     def test_each_token_leads_to_what_follows_it(self) -> None:
@@ -163,7 +163,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         for number, token in enumerate(tokens):
             self.assertLessEqual(
                 set(providers[number:]),
-                self.told(store.usages(token).usages))
+                self.names_of(store.usages(token).usages))
 
     def test_providers_can_be_asked_about(self) -> None:
         store = self.make_store()
@@ -175,12 +175,12 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
                 since, [providers[0], providers[2], str(uuid.uuid4())])
 
             self.assertEqual({providers[0], providers[2]},
-                             self.told(changes.usages))
+                             self.names_of(changes.usages))
             self.assertEqual(2, len(changes.usages))
             self.assertEqual(since, changes.token)
         self.assertEqual([], list(store.usages(providers=[]).usages))
 
-    def told(self, usages: Iterable[base.Usage]) -> set[str]:
+    def names_of(self, usages: Iterable[base.Usage]) -> set[str]:
         return {usage.provider for usage in usages}
 
     # Figures.
@@ -225,7 +225,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         store.claim([claim])
 
         self.assertHolds(peer, claim)
-        self.assertIn(provider, self.told(peer.usages(token).usages))
+        self.assertIn(provider, self.names_of(peer.usages(token).usages))
         late = self.make_claim(provider, VCPU=1)
         self.assertRefused(peer, [late], late, 'VCPU')
         peer.release([claim.consumer])

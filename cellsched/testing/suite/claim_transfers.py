@@ -102,9 +102,10 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
         store.transfer(after.consumer, before.consumer)
 
-        told = {usage.provider: usage for usage in store.usages(token).usages}
-        self.assertEqual(0, told[first].used.get('VCPU', 0))
-        self.assertEqual(0, told[first].consumers)
+        reported = {usage.provider: usage
+                    for usage in store.usages(token).usages}
+        self.assertEqual(0, reported[first].used.get('VCPU', 0))
+        self.assertEqual(0, reported[first].consumers)
         store.claim([self.make_claim(first, VCPU=8)])
         late = self.make_claim(second, VCPU=1)
         self.assertRefused(store, [late], late, 'VCPU')
@@ -157,11 +158,12 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
         self.assertEqual(expected, store.consumers())
         for limit in 1, 3, len(expected), 1000:
-            told: list[str] = []
-            while piece := store.consumers(told[-1] if told else '', limit):
+            reported: list[str] = []
+            while piece := store.consumers(
+                    reported[-1] if reported else '', limit):
                 self.assertLessEqual(len(piece), limit)
-                told += piece
-            self.assertEqual(expected, told)
+                reported += piece
+            self.assertEqual(expected, reported)
         self.assertEqual(expected[-2:], store.consumers('a0'))
 
     def test_limit_below_one_is_invalid(self) -> None:
@@ -191,18 +193,18 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         if base.Capability.CONSUMER_LIST in store.capabilities:
             self.skipTest('the store has a list of its consumers')
         one, two = (self.make_provider(store, VCPU=8) for _ in range(2))
-        gone, moved, *others = (self.make_claim(one, VCPU=1)
-                                for _ in range(4))
+        gone, moved, *rest = (self.make_claim(one, VCPU=1)
+                              for _ in range(4))
         name = str(uuid.uuid4())
         both = [base.Claim(name, provider, {'VCPU': 1})
                 for provider in (one, two)]
-        store.claim([gone, moved, *others, *both])
+        store.claim([gone, moved, *rest, *both])
         store.release([gone.consumer])
         target = str(uuid.uuid4())
         store.transfer(moved.consumer, target)
 
         self.assertEqual(
-            sorted([target, name, *(claim.consumer for claim in others)]),
+            sorted([target, name, *(claim.consumer for claim in rest)]),
             sorted(store.consumers_of(one)))
         self.assertEqual([name], store.consumers_of(two))
         self.assertEqual([], store.consumers_of(str(uuid.uuid4())))

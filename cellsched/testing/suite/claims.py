@@ -216,7 +216,7 @@ class ClaimStoreSuite(
         store.claim([held])
         consumer = held.consumer
 
-        for others in (
+        for rest in (
             [base.Claim(consumer, first, {'VCPU': 3})],
             [base.Claim(consumer, first, {'DISK_GB': 2})],
             [base.Claim(consumer, first, {'VCPU': 2, 'DISK_GB': 1})],
@@ -224,7 +224,7 @@ class ClaimStoreSuite(
             [held, base.Claim(consumer, second, {'VCPU': 2})],
         ):
             with self.assertRaises(exception.ClaimConflict) as caught:
-                store.claim([self.make_claim(second, VCPU=1), *others])
+                store.claim([self.make_claim(second, VCPU=1), *rest])
             self.assertEqual(consumer, caught.exception.consumer)
             self.assertHolds(store, held)
             self.assertUsed(store, first, 1, VCPU=2)

@@ -71,11 +71,11 @@ def claim_until(pipe, url, options, number, batch):
     database = session.Database(url, 'claims', options, clock=clock.Clock())
     store = sql.SQLClaims(database)
     store.check()
-    left = [number]
+    remaining = [number]
 
     def count(*args):
-        left[0] -= 1
-        if not left[0]:
+        remaining[0] -= 1
+        if not remaining[0]:
             pipe.send(True)
             threading.Event().wait()
 

@@ -67,11 +67,11 @@ class DisagreeingClocks(claim_cases.ClaimStoreCase):
 
     def test_last_places_go_to_as_many_as_fit(self):
         provider = self.make_provider(self.ahead, VCPU=ROOM)
-        wanted = [self.make_claim(provider, VCPU=1) for _ in range(CLAIMS)]
+        requested = [self.make_claim(provider, VCPU=1) for _ in range(CLAIMS)]
 
         outcomes = self.race(self.ahead, [
             lambda store, claim=claim: store.claim([claim])
-            for claim in wanted])
+            for claim in requested])
 
         self.assertEqual(ROOM, outcomes.count(None))
         for outcome in outcomes:

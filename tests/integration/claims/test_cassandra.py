@@ -168,7 +168,7 @@ class TestCassandraClaims(
             self.assertTrue(store.recount(provider))
 
             self.assertUsed(store, provider, 1, VCPU=2)
-            self.assertIn(provider, self.told(store.usages(token).usages))
+            self.assertIn(provider, self.names_of(store.usages(token).usages))
             self.assertFalse(store.recount(provider))
 
     def test_row_that_no_consumer_names_is_deleted(self):

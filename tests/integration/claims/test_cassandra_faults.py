@@ -97,9 +97,9 @@ class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
         self.check_told(self.open_at(url), providers, held)
 
     def check_told(self, store, providers, held):
-        told = store.claims_of([*held])
+        reported = store.claims_of([*held])
         self.assertEqual(held, {
-            name: self.by_provider(batch) for name, batch in told.items()})
+            name: self.by_provider(batch) for name, batch in reported.items()})
         for provider in providers:
             taken = sum(provider in each for each in held.values())
             self.assertLessEqual(taken, ROOM)

@@ -69,18 +69,18 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
         return make(provider, name, figures, version)
 
     def write(self, provider, name, figures, version):
-        there = self.model.consumers.get(name)
+        seen = self.model.consumers.get(name)
         row = requests.Versioned(version, f'body of {version}')
-        seen = self.random.choice((None, there and there.version, 'old'))
+        seen = self.random.choice((None, seen and seen.version, 'old'))
         return requests.WriteConsumer(
             name, seen, row if seen is None
             else self.random.choice((row, row, None)))
 
     def write_tree(self, provider, name, figures, version):
         chance = self.random
-        there = self.model.trees.get(provider)
+        seen = self.model.trees.get(provider)
         return requests.WriteTree(
-            provider, chance.choice((None, there and there.version, 'old')),
+            provider, chance.choice((None, seen and seen.version, 'old')),
             requests.Tree(version, chance.choice(PROVIDERS), frozenset(
                 chance.sample(TRAITS, chance.randrange(3)))))
 

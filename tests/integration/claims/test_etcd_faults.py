@@ -125,13 +125,13 @@ class FaultCase(base.TestCase):
 
         Returns the consumers whose claims succeeded, and all other ones.
         """
-        wanted = self.claims_of(hosts, 2 * HOSTS * ROOM)
+        requested = self.claims_of(hosts, 2 * HOSTS * ROOM)
         begun = threading.Semaphore(0)
         watched = threading.Event()
 
         def call(number):
             store, won = self.make_store(), []
-            for claim in wanted[number::CALLERS]:
+            for claim in requested[number::CALLERS]:
                 with contextlib.suppress(exception.ClaimRefused):
                     store.claim([claim])
                     won.append(claim.consumer)
@@ -155,7 +155,7 @@ class FaultCase(base.TestCase):
             won = [name for each in calls for name in each.result()]
             watched.set()
             watching.result()
-        return won, {claim.consumer for claim in wanted} - {*won}
+        return won, {claim.consumer for claim in requested} - {*won}
 
     def check_churn(self, meanwhile):
         store = self.make_store()
@@ -216,10 +216,10 @@ class TestMember(FaultCase):
         store.claim(self.claims_of(hosts[:1], 1))
         self.server.compact()
 
-        told = {usage.provider: usage.used['VCPU']
-                for usage in follower.usages(token).usages}
+        reported = {usage.provider: usage.used['VCPU']
+                    for usage in follower.usages(token).usages}
 
-        self.assertEqual({hosts[0]: 1, hosts[1]: 1}, told)
+        self.assertEqual({hosts[0]: 1, hosts[1]: 1}, reported)
 
     def test_feed_goes_on_where_its_connection_stalls(self):
         proxy, url = self.through_proxy()

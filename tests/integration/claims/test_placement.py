@@ -222,9 +222,9 @@ class TestModel(OnPlacement, base.TestCase):
 
     def ask(self, *request):
         """Send a request to both, and compare the parts that a store reads."""
-        told = [each(messages.PlacementRequest(*request)) for each in (
+        reported = [each(messages.PlacementRequest(*request)) for each in (
             self.client.send, self.model.answer)]
-        real, modelled = told
+        real, modelled = reported
         self.assertEqual(
             (real.status, real.code), (modelled.status, modelled.code),
             (request, real, modelled))

@@ -71,32 +71,32 @@ class _Handler(http_server.BaseHTTPRequestHandler):
             method=self.command)
         try:
             with urllib.request.urlopen(asked, timeout=60) as answer:
-                status, said = answer.status, answer.read()
+                status, text = answer.status, answer.read()
         except urllib.error.HTTPError as exc:
-            status, said = exc.code, exc.read()
+            status, text = exc.code, exc.read()
         if fault:
-            self.fail(fault, said)
+            self.fail(fault, text)
             return
-        self.answer(status, said)
+        self.answer(status, text)
 
     do_POST = do_PUT = do_DELETE = do_GET
 
-    def fail(self, fault, said=b''):
+    def fail(self, fault, text=b''):
         what = fault.split()[0]
         if what.isdigit():
             self.answer(int(what), b'<html>Sorry</html>')
             return
         if what == 'half':
-            self.answer(200, said or b'{"errors": []}', half=True)
+            self.answer(200, text or b'{"errors": []}', half=True)
         self.close_connection = True
 
-    def answer(self, status, said, half=False):
+    def answer(self, status, text, half=False):
         self.send_response(status)
         self.send_header('content-type', 'application/json')
         if status != 204:
-            self.send_header('content-length', str(len(said)))
+            self.send_header('content-length', str(len(text)))
         self.end_headers()
-        self.wfile.write(said[:len(said) // 2] if half else said)
+        self.wfile.write(text[:len(text) // 2] if half else text)
 
     def log_message(self, *args):
         pass

@@ -225,7 +225,7 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
         seen = {usage.provider: usage.used for usage in changes.usages}
         self.assertEqual({early: {'VCPU': 0}, late: {'VCPU': 1}}, seen)
         self.assertEqual(
-            {early}, self.told(self.store.usages(changes.token).usages))
+            {early}, self.names_of(self.store.usages(changes.token).usages))
 
 
 class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):

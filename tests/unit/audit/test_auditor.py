@@ -86,15 +86,15 @@ class TestForeign(base.TestCase):
 
     def test_claims_of_others_are_counted_and_left_alone(self):
         self.running()
-        others = sorted(samples.uuids(3))
-        for uuid in others:
+        rest = sorted(samples.uuids(3))
+        for uuid in rest:
             self.take(uuid, 'a2')
 
         report = self.audit(fix=True)
 
-        self.assertEqual(([], 3, others),
+        self.assertEqual(([], 3, rest),
                          (report.remaining, report.foreign, report.examples))
-        self.assertEqual({*others}, {*self.claims.claims_of(others)})
+        self.assertEqual({*rest}, {*self.claims.claims_of(rest)})
 
 
 class TestCapacity(base.TestCase):
@@ -232,14 +232,14 @@ class TestGoingThrough(base.TestCase):
         for _ in range(3):
             self.running()
         self.failed()
-        told = []
+        reported = []
 
-        self.auditor.run(0, progress=told.append)
+        self.auditor.run(0, progress=reported.append)
 
-        self.assertEqual(sorted(told), told)
-        self.assertEqual(self.auditor.size(), told[-1])
+        self.assertEqual(sorted(reported), reported)
+        self.assertEqual(self.auditor.size(), reported[-1])
         # It is told of the first pages, and not when all is over.
-        self.assertIn(2, told)
+        self.assertIn(2, reported)
 
     def test_without_claims_the_rest_is_checked(self):
         reader = state.StateReader(

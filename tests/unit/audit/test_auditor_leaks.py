@@ -40,13 +40,13 @@ class TestLeakedClaims(base.TestCase):
         self.assertEqual(1, self.leaked.release_leaked())
 
     def test_claims_of_others_stay(self):
-        others = samples.uuids(3)
-        for uuid in others:
+        rest = samples.uuids(3)
+        for uuid in rest:
             self.take(uuid, 'a2')
 
         for _ in range(3):
             self.assertEqual(0, self.leaked.release_leaked())
-        self.assertEqual({*others}, {*self.claims.consumers()})
+        self.assertEqual({*rest}, {*self.claims.consumers()})
 
     def test_claims_of_a_cell_that_is_down_stay(self):
         self.deleted()

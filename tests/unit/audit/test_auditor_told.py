@@ -40,13 +40,13 @@ class TestReport(base.TestCase):
 
     def test_some_of_those_who_are_of_no_server_are_examples(self):
         self.offer('cell1', 'a2', 20)
-        others = sorted(samples.uuids(12))
-        for uuid in others:
+        rest = sorted(samples.uuids(12))
+        for uuid in rest:
             self.take(uuid, 'a2')
 
         report = self.audit()
 
-        self.assertEqual((12, others[:10]),
+        self.assertEqual((12, rest[:10]),
                          (report.foreign, report.examples))
 
     def test_those_that_go_or_come_meanwhile_are_of_no_concern(self):

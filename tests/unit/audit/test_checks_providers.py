@@ -126,9 +126,9 @@ class TestProviders(base.TestCase):
                 self.put(pool, **has)
             self.assertEqual({
                 (f'wrong-capacity:{name}', pool, None,
-                 f'is shared as pool, which has {said} of {name}, and the '
-                 f'claim store has {told}')
-                for name, (said, told) in expected.items()
+                 f'is shared as pool, which has {shared} of {name}, and the '
+                 f'claim store has {stored}')
+                for name, (shared, stored) in expected.items()
             }, {(each.kind, each.of, each.action, each.text)
                 for each in self.found()})
         self.assertEqual('cellsched provider set pool',

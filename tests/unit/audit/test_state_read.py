@@ -163,8 +163,8 @@ class TestPages(base.TestCase):
 
     def test_pages_of_cells_come_together_until_the_last_one_ends(self):
         uuids = {'cell1': samples.uuids(5), 'cell2': samples.uuids(2)}
-        for cell, there in uuids.items():
-            for uuid in there:
+        for cell, existing in uuids.items():
+            for uuid in existing:
                 self.put_row(uuid, cell)
         one, other = (self.by_name[cell].uuid for cell in uuids)
 

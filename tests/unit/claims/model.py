@@ -72,11 +72,11 @@ class Model:
         :param joins: membership of each consumer, by its number
         :param owners: owner of each consumer, by its number
         """
-        wanted = {}
+        claimed = {}
         for consumer, provider, resources in claims:
-            wanted.setdefault(consumer, {})[provider] = resources
-        for consumer in wanted:
-            if self.held.get(consumer, wanted[consumer]) != wanted[consumer]:
+            claimed.setdefault(consumer, {})[provider] = resources
+        for consumer in claimed:
+            if self.held.get(consumer, claimed[consumer]) != claimed[consumer]:
                 return 'conflict'
         refused = {self._violation(claims, joins), self._refusal(claims)}
         refused.discard(None)
@@ -86,21 +86,21 @@ class Model:
                     policy, _, host = joins[consumer]
                     self.members[consumer] = policy, consumer, host
                 self.owners.setdefault(consumer, owners[consumer])
-            self.held = {**wanted, **self.held}
+            self.held = {**claimed, **self.held}
         return refused or None
 
     def _violation(self, claims, joins):
-        there = set(self.members.values())
+        existing = set(self.members.values())
         for consumer, _, _ in claims:
             if consumer in self.held or not joins[consumer]:
                 continue
             policy, most, host = joins[consumer]
-            others = [where for group, member, where in there
-                      if group == policy and member != consumer]
-            if (others.count(host) >= most if policy == base.ANTI_AFFINITY
-                    else {host, *others} != {host}):
+            rest = [where for group, member, where in existing
+                    if group == policy and member != consumer]
+            if (rest.count(host) >= most if policy == base.ANTI_AFFINITY
+                    else {host, *rest} != {host}):
                 return consumer, 'group'
-            there.add((policy, consumer, host))
+            existing.add((policy, consumer, host))
         return None
 
     def _refusal(self, claims):
@@ -223,17 +223,17 @@ class ModelTests:
 
     def _compare(self, prefix, model):
         consumers = [_consumer(prefix, number) for number in range(5)]
-        told = self.store.claims_of(consumers)
+        reported = self.store.claims_of(consumers)
         held = {
             int(consumer[-1]): {int(claim.provider[-1]): claim.resources
                                 for claim in claims}
-            for consumer, claims in told.items()}
+            for consumer, claims in reported.items()}
         self.assertEqual(model.held, held)
         self.assertEqual(
             {consumer: {owner} for consumer, owner in model.owners.items()},
             {int(consumer[-1]): {(claim.project_id, claim.user_id)
                                  for claim in claims}
-             for consumer, claims in told.items()})
+             for consumer, claims in reported.items()})
         if self._has(base.Capability.CONSUMER_LIST):
             # Nobody comes between these in the order of bytes.
             self.assertEqual(

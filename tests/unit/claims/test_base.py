@@ -162,9 +162,9 @@ class TestMembership(tests.TestCase):
             compute_node_uuid='p', service_host='h',
             allocation_request=objects.Selection.allocation(
                 'p', {'VCPU': 1}))
-        for said, expected in (('x', 'x'), ('', None), (None, None)):
+        for text, expected in (('x', 'x'), ('', None), (None, None)):
             [claim] = base.of_selection(
-                'i', selection, project_id=said, user_id=said and 'u')
+                'i', selection, project_id=text, user_id=text and 'u')
 
             self.assertEqual((expected, expected and 'u'),
                              (claim.project_id, claim.user_id))

@@ -89,7 +89,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 
         self.assertEqual({'Scan': 1, 'ReadFigures': 1}, self.sent(
             lambda: store.usages(token)))
-        self.assertEqual({providers[3]}, self.told(
+        self.assertEqual({providers[3]}, self.names_of(
             store.usages(token).usages))
 
     def test_where_much_changed_all_is_read_at_once(self):
@@ -101,7 +101,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 
         self.assertEqual(
             {'Scan': 2}, self.sent(lambda: store.usages(token)))
-        self.assertEqual({*providers[:110]}, self.told(
+        self.assertEqual({*providers[:110]}, self.names_of(
             store.usages(token).usages))
 
     def test_room_is_found_by_two_scans_and_one_for_each_trait(self):

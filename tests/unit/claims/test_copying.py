@@ -113,7 +113,7 @@ class TestCopy(copies.CopyingTestCase):
     def test_progress_adds_up_to_the_size(self):
         copies.fill(self.source)
         copier = copying.ClaimCopier(self.source, self.target, 2)
-        for work in copier.copy, lambda told: list(copier.compare(told)):
+        for work in copier.copy, lambda done: list(copier.compare(done)):
             done = []
 
             work(done.append)
@@ -184,7 +184,7 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
         self.assertCopied()
 
     def test_room_is_never_more_than_is_taken(self):
-        told = []
+        reported = []
 
         class Watched(sql.SQLClaims):
 
@@ -192,15 +192,15 @@ class TestWhatWouldNotBeGivenAgain(copies.CopyingTestCase):
                 try:
                     return super().claim(claims)
                 finally:
-                    told.extend(self.usages(providers=['p']).usages)
+                    reported.extend(self.usages(providers=['p']).usages)
 
         self.shrink(VCPU=base.Inventory(2), MEMORY_MB=base.Inventory(8))
 
         self.copy(target=Watched(self.stores.database()))
 
         self.assertEqual({True, False}, {
-            usage.used['VCPU'] > 2 for usage in told})
-        for usage in told:
+            usage.used['VCPU'] > 2 for usage in reported})
+        for usage in reported:
             for resource, least in (('VCPU', 2), ('MEMORY_MB', 8)):
                 self.assertLessEqual(usage.capacity[resource], max(
                     usage.used[resource], least))

@@ -42,16 +42,16 @@ class TestEachKind(copies.CopyingTestCase):
 
     def carry(self, names):
         """Copy from the first store to the last through all stores between."""
-        left, source = [], self.source
+        remaining, source = [], self.source
         for target in (*(self.servers[name] for name in names), self.target):
             copier = copying.ClaimCopier(source, target, 5)
             copier.check()
             copied = copier.copy()
             self.assertEqual(12, copied.consumers)
             self.assertEqual([], [*copier.compare()])
-            left.append(copied.memberships_lost)
+            remaining.append(copied.memberships_lost)
             source = target
-        return left
+        return remaining
 
     def owners(self, store):
         return {(consumer, claim.project_id, claim.user_id)
@@ -70,6 +70,6 @@ class TestEachKind(copies.CopyingTestCase):
 
         self.assertEqual(self.owners(self.source), self.owners(self.target))
         self.assertEqual({}, self.target.memberships(CONSUMERS))
-        said = [copies.facts(store) for store in (self.source, self.target)]
+        text = [copies.facts(store) for store in (self.source, self.target)]
         for what in 'held', 'used', 'capacity', 'consumers':
-            self.assertEqual(said[0][what], said[1][what])
+            self.assertEqual(text[0][what], text[1][what])

@@ -29,7 +29,7 @@ class TestMemoryClaims(
             providers[7], {'VCPU': claims.Inventory(total=8)})
 
         self.assertEqual({providers[2], providers[4]},
-                         self.told(self.store.usages(token).usages))
+                         self.names_of(self.store.usages(token).usages))
 
     def test_what_the_caller_changes_later_is_no_claim(self):
         provider = self.make_provider(self.store, VCPU=8)
@@ -54,5 +54,5 @@ class TestMemoryClaims(
 
             self.assertUsed(self.store, provider, 1, VCPU=3)
             self.assertEqual(
-                {provider}, self.told(self.store.usages(token).usages))
+                {provider}, self.names_of(self.store.usages(token).usages))
             self.assertFalse(self.store.recount(provider))

@@ -83,12 +83,12 @@ class TestPlacementClaims(
     def test_traits_that_are_known_are_not_written(self):
         provider = self.make_provider(self.store, VCPU=8)
 
-        def told():
+        def reported():
             return self.requests_of(
                 self.store.set_traits, provider, ['CUSTOM_A'], provider)
 
-        self.assertIn('PUT', told())
-        self.assertEqual(['GET', 'GET'], told())
+        self.assertIn('PUT', reported())
+        self.assertEqual(['GET', 'GET'], reported())
 
     def test_trait_that_placement_has_not_is_invalid(self):
         provider = self.make_provider(self.store, VCPU=8)
@@ -194,7 +194,7 @@ class TestPlacementClaims(
         self.store.claim([self.make_claim(provider, VCPU=1)])
 
         guard, = messages.GUARDS & {*self.client.server.providers}
-        self.assertEqual({provider}, self.told(self.store.usages().usages))
+        self.assertEqual({provider}, self.names_of(self.store.usages().usages))
         self.assertEqual({provider}, {*self.store.inventories()})
         self.assertEqual([], self.store.usages(providers=[guard]).usages)
         self.assertEqual([], self.store.consumers_of(guard))
@@ -264,7 +264,7 @@ class TestPlacementClaims(
                 (error.schema, error.url, error.reason))
 
     def test_old_placement_and_something_else_are_refused(self):
-        for status, body, said in (
+        for status, body, text in (
                 (200, {'versions': [{'max_version': '1.36'}]}, '1.38'),
                 (200, {'versions': []}, 'another service'),
                 (200, {'hello': 1}, 'another service')):
@@ -273,7 +273,7 @@ class TestPlacementClaims(
 
             error = self.assertRaises(
                 exception.ConfigurationInvalid, self.store.check)
-            self.assertIn(said, str(error))
+            self.assertIn(text, str(error))
 
     def test_usable_placement_is_fit_for_use(self):
         self.store.check()

@@ -64,15 +64,15 @@ class World:
         self.activities.append(scheduler.Activity(self, name, run))
 
     def decide(self, current):
-        left = [each for each in self.activities if not each.done]
-        while left:
+        remaining = [each for each in self.activities if not each.done]
+        while remaining:
             while self.late and (self.late[0][0] <= self.now
                                  or self.random.random() < 0.05):
                 self.finish(self.late.pop(0)[1])
-            ready = [each for each in left if each.is_ready(self.now)]
+            ready = [each for each in remaining if each.is_ready(self.now)]
             if ready:
                 return self.random.choice(ready)
-            self.now = min(each.until for each in left)
+            self.now = min(each.until for each in remaining)
         return None
 
     def finish(self, begun):

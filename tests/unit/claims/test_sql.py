@@ -42,7 +42,7 @@ class TestSQLClaims(
             providers[7], {'VCPU': claims.Inventory(total=8)})
 
         self.assertEqual({providers[2], providers[4]},
-                         self.told(store.usages(token).usages))
+                         self.names_of(store.usages(token).usages))
 
     def test_more_than_one_statement_can_name_is_taken_and_told(self):
         store = self.make_store()
@@ -80,7 +80,7 @@ class TestSQLClaims(
                 sa.update(schema.FEED.table).values(position=0))
 
         self.assertEqual(
-            {provider}, self.told(store.usages(token).usages))
+            {provider}, self.names_of(store.usages(token).usages))
 
     def test_what_is_used_is_what_allocations_say(self):
         store = self.make_store()

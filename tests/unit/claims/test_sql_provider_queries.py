@@ -53,7 +53,7 @@ class TestFindProviders(base.TestCase):
 
     @staticmethod
     def fill(store, providers):
-        for uuid, (inventory, taken, told) in zip(UUIDS, providers):
+        for uuid, (inventory, taken, reported) in zip(UUIDS, providers):
             large = {name: claims.Inventory(total=9) for name in inventory}
             if taken and large:
                 # What shrinks afterwards may have less than is taken.
@@ -61,5 +61,5 @@ class TestFindProviders(base.TestCase):
                 store.claim([claims.Claim(
                     f'of-{uuid[-4:]}', uuid, dict.fromkeys(large, taken))])
             store.set_inventory(uuid, inventory)
-            if told is not None:
-                store.set_traits(uuid, *told)
+            if reported is not None:
+                store.set_traits(uuid, *reported)

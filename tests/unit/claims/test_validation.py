@@ -74,11 +74,11 @@ class TestCheck(tests.TestCase):
 
     def test_consumer_is_one_member(self):
         good = base.Membership('g', 'h', 'affinity')
-        for others in (None, base.Membership('g', 'i', 'affinity')):
+        for rest in (None, base.Membership('g', 'i', 'affinity')):
             error = self.assertRaises(
                 exception.InvalidField, validation.check_claims,
                 [claim(VCPU=1, group=good),
-                 claim(provider='q', VCPU=1, group=others)])
+                 claim(provider='q', VCPU=1, group=rest)])
 
             self.assertEqual('group', error.field)
 
@@ -143,32 +143,33 @@ class TestFindRefusal(tests.TestCase):
 
 class TestFindViolation(tests.TestCase):
 
-    def violation(self, *claims, there=()):
+    def violation(self, *claims, members=()):
         """Return consumer and hosts of the violation."""
         found = validation.find_violation(
-            claims, [('g', f'of-{name}', name, host) for name, host in there])
+            claims, [('g', f'of-{name}', name, host)
+                     for name, host in members])
         return found and (found.consumer, found.hosts)
 
     def test_claims_without_a_group_break_nothing(self):
         self.assertIsNone(self.violation(
-            claim(VCPU=1), there=[('a', 'h')]))
+            claim(VCPU=1), members=[('a', 'h')]))
 
     def test_anti_affinity_bounds_others_on_the_host(self):
-        there = [('a', 'h'), ('b', 'h'), ('b', 'i')]
+        members = [('a', 'h'), ('b', 'h'), ('b', 'i')]
         for most, host, hosts in (
             (1, 'h', ['h', 'i']), (2, 'h', ['h']), (1, 'i', ['h', 'i'])):
             self.assertEqual(('c', hosts), self.violation(
-                member('c', host, most=most), there=there))
+                member('c', host, most=most), members=members))
         for most, host in ((3, 'h'), (2, 'i'), (1, 'j')):
             self.assertIsNone(self.violation(
-                member('c', host, most=most), there=there))
+                member('c', host, most=most), members=members))
 
     def test_affinity_has_all_on_one_host(self):
-        there = [('a', 'h'), ('b', 'h')]
+        members = [('a', 'h'), ('b', 'h')]
         self.assertEqual(('c', ['h']), self.violation(
-            member('c', 'i', 'affinity'), there=there))
+            member('c', 'i', 'affinity'), members=members))
         self.assertIsNone(self.violation(
-            member('c', 'h', 'affinity'), there=there))
+            member('c', 'h', 'affinity'), members=members))
         self.assertIsNone(self.violation(member('c', 'i', 'affinity')))
 
     def test_members_of_the_batch_count_and_are_not_told(self):
@@ -179,19 +180,19 @@ class TestFindViolation(tests.TestCase):
             member('c', 'i', 'affinity')))
         self.assertEqual(('b', []), self.violation(
             member('a', 'h', most=2), member('b', 'h', most=2),
-            there=[('z', 'h')]))
+            members=[('z', 'h')]))
 
     def test_member_is_not_in_its_own_way(self):
-        there = [('a', 'h')]
+        members = [('a', 'h')]
         for policy in ('affinity', 'anti-affinity'):
             for host in 'h', 'i':
                 self.assertIsNone(self.violation(
-                    member('moved', host, policy, name='a'), there=there))
+                    member('moved', host, policy, name='a'), members=members))
         self.assertEqual(('c', ['h']), self.violation(
-            member('moved', 'i', name='a'), member('c', 'h'), there=there))
+            member('moved', 'i', name='a'), member('c', 'h'), members=members))
         self.assertEqual(('c', ['h']), self.violation(
             member('moved', 'i', name='a'), member('c', 'i'),
-            there=there))
+            members=members))
 
     def test_names_of_the_others_are_told(self):
         found = validation.find_violation(

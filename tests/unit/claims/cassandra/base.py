@@ -100,11 +100,11 @@ class World:
     def turn(self):
         """Let other threads run; raise Killed if this thread is to die."""
         self._baton.pause()
-        mine = self._baton.mine()
-        if mine in self._mortal:
-            self._mortal[mine] -= 1
-            if not self._mortal[mine]:
-                mine.doomed = True
+        own = self._baton.mine()
+        if own in self._mortal:
+            self._mortal[own] -= 1
+            if not self._mortal[own]:
+                own.doomed = True
                 raise scheduler.Killed
 
     def answer(self, request):
@@ -128,12 +128,12 @@ class World:
     def _decide(self, current):
         if self.late and self.random.random() < 0.02:
             self.answer(self.late.pop(0))
-        left = [each for each in self.activities if not each.done]
-        ready = [each for each in left if each.is_ready(self.now)]
-        if left and not ready:
-            self.now = min(each.until for each in left
+        remaining = [each for each in self.activities if not each.done]
+        ready = [each for each in remaining if each.is_ready(self.now)]
+        if remaining and not ready:
+            self.now = min(each.until for each in remaining
                            if each.until is not None)
-            ready = [each for each in left if each.is_ready(self.now)]
+            ready = [each for each in remaining if each.is_ready(self.now)]
         return self.random.choice(ready) if ready else None
 
 
@@ -144,10 +144,11 @@ class _FaultyClient:
 
     def send(self, request):
         if isinstance(request, requests.Together):
-            wanted = list(enumerate(request.requests))
-            self._world.random.shuffle(wanted)
-            answers = {number: self._caught(each) for number, each in wanted}
-            return [answers[number] for number in range(len(wanted))]
+            requested = list(enumerate(request.requests))
+            self._world.random.shuffle(requested)
+            answers = {number: self._caught(each)
+                       for number, each in requested}
+            return [answers[number] for number in range(len(requested))]
         return self._send(request)
 
     def _caught(self, request):

@@ -21,13 +21,13 @@ SHARED = ('a', 'b', 'c')
 class _Checks:
     """Compares the visible claims with the outcomes of calls.
 
-    :param mine: expected claims of the consumers that one thread uses
+    :param own: expected claims of the consumers that one thread uses
     """
 
     def __init__(self, test, world):
         self._test = test
         self._world = world
-        self.mine = {}
+        self.own = {}
         #: What was ever held for those whom all know: consumer and claims.
         self.seen = [dict.fromkeys(SHARED, {})]
         #: How often calls that take something away began or ended, by whom
@@ -51,7 +51,7 @@ class _Checks:
 
     def look(self):
         """Record the claims that must have rows."""
-        names = {*SHARED, *self.mine}
+        names = {*SHARED, *self.own}
         held = self._world.observer.claims_of(
             names if self._world.random.random() < 0.2 else SHARED)
         taken = dict.fromkeys(PROVIDERS, 0)
@@ -72,17 +72,17 @@ class _Checks:
         # Of one that fails or dies nobody knows when it ends.
         self.disturbing.subtract(names)
 
-    def check_seen(self, since, consumer, wanted):
+    def check_seen(self, since, consumer, requested):
         """Check that a consumer held the claims of an outcome."""
         self._test.assertIn(
-            wanted, [each[consumer] for each in self.seen[since - 1:]])
+            requested, [each[consumer] for each in self.seen[since - 1:]])
 
     def check_mine(self):
-        held = self._world.observer.claims_of(self.mine)
-        for consumer, wanted in self.mine.items():
-            if wanted is not None:
+        held = self._world.observer.claims_of(self.own)
+        for consumer, requested in self.own.items():
+            if requested is not None:
                 self._test.assertEqual(
-                    wanted, _plain(held.get(consumer, ())), consumer)
+                    requested, _plain(held.get(consumer, ())), consumer)
 
 
 def _plain(batch):
@@ -106,7 +106,7 @@ class _Thread:
 
     def run(self):
         chance = self._chance
-        self._checks.mine.update((name, {}) for name in self._own)
+        self._checks.own.update((name, {}) for name in self._own)
         for _ in range(8):
             names = self._own if chance.random() < 0.6 else SHARED
             if self._deadly and chance.random() < 0.1:
@@ -123,18 +123,18 @@ class _Thread:
                     self._transfer(*chance.sample(names, 2))
             self._checks.check_mine()
 
-    def _guess(self, wanted):
+    def _guess(self, requested):
         """Set the expected claims of consumers; None if they are unknown."""
-        self._checks.mine.update(
-            (name, each) for name, each in wanted.items()
-            if name in self._checks.mine)
+        self._checks.own.update(
+            (name, each) for name, each in requested.items()
+            if name in self._checks.own)
 
     def _claim(self, names):
         chance, checks = self._chance, self._checks
         batch = [claims.Claim(name, provider, {'VCPU': chance.randint(1, 2)})
                  for name in names for provider in chance.sample(
                      PROVIDERS, chance.choice((1, 1, 2, 3)))]
-        known = {name: checks.mine.get(name) for name in names}
+        known = {name: checks.own.get(name) for name in names}
         since = len(checks.seen)
         disturbed = checks.disturbed + checks.disturbing
         self._guess(dict.fromkeys(names))
@@ -144,13 +144,13 @@ class _Thread:
             self._guess(known)
             return
         for name in names:
-            wanted = _plain(
+            requested = _plain(
                 claim for claim in batch if claim.consumer == name)
-            self._guess({name: wanted})
+            self._guess({name: requested})
             # Whoever releases it at the time may come after it, and be seen
             # before it.
             if name in SHARED and checks.disturbed[name] == disturbed[name]:
-                checks.check_seen(since, name, wanted)
+                checks.check_seen(since, name, requested)
 
     def _release(self, names):
         since = len(self._checks.seen)
@@ -163,8 +163,8 @@ class _Thread:
                 self._checks.check_seen(since, name, {})
 
     def _transfer(self, source, target):
-        mine = self._checks.mine
-        before, after = mine.get(source), mine.get(target)
+        expected = self._checks.own
+        before, after = expected.get(source), expected.get(target)
         self._guess({source: None, target: None})
         with self._checks.taking_away([source, target]):
             done = self._store.transfer(source, target)
@@ -201,7 +201,7 @@ class TestClaimsThatMeetFaults(tests.TestCase):
         store = world.observer
         world.deliver()
         checks.check_mine()
-        names = [*checks.mine, *SHARED]
+        names = [*checks.own, *SHARED]
         store = base.make_store(world.model, abandoned_s=0.0)
         store.release(names)
         self.assertEqual({}, store.claims_of(names))

@@ -24,9 +24,9 @@ class Died(BaseException):
 class MortalClient:
     """Dies at a request."""
 
-    def __init__(self, model, left, fate):
+    def __init__(self, model, remaining, fate):
         self._model = model
-        self._left = left
+        self._left = remaining
         self._fate = fate
         self.late = []
 
@@ -76,9 +76,9 @@ SEQUELS = {
 }
 
 
-def _tried(store, wanted):
+def _tried(store, requested):
     try:
-        store.claim(wanted)
+        store.claim(requested)
     except (exception.ClaimRefused, exception.ClaimConflict):
         pass
 
@@ -96,8 +96,8 @@ class TestRemainsOfDeadClients(tests.TestCase):
             store.set_inventory(provider, {'VCPU': claims.Inventory(9)})
         # Each of them has been claimed alone.
         for name in NAMES:
-            mine = [claim for claim in before if claim.consumer == name]
-            store.claim(mine)
+            own = [claim for claim in before if claim.consumer == name]
+            store.claim(own)
 
     def make_store(self, client=None):
         return base.make_store(

@@ -50,7 +50,7 @@ class TestBatches(base.TestCase):
         return [claims.Claim(f'{name}{host}', host, {'VCPU': 2})
                 for host in hosts or self.hosts]
 
-    def left(self):
+    def remaining_keys(self):
         """Return keys of consumers and batches, without their kinds."""
         return [kv.key for kv in self.model.read(b'/cellsched/c', b'/d')
                 if kv.key[11:13] in (b'c/', b's/', b'w/')]
@@ -71,7 +71,7 @@ class TestBatches(base.TestCase):
             {2}, {usage.used['VCPU'] for usage in self.peer.usages().usages})
         self.assertFalse(self.peer.recount('h0'))
         self.peer.release(names)
-        self.assertEqual([], self.left())
+        self.assertEqual([], self.remaining_keys())
 
     def test_large_batch_that_does_not_fit_takes_nothing(self):
         late = self.batch('b', self.hosts[-1:])
@@ -86,12 +86,12 @@ class TestBatches(base.TestCase):
             usage.used['VCPU'] for usage in self.peer.usages().usages))
 
     def test_nothing_is_held_before_all_is(self):
-        batch, told = self.batch('a'), []
+        batch, reported = self.batch('a'), []
         names = [claim.consumer for claim in batch]
 
         def look():
-            told.append(len(self.peer.claims_of(names)))
-            told.append(len(self.peer.consumers()))
+            reported.append(len(self.peer.claims_of(names)))
+            reported.append(len(self.peer.consumers()))
 
         def again():
             look()
@@ -101,8 +101,8 @@ class TestBatches(base.TestCase):
         self.hooked.hooks[b'c/'] = again
         self.store.claim(batch)
 
-        self.assertEqual([0, 0], told[:2])
-        self.assertIn(told[2], (0, COUNT))
+        self.assertEqual([0, 0], reported[:2])
+        self.assertIn(reported[2], (0, COUNT))
 
     def test_batch_of_a_dead_process_is_given_back_by_a_release(self):
         batch = self.batch('a')
@@ -113,7 +113,7 @@ class TestBatches(base.TestCase):
 
         self.peer.release([batch[0].consumer])
 
-        self.assertEqual([], self.left())
+        self.assertEqual([], self.remaining_keys())
         self.assertEqual(
             {0}, {usage.used['VCPU'] for usage in self.peer.usages().usages})
 
@@ -127,7 +127,7 @@ class TestBatches(base.TestCase):
 
         self.assertLessEqual(5, self.clock.monotonic() - before)
         self.assertEqual(['bh0'], self.peer.consumers())
-        self.assertEqual([b'/cellsched/c/bh0'], self.left())
+        self.assertEqual([b'/cellsched/c/bh0'], self.remaining_keys())
 
     def test_repeat_of_a_dead_process_takes_all(self):
         for hooks in (2, 3, 4):
@@ -140,14 +140,14 @@ class TestBatches(base.TestCase):
             names = [claim.consumer for claim in batch]
             self.assertEqual(sorted(names), self.peer.consumers())
             self.peer.release(names)
-            self.assertEqual([], self.left())
+            self.assertEqual([], self.remaining_keys())
 
     def stop_at(self, number):
         """Stop at the nth transaction that changes consumers."""
-        def count(left):
-            if left == 1:
+        def count(remaining):
+            if remaining == 1:
                 raise Stopped
-            self.hooked.hooks[b'c/'] = lambda: count(left - 1)
+            self.hooked.hooks[b'c/'] = lambda: count(remaining - 1)
 
         self.hooked.hooks[b'c/'] = lambda: count(number)
 
@@ -158,7 +158,7 @@ class TestBatches(base.TestCase):
 
         def release():
             self.peer.release(names)
-            released.append(self.left())
+            released.append(self.remaining_keys())
 
         self.hooked.hooks[b'c/'] = lambda: self.hooked.hooks.update({
             b'c/': release})
@@ -168,7 +168,7 @@ class TestBatches(base.TestCase):
         self.assertEqual([[]], released)
         self.assertEqual(sorted(names), self.peer.consumers())
         self.peer.release(names)
-        self.assertEqual([], self.left())
+        self.assertEqual([], self.remaining_keys())
 
     def test_batch_that_was_aborted_before_its_commit_begins_again(self):
         batch = self.batch('a')
@@ -186,18 +186,18 @@ class TestBatches(base.TestCase):
         self.assertEqual(
             {2}, {usage.used['VCPU'] for usage in self.peer.usages().usages})
         self.assertEqual(
-            [], [key for key in self.left() if b'/c/' not in key])
+            [], [key for key in self.remaining_keys() if b'/c/' not in key])
 
     def test_batch_that_takes_nothing_is_forgotten(self):
         self.hooked.hooks[b'c/'] = self.stop
         self.assertRaises(Stopped, self.store.claim, self.batch('a'))
-        self.assertEqual(2, len(self.left()))
+        self.assertEqual(2, len(self.remaining_keys()))
 
         self.peer.claims_of(['x'])
         self.clock.advance(5)
         self.peer.claims_of(['x'])
 
-        self.assertEqual([], self.left())
+        self.assertEqual([], self.remaining_keys())
 
     def test_batch_that_does_not_go_on_gives_way(self):
         """The batch is refused if the capacity is used meanwhile."""

@@ -81,8 +81,8 @@ class World:
             raise exc
 
     def _decide(self, current):
-        left = [each for each in self._activities if not each.done]
-        return self.random.choice(left) if left else None
+        remaining = [each for each in self._activities if not each.done]
+        return self.random.choice(remaining) if remaining else None
 
     def pause(self):
         if self.baton is not None:
@@ -173,15 +173,15 @@ def check(model):
             members[group][_NAMES.name(kv.key)] = [host, member]
     for kv in model.read(b'/cellsched/p/0', b'/cellsched/p0'):
         name, provider = _NAMES.name(kv.key), records.StoredProvider.of(kv)
-        told = provider.used.get('VCPU', 0)
-        assert told <= VCPU, f'{name} has {told} used'
-        assert (told, provider.consumers) == (used[name], counts[name]), (
+        reported = provider.used.get('VCPU', 0)
+        assert reported <= VCPU, f'{name} has {reported} used'
+        assert (reported, provider.consumers) == (used[name], counts[name]), (
             f'{name} says {provider}, not {used[name]}')
-    told = {_NAMES.name(kv.key): json.loads(kv.value)['m']
-            for kv in model.read(b'/cellsched/g/', b'/cellsched/g0')}
-    assert told == members, f'{told} are not {dict(members)}'
-    for group, there in told.items():
-        hosts = [host for host, _ in there.values()]
+    reported = {_NAMES.name(kv.key): json.loads(kv.value)['m']
+                for kv in model.read(b'/cellsched/g/', b'/cellsched/g0')}
+    assert reported == members, f'{reported} are not {dict(members)}'
+    for group, existing in reported.items():
+        hosts = [host for host, _ in existing.values()]
         assert len(hosts) == len(set(hosts)), f'{group} has {hosts}'
 
 
@@ -296,12 +296,12 @@ class TestFaults(base.TestCase):
     def check_held(self, world, callers):
         store = world.store()
         names = [name for caller in callers for name in caller.held]
-        told = {name: (each.provider, each.resources['VCPU'])
-                for name, [each] in store.claims_of(names).items()}
+        reported = {name: (each.provider, each.resources['VCPU'])
+                    for name, [each] in store.claims_of(names).items()}
         for caller in callers:
             for name, held in caller.held.items():
                 if held is not None:
-                    self.assertEqual(held, told.get(name, ()), name)
+                    self.assertEqual(held, reported.get(name, ()), name)
 
     def check_cleared(self, world, callers):
         """Check that other stores can clear the remains of dead ones."""
