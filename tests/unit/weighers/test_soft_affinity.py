@@ -14,7 +14,7 @@ from tests.unit import strategies
 FIRST, SECOND, THIRD, OTHER = strategies.UUIDS[:4]
 
 GROUPS = st.none() | st.fixed_dictionaries({
-    'policy': st.sampled_from(objects.instance_group.POLICIES) | st.none(),
+    'policy': st.sampled_from(objects.requests.POLICIES) | st.none(),
     'members': st.lists(st.sampled_from(strategies.UUIDS))})
 
 
@@ -51,7 +51,7 @@ class SoftCases:
 
     def test_only_requests_of_the_policy_count(self):
         plugin = builders.plugin(self.plugin)
-        for policy in (*objects.instance_group.POLICIES, None):
+        for policy in (*objects.requests.POLICIES, None):
             request = builders.request(
                 group={'policy': policy, 'members': [FIRST]})
             self.assertEqual(policy == plugin.policy, plugin.applies(request))
