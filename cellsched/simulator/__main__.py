@@ -13,7 +13,7 @@ from cellsched.simulator import simulation
 
 
 def main() -> int:
-    """Run the seeds that are asked for; return 1 if one of them fails."""
+    """Run the seeds of the arguments; return 1 if one of them fails."""
     arguments = _arguments()
     if not arguments.logs:
         logging.disable(logging.CRITICAL)

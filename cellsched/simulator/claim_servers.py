@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of claim stores, and how requests to them go wrong.
+"""Servers of claim stores, and failures of requests to them.
 
-A store asks its server through a client; see :mod:`cellsched.claims.remote`.
-Here the server is a model of it, which answers as it does and keeps all in
-memory, and the client one that hands the baton on before each request. The
-store itself, and with it all that it sends, is the product's.
+A claim store sends requests through a client; see
+:mod:`cellsched.claims.remote`. Here the server is an in-memory model with the
+same answers, and the client lets other activities run before each request.
+The claim store is that of the product.
 """
 
 from collections.abc import Callable
@@ -27,19 +27,19 @@ from cellsched.simulator import stores
 
 
 class ServerModel(Protocol):
-    """A server, as far as a store uses it."""
+    """The part of a server that a claim store uses."""
 
     def answer(self, request: Any) -> Any:
-        """Do what is asked, all at once, and return the answer."""
+        """Execute a request atomically, and return the answer."""
 
 
 class ClaimServerKind(NamedTuple):
-    """A kind of claim stores that have a server.
+    """A kind of claim store with a server.
 
     :param model: makes an empty server
-    :param store: makes a store of a client, a clock and a source of chance
-    :param is_exact: whether what is taken is what is held at every moment,
-        and not only when nobody is at work
+    :param store: makes a store from a client, a clock and a random source
+    :param is_exact: whether usage equals the sum of allocations at every
+        moment, and not only when no request is running
     """
 
     model: Callable[[], ServerModel]
@@ -48,12 +48,12 @@ class ClaimServerKind(NamedTuple):
     is_exact: bool
 
 
-#: What some stores call their server by.
+#: The name of the server in some stores.
 _URL = 'simulated'
 
 
 class DirectClient:
-    """A client to which nothing happens."""
+    """A client without failures."""
 
     url = _URL
 
@@ -65,9 +65,9 @@ class DirectClient:
 
 
 class ClaimServer:
-    """The server of a claim store, and requests that come to it late.
+    """The server of a claim store, and delayed requests to it.
 
-    :param chance: says when those come
+    :param chance: random source for the delays
     """
 
     def __init__(self, kind: ClaimServerKind, chance: random.Random) -> None:
@@ -81,21 +81,21 @@ class ClaimServer:
     def store_of(
         self, process: processes.Process, seed: int
     ) -> claims_base.ClaimStore:
-        """Return the store of a process, whose client may fail."""
+        """Return the store of a process; requests may fail."""
         return self._kind.store(
             ClaimServerClient(self, process), process.clock,
             random.Random(f'{seed} {process.name} {process.lives}'))
 
     def direct(self) -> claims_base.ClaimStore:
-        """Return a store that looks past everything that can fail."""
+        """Return a store whose requests never fail."""
         return self._kind.store(
             DirectClient(self._model), clock.Clock(), random.Random(0))
 
     def send(self, request: Any, fate: stores.Fate) -> Any:
-        """Return what a client hears of a request.
+        """Return the answer to a request with this fate.
 
-        :raises remote.NotSent: as its fate is
-        :raises remote.OutcomeUnknown: likewise
+        :raises remote.NotSent: the fate is that it is not sent
+        :raises remote.OutcomeUnknown: the fate is that no answer arrives
         """
         if fate is stores.Fate.NOT_SENT:
             raise remote.NotSent(fate.value)
@@ -113,18 +113,18 @@ class ClaimServer:
         return answer
 
     def arrive(self) -> None:
-        """Do one of the requests that are late, whoever waits for it."""
+        """Execute one of the delayed requests."""
         self._model.answer(self._late.pop(
             self._random.randrange(len(self._late))))
 
     def settle(self) -> None:
-        """Do all that is late: nothing is lost on its way any longer."""
+        """Execute all delayed requests."""
         while self._late:
             self.arrive()
 
 
 class ClaimServerClient:
-    """A process's client of a server."""
+    """The client of a process, whose requests may fail."""
 
     url = _URL
 
@@ -140,7 +140,7 @@ class ClaimServerClient:
             self._gate.left(None)
 
 
-#: The claim stores that have a model of their server.
+#: The claim stores with a model of their server.
 KINDS = {
     'cassandra': ClaimServerKind(
         cassandra_server.CassandraModel, cassandra.CassandraClaims, False),

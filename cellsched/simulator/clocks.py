@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clocks of processes, which need not agree."""
+"""Simulated clocks of processes, with their locks.
+
+A lock is a plain variable, because only one thread runs at a time. A thread
+that must wait calls ``wait`` with a condition and a time limit in seconds, or
+None for no limit.
+"""
 
 from collections.abc import Callable
 import datetime
@@ -8,12 +13,12 @@ from typing import Any
 from cellsched import clock
 
 
-#: Lets others go on until something is so; returns whether it is.
+#: Waits for a condition; returns whether it is true.
 Wait = Callable[[Callable[[], bool], float | None], bool]
 
 
 class SimulatedSemaphore:
-    """Has so many places.
+    """A semaphore with a fixed number of places.
 
     :raises ValueError: more are released than were acquired
     """
@@ -46,7 +51,7 @@ class SimulatedSemaphore:
 
 
 class SimulatedLock(SimulatedSemaphore):
-    """Has one place."""
+    """A semaphore with one place."""
 
     def __init__(self, wait: Wait) -> None:
         super().__init__(wait)
@@ -56,7 +61,7 @@ class SimulatedLock(SimulatedSemaphore):
 
 
 class SimulatedEvent:
-    """Is set, or not yet."""
+    """An event, as of :mod:`threading`."""
 
     def __init__(self, wait: Wait) -> None:
         self._wait = wait
@@ -75,14 +80,14 @@ class SimulatedEvent:
         return self._is_set or self._wait(self.is_set, timeout)
 
 
-#: When runs begin, in seconds since the epoch.
+#: The start of all runs, in seconds since the epoch.
 BEGINNING = 1_700_000_000.0
 
 
 class SimulatedClock(clock.Clock):
     """The clock of a process.
 
-    :param passed: returns the seconds that passed in the run
+    :param passed: returns the seconds since the start of the run
     :param wait: lets others go on until something is so, or for so many
         seconds, and returns whether it is
     """
@@ -92,9 +97,9 @@ class SimulatedClock(clock.Clock):
     ) -> None:
         self._passed = passed
         self._wait = wait
-        #: By how much it is ahead, or behind.
+        #: The error of the clock in seconds; below 0 it is behind.
         self.ahead_s = 0.0
-        #: The same when this process began.
+        #: The error at the start of the process.
         self.began_ahead_s = 0.0
 
     def now(self) -> datetime.datetime:

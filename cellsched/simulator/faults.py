@@ -10,17 +10,17 @@ import oslo_messaging
 from cellsched.simulator import network
 from cellsched.simulator import stores
 
-#: Everything that may go wrong. A run has some of it.
+#: All kinds of faults. A run has some of them.
 KINDS = (
-    # Processes: one dies and comes back; one stands still for minutes, as do
-    # all that it does; all of them are slow.
+    # Processes: one is killed and restarts; one is suspended for minutes; all
+    # are slow.
     'kill', 'freeze', 'stall',
-    # Messages: lost, said again, late.
+    # Messages: lost, repeated, delayed.
     'lose', 'repeat', 'delay',
-    # Brokers take nothing for a while.
+    # Brokers are down for a while.
     'broker',
-    # Databases are down for a while, or go when a transaction is committed,
-    # or let it lose to another one.
+    # Databases are down for a while, fail at a commit, or roll back a
+    # transaction for a concurrent one.
     'cell', 'cell0', 'api', 'commit', 'commit_api', 'commit_claims', 'lost',
     # Clocks jump.
     'clock',
@@ -28,27 +28,26 @@ KINDS = (
     'build',
 )
 
-#: What may go wrong beside it where claims are on a server of their own: it is
-#: down for a while; a request to it is lost, or its answer; it comes late, or
-#: twice.
+#: Kinds of faults of a claim store with a server: the server is down for a
+#: while; a request or its answer is lost; a request is delayed or repeated.
 SERVER_KINDS = ('claims', 'request', 'answer', 'late', 'twice')
 
-#: Processes that die in one run.
+#: The maximum number of killed processes in a run.
 _DEATHS_MAX = 3
 
 _JUMPS_S = (-600.0, 600.0)
 _STALLS_S = (5.0, 31.0, 61.0, 130.0)
 _FREEZES_S = (1.0, 100.0, 150.0, 200.0)
 
-#: How long faults may go on, as long as there is something to be done.
+#: Seconds during which faults happen, while builds are unfinished.
 _LENGTHS_S = (0.0, 0.0, 70.0, 200.0)
 
 
 class Faults:
-    """The faults of one run, as often as chance has it.
+    """The faults of one run, drawn at random.
 
     :param kinds: of :data:`KINDS`
-    :param rate: how often, between 0 and 1; left to chance by default
+    :param rate: probability between 0 and 1; random by default
     """
 
     def __init__(
@@ -60,51 +59,51 @@ class Faults:
         drawn = chance.choice((0.03, 0.1, 0.25))
         self._rate = drawn if rate is None else rate
         self._deaths = 0
-        #: When nothing goes wrong any more.
+        #: The time after which no fault happens.
         self.until = chance.choice(_LENGTHS_S)
         if 'freeze' in self.kinds:
-            # Who stood still is to find what others did meanwhile.
+            # A suspended process must find the changes of other processes.
             self.until = max(_LENGTHS_S)
-        #: What is down, and until when.
+        #: Databases and brokers that are down, with the end of the outage.
         self._down: dict[str, float] = {}
 
     def happens(self, kind: str, factor: float = 1.0) -> bool:
-        """Return whether something goes wrong now."""
+        """Return whether a fault of this kind happens now."""
         return kind in self.kinds and (
             self._random.random() < self._rate * factor)
 
     def stop(self) -> None:
-        """Let nothing go wrong from now on."""
+        """Stop all faults."""
         self.kinds = frozenset()
         self.until = 0.0
         self._down.clear()
 
     def death(self) -> bool:
-        """Return whether the process that goes on is to die instead."""
+        """Return whether the running process is killed."""
         if self._deaths >= _DEATHS_MAX or not self.happens('kill', 0.3):
             return False
         self._deaths += 1
         return True
 
     def freeze_s(self) -> float:
-        """Return how long the process that goes on stands still."""
+        """Return the seconds for which the running process is suspended."""
         return (self._random.choice(_FREEZES_S)
                 if self.happens('freeze', 0.2) else 0.0)
 
     def stall_s(self) -> float:
-        """Return how long nothing goes on."""
+        """Return the seconds for which all processes are suspended."""
         return (self._random.choice(_STALLS_S)
                 if self.happens('stall', 0.15) else 0.0)
 
     def jump_s(self) -> float | None:
-        """Return by how much a clock is ahead from now on, if it jumps."""
+        """Return the new error of a clock in seconds, or None."""
         return (self._random.choice((0.0, *_JUMPS_S))
                 if self.happens('clock', 0.1) else None)
 
     def strike(
         self, store: stores.Store, writes: bool, now: float
     ) -> str | None:
-        """Return how a transaction goes wrong; see ``stores.Gate.ask``."""
+        """Return the failure of a transaction; see ``stores.Gate.ask``."""
         name = store.url.rpartition('/')[2]
         kind = 'cell' if name.startswith('cell') and name != 'cell0' else name
         if self._is_down(name, kind, now):
@@ -113,14 +112,14 @@ class Faults:
             return None
         commit = 'commit' if kind in ('cell', 'cell0') else f'commit_{kind}'
         if self.happens(commit):
-            # Where it is gone before the commit, nothing is written.
+            # A database that fails before the commit writes nothing.
             if self._random.random() < 0.5:
                 return 'unknown'
             raise stores.unreachable(store, 'gone')
         return 'lost' if self.happens('lost') else None
 
     def send(self, now: float) -> stores.Fate:
-        """Return what becomes of a request to the claim store's server."""
+        """Return the fate of a request to the server of a claim store."""
         if self._is_down('claims', 'claims', now):
             return stores.Fate.NOT_SENT
         for kind, fate in (('request', stores.Fate.LOST),
@@ -134,7 +133,7 @@ class Faults:
     def deliver(
         self, message: network.Message, now: float
     ) -> list[network.Message]:
-        """Return what arrives of a message.
+        """Return the copies of a message that arrive.
 
         :raises oslo_messaging.MessageDeliveryFailure: the broker is down
         """
@@ -161,7 +160,7 @@ class Faults:
 def draw(
     chance: random.Random, more: Collection[str] = ()
 ) -> list[str]:
-    """Return what may go wrong in a run: little, some or a lot of it.
+    """Return the kinds of faults of a run: few, some or many.
 
     :param more: kinds beside :data:`KINDS`
     """

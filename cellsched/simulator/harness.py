@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that the runs of one process share: made once, for it takes time."""
+"""The setup that runs share: configurations, databases and threads."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -24,18 +24,18 @@ from cellsched.simulator import scheduler
 from cellsched.simulator import stores
 from cellsched.wiring import services
 
-#: Cells and their hosts, with the VCPUs that these have.
+#: Cells and their hosts, with the VCPUs of each host.
 CELLS = {'cell1': {'a1': 4, 'a2': 3}, 'cell2': {'b1': 4}}
 
-#: Flavors by name: VCPUs, MB and GB. One fits nowhere.
+#: Flavors by name: VCPUs, MB and GB. No host has capacity for one of them.
 FLAVORS = {'small': (1, 512, 1), 'large': (2, 1024, 1),
            'huge': (64, 512, 1)}
 
-#: Spacing of what is not to be done again, and costs time.
+#: Interval of periodic tasks that must not run twice.
 NEVER_S = 10 ** 6
 
-#: What holds everywhere. Hosts are never taken for dead, and nothing is read
-#: in between: that costs time, and is not what is looked at here.
+#: Options of all services. Hosts never go down and nothing is refreshed
+#: periodically: the simulation does not test that, and it takes time.
 _SHARED: Mapping[str, Mapping[str, Any]] = {
     'DEFAULT': {'service_down_time': 10 ** 7, 'report_interval': NEVER_S,
                 'initial_cpu_allocation_ratio': 1.0,
@@ -53,17 +53,17 @@ CLAIMS = 'sqlite:///simulated/claims'
 
 
 def database(cell: str) -> str:
-    """Return where a cell's database is."""
+    """Return the URL of a cell's database."""
     return f'sqlite:///simulated/{cell}'
 
 
 def broker(name: str) -> str:
-    """Return where a broker is: that of a cell, or that of the API."""
+    """Return the URL of the broker of a cell, or of the API."""
     return f'local://simulated/{name}'
 
 
 class Harness:
-    """Configurations, schemas, and a deployment that has just begun.
+    """Configurations, schemas, and a new deployment.
 
     :param options: options for every service, by group
     """
@@ -79,18 +79,18 @@ class Harness:
                 (CELL0, cell_schema.SCHEMA.name), (CLAIMS, 'claims'),
                 *((database(cell), cell_schema.SCHEMA.name)
                   for cell in CELLS)]}
-        #: Hosts by their providers.
+        #: Hosts by provider.
         self.hosts: dict[str, str] = {}
         self._images: dict[str, sqlite3.Connection] = {}
         self._prepare()
 
     def reset(self) -> None:
-        """Have all stores be as they were at first."""
+        """Restore the first content of all stores."""
         for url, store in self.stores.items():
             store.load(self._images[url])
 
     def close(self) -> None:
-        """Let go of the threads and the stores."""
+        """End the threads, and close the stores."""
         self.pool.dismiss()
         for store in self.stores.values():
             store.database.close()
@@ -125,7 +125,7 @@ class Harness:
 
 
 def _mappings() -> list[objects.CellMapping]:
-    """Return the mappings of all cells, cell0 the first."""
+    """Return the mappings of all cells, first cell0."""
     return [objects.CellMapping(
         uuid=f'00000000-0000-0000-0000-{number:012}', name=name,
         transport_url=broker(name) if number else 'none:///',
@@ -134,7 +134,7 @@ def _mappings() -> list[objects.CellMapping]:
 
 
 def _confs(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the configurations of all services, by their names."""
+    """Return the configurations of all services, by name."""
     made: dict[str, dict[str, dict[str, Any]]] = {'api': {
         'DEFAULT': {'host': 'api', 'transport_url': broker('api')},
         'api_database': {'connection': API}}}
@@ -168,7 +168,7 @@ def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
 
 
 class _Group(types.SimpleNamespace):
-    """A group of options; they are attributes, and found by name too."""
+    """A group of options, as attributes and as items."""
 
     def __getitem__(self, name: str) -> Any:
         return vars(self)[name]

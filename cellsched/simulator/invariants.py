@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invariants after every step, and when all has become quiet.
+"""Invariants after each step, and at the end of a run.
 
 It is read past the services, from the databases, the claim store and the
 virtualisation drivers.
@@ -36,9 +36,9 @@ _INVENTORIES = ('select provider, resource_class, capacity, used '
 
 
 class Violation(Exception):
-    """A promise was not kept.
+    """An invariant is violated.
 
-    :param promise: its number among the invariants
+    :param promise: the number of the invariant
     """
 
     def __init__(self, promise: str, what: str) -> None:
@@ -57,13 +57,13 @@ class _Row(NamedTuple):
 
 
 class Invariants:
-    """The invariants of the world, and what is known of it.
+    """The checks of all invariants.
 
     :param stores_: databases by URL
     :param claims: the claim store, if it is in no database
-    :param drivers: of the hosts that there are, by host
+    :param drivers: virtualization drivers by host
     :param hosts: hosts by provider
-    :param note: is told what became of servers
+    :param note: called with each change of a server
     :param is_exact: whether the claim store counts right at every moment, and
         not only in the end
     """
@@ -88,9 +88,9 @@ class Invariants:
         self._requests: set[str] = set()
 
     def look_at(self, store: stores.Store | None) -> None:
-        """Look at what changed.
+        """Check a changed store.
 
-        :raises Broken: it must not have become so
+        :raises Violation: an invariant is violated
         """
         if store is None:
             self._look_at_claims()
@@ -164,7 +164,7 @@ class Invariants:
         self._look_at_deleted()
 
     def _look_at_deleted(self) -> None:
-        """Check that what was said to be deleted stays out of sight."""
+        """Check that deleted servers stay invisible."""
         for uuid in self._workload.deleted:
             if not self._is_visible(uuid):
                 self._workload.hidden.add(uuid)
@@ -172,9 +172,9 @@ class Invariants:
                 raise Violation('S7', f'{uuid} was deleted and is back')
 
     def _look_at_claims(self, quiet: bool = False) -> None:
-        """Check that what is taken fits, and is what somebody holds.
+        """Check that usage fits capacity, and equals the allocations.
 
-        :param quiet: whether nobody is at work
+        :param quiet: whether no activity is running
         """
         held: collections.Counter[Any] = collections.Counter()
         if self._claims is not None:
@@ -205,23 +205,23 @@ class Invariants:
                 if uuid in rows]
 
     def _is_visible(self, uuid: str) -> bool:
-        """Return whether who asks for it is shown a server."""
+        """Return whether the API shows a server."""
         cell = self._cells.get(uuid, (None, False))[0]
         return uuid in self._requests or (
             cell is not None and uuid in self._rows[cell])
 
-    # When all is quiet.
+    # The end of a run.
 
     def unsettled(self) -> bool:
-        """Return whether a server has not come to its end."""
+        """Return whether a build or a deletion is unfinished."""
         return bool(self._requests) or any(
             row.state.vm_state == 'building' or row.state.task_state
             for rows in self._rows.values() for row in rows.values())
 
     def check_end(self) -> None:
-        """Look whether everything has come to its end.
+        """Check that every request is finished.
 
-        :raises Broken: it has not
+        :raises Violation: an invariant is violated
         """
         for uuid in sorted(self._requests):
             raise Violation('L1', f'{uuid} is requested still')
@@ -276,7 +276,7 @@ class Invariants:
             raise Violation('rename', f'{uuid} is {row.name!r}, not {name!r}')
 
     def _check_strays(self) -> None:
-        """Check that nothing is there of a server that was never accepted."""
+        """Check that no record exists of a server that was not accepted."""
         rows = {uuid for rows in self._rows.values() for uuid in rows}
         runs = {uuid for driver in self._drivers.values()
                 for uuid in driver.list_instances()}
@@ -304,13 +304,13 @@ class Invariants:
     def _held_in(
         self, store: claims_base.ClaimStore
     ) -> dict[str, list[claims_base.Claim]]:
-        """Return what all consumers hold in a store that is no database."""
+        """Return the claims of all consumers in a store without a database."""
         return {
             consumer: claims for page in listing.pages(store, 1000)
             for consumer, claims in store.claims_of(page).items()}
 
     def _held(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Return how much each consumer holds on each provider."""
+        """Return the amounts of each consumer on each provider."""
         held: dict[str, dict[str, dict[str, int]]] = {}
         if self._claims is not None:
             rows = [(consumer, claim.provider, name, amount)

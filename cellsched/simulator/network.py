@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brokers: what is sent waits in a queue until it is delivered.
+"""Brokers: messages wait in a queue until they are delivered.
 
-Clients and servers are those of oslo.messaging, on a transport whose driver
-is :class:`SimulatedDriver`. A client's call comes to the driver, which has it
-wait in the simulation. A server, when it is started, tells the driver its
-target, and from then on can be delivered to. Only its executor is left out, as
-the threads of that are beyond the simulation's control: a message goes
-straight to the server's public ``dispatcher``, in the activity that the
-simulation made for it, and the reply goes back as the server would send it.
+Clients and servers are those of oslo.messaging, with :class:`SimulatedDriver`
+as the transport driver. A call waits in the simulation. A server passes its
+target to the driver when it starts, and then receives messages. Its executor
+is not used, because the simulation cannot control its threads: a message goes
+to the public ``dispatcher`` of the server, in an activity of the simulation,
+and the reply is sent as the server would send it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from cellsched.simulator import stores
 
 @dataclasses.dataclass
 class SimulatedCall:
-    """A caller that waits for a reply; the first one that comes counts."""
+    """A caller that waits for a reply; the first reply counts."""
 
     reply: str | None = None
 
@@ -35,9 +34,9 @@ class SimulatedCall:
 class Message:
     """A message on its way.
 
-    :param broker: URL of the broker that has it
-    :param server: who alone may have it, None for anyone on the topic
-    :param not_before: when it arrives at the earliest
+    :param broker: URL of the broker
+    :param server: the receiver, or None for any server of the topic
+    :param not_before: the earliest time of delivery
     """
 
     broker: str
@@ -55,9 +54,9 @@ class Message:
 
 @dataclasses.dataclass
 class Listener:
-    """A server of a process, and where it listens.
+    """An RPC server of a process, with its target.
 
-    :param dispatcher: the server's own
+    :param dispatcher: the dispatcher of the server
     """
 
     broker: str
@@ -71,7 +70,7 @@ class Listener:
                 and message.server in (None, self.target.server))
 
     def receive(self, message: Message, gate: stores.Gate) -> None:
-        """Do what a message says; it counts as received from here on."""
+        """Dispatch a message, which is acknowledged before."""
         call = message.call
         incoming = local.Incoming(message.text, None if call is None else (
             functools.partial(_reply, message.method, call, gate)))
@@ -87,45 +86,45 @@ def _reply(
 
 
 class Network:
-    """All brokers, with what waits in their queues."""
+    """All brokers, with their queues."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.listeners: list[Listener] = []
-        #: Brokers that take nothing.
+        #: Brokers that are down.
         self.down: set[str] = set()
 
     def leave(self, process: Any) -> None:
-        """Deliver nothing to a process any more."""
+        """Stop delivery to a process."""
         self.listeners = [
             each for each in self.listeners if each.process is not process]
 
     def deliverable(self, now: float) -> list[tuple[Message, Listener]]:
-        """Return what may arrive now, with each that may have it."""
+        """Return deliverable messages, each with every possible receiver."""
         return [(message, listener) for message in self.messages
                 if message.not_before <= now
                 for listener in self.listeners if listener.hears(message)]
 
 
 class _Started:
-    """The driver's listener for a server, in place of a reader of queues."""
+    """The listener of a server, which reads no queue."""
 
     def start(self, on_incoming_callback: Callable[..., Any]) -> None:
-        """Read nothing: messages are delivered to the dispatcher."""
+        """Do nothing: messages are delivered to the dispatcher."""
 
     def stop(self) -> None:
-        """Stop nothing."""
+        """Do nothing."""
 
     cleanup = stop
 
 
 class SimulatedDriver(local.Driver):
-    """A process's way to a broker, as a driver of oslo.messaging.
+    """A driver of oslo.messaging for one process and one broker.
 
     :param broker: URL of the broker
-    :param post: is handed each message that is sent
-    :param wait: lets the caller wait for something, for so many seconds
-    :param listens: is told the target of each server that starts
+    :param post: called with each message
+    :param wait: waits for a condition, for a number of seconds
+    :param listens: called with the target of each server that starts
     """
 
     def __init__(
@@ -154,13 +153,13 @@ class SimulatedDriver(local.Driver):
         self._send(target, method, text, call)
         timeout_s = min(filter(None, (timeout_s, monitor_s)))
         if not self._wait(lambda: call.reply is not None, timeout_s):
-            # What comes from now on nobody reads.
+            # A later reply is ignored.
             call.reply = ''
             return None
         return call.reply
 
     def send_notification(self, *args: Any, **kwargs: Any) -> None:
-        """Lose it: nobody listens."""
+        """Discard the notification."""
 
     def listen(
         self, target: oslo_messaging.Target, batch_size: int,
@@ -186,9 +185,9 @@ class SimulatedDriver(local.Driver):
 
 
 class SimulatedTransports:
-    """The transports of a process, as ``cellsched.rpc.transport`` has them.
+    """The transports of a process; see ``cellsched.rpc.transport``.
 
-    :param driver: makes the way to the broker of a URL
+    :param driver: makes the driver for a URL
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class SimulatedTransports:
         return self._get(messaging.RPCTransport, url)
 
     def check_url(self, url: str, field: str) -> None:
-        """Refuse nothing: each URL leads to the same network."""
+        """Accept every URL: each leads to the same network."""
 
     def notifications(self) -> Any:
         return self._get(messaging.NotificationTransport, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes: services that live, die and come back."""
+"""Processes: services that are killed and restarted, and their world."""
 
 from __future__ import annotations
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from cellsched.wiring import services
 
 
 class _Numbered(futures.Future[Any]):
-    """A future that sets have in the same order in every run."""
+    """A future with a fixed hash, so that sets have a fixed order."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _Numbered(futures.Future[Any]):
 
 
 class Inline(futures.Executor):
-    """Does what is submitted at once, in the thread that submits it."""
+    """An executor that runs functions at once, in the calling thread."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -48,7 +48,7 @@ class Inline(futures.Executor):
 
 @dataclasses.dataclass
 class Periodic:
-    """A periodic task of a process, and when it is due next."""
+    """A periodic task of a process, and its next time."""
 
     name: str
     function: Callable[[], object]
@@ -60,10 +60,10 @@ class Periodic:
 class Process(stores.Gate):
     """One process of a deployment.
 
-    :param name: what it is called in a trace, and the seed of its chance
+    :param name: the name in traces, and a part of the random seed
     :param make: a factory of ``cellsched.wiring.services``
-    :param conf: its configuration
-    :param world: the run that it is in; see ``simulation.Simulation``
+    :param conf: the configuration
+    :param world: the run; see ``simulation.Simulation``
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class Process(stores.Gate):
         self._world = world
         self._random = random.Random(f'{world.seed} {name}')
         self.clock = clocks.SimulatedClock(lambda: world.now, world.wait)
-        #: What survives a death: servers go on when their agent is gone.
+        #: Survives a restart: servers run on when their agent is killed.
         self.driver: Any = None
         self.service: Any = None
         self.periodic: list[Periodic] = []
         self.activities: list[scheduler.Activity] = []
         self.lives = 0
-        #: Of servers that were just started.
+        #: Targets of RPC servers that were just started.
         self._targets: list[oslo_messaging.Target] = []
 
     def parts(self) -> services.Components:
-        """Return what a life begins with."""
+        """Return the components of a new process."""
         self.clock.began_ahead_s = self.clock.ahead_s
         parts = services.Components(
             self.conf, self.clock, self._world.claims_of(self),
@@ -101,7 +101,7 @@ class Process(stores.Gate):
         return parts
 
     def start(self) -> None:
-        """Begin to live."""
+        """Start the service."""
         parts = self.parts()
         service = self._make(self.conf, parts)
         if 'driver' in vars(parts):
@@ -111,8 +111,8 @@ class Process(stores.Gate):
         if not isinstance(service, services.Service):
             return
         for server in service.servers:
-            # It tells the driver its target, and starts no thread before it
-            # is given a message.
+            # The server passes its target to the driver. It starts no thread
+            # before the first message.
             server.start()
             self._world.network.listeners.append(network.Listener(
                 self.conf.transport_url, self._targets.pop(),
@@ -124,14 +124,14 @@ class Process(stores.Gate):
             for function, spacing_s, at_once in service.periodic]
 
     def die(self) -> None:
-        """End at once, with all that it does."""
+        """Stop at once, with all activities."""
         self.service = None
         self.periodic = []
         self._world.network.leave(self)
         for activity in self.activities:
             activity.doomed = True
 
-    # What it goes through to get at the world.
+    # The gate: each access lets other activities run.
 
     def enter(self, what: str) -> None:
         self._world.pause(what)
@@ -162,9 +162,9 @@ class Process(stores.Gate):
 
 
 class World:
-    """Processes, and what they share; nobody waits and nothing fails.
+    """Processes and the objects that they share, without faults.
 
-    :param stores_: databases by their URLs
+    :param stores_: databases by URL
     """
 
     def __init__(
@@ -172,9 +172,9 @@ class World:
     ) -> None:
         self.stores = stores_
         self.seed = seed
-        #: Seconds that passed.
+        #: Seconds since the beginning.
         self.now = 0.0
-        #: The clock of database servers, which is right.
+        #: The clock of database servers, which is correct.
         self.clock = clocks.SimulatedClock(lambda: self.now, self.wait)
         self.network = network.Network()
         self.processes: dict[str, Process] = {}
@@ -182,7 +182,7 @@ class World:
     def add(
         self, name: str, make: Callable[..., Any], conf: Any
     ) -> Process:
-        """Add a process, which is to be started."""
+        """Add a process, without starting it."""
         made = Process(name, make, conf, self)
         self.processes[name] = made
         return made
@@ -192,33 +192,33 @@ class World:
         return None
 
     def pause(self, what: str) -> None:
-        """Let others go on before something is done."""
+        """Let other activities run before an operation."""
 
     def wait(
         self, awaited: Callable[[], bool], timeout_s: float | None
     ) -> bool:
-        """Let others go on until something is so; return whether it is.
+        """Wait for a condition; return whether it is true.
 
-        :param patience_s: how long to wait at most; None for ever
+        :param timeout_s: seconds to wait; None for no limit
         """
         if timeout_s is None:
-            raise AssertionError('nobody else is here to be waited for')
+            raise AssertionError('an endless wait: no other activity runs')
         self.now += timeout_s
         return awaited()
 
     def post(self, message: network.Message) -> None:
-        """Take a message to its broker."""
+        """Put a message into the queue of its broker."""
         self.network.messages.append(message)
 
     def strike(
         self, process: Process, store: stores.Store, writes: bool
     ) -> str | None:
-        """Return how a transaction goes wrong; see ``stores.Gate.ask``."""
+        """Return the failure of a transaction; see ``stores.Gate.ask``."""
         return None
 
     def strike_server(self) -> stores.Fate:
-        """Return what becomes of a request; see ``stores.Gate.ask_server``."""
+        """Return the fate of a request; see ``stores.Gate.ask_server``."""
         return stores.Fate.ANSWERED
 
     def look_at(self, store: stores.Store | None) -> None:
-        """Look whether what changed may be so."""
+        """Check the invariants after a change."""

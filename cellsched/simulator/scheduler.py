@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread at a time, and who is next is decided by one function."""
+"""Cooperative scheduling: one thread runs at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cellsched import exception
 
 
 class Killed(exception.ThreadStopped):
-    """Raised in a thread whose process has died; nothing may catch it."""
+    """Raised in a thread of a killed process; do not catch it."""
 
 
 class Activity:
-    """Something that a process does, in a thread of its own.
+    """An activity of a process, in a thread of its own.
 
     :param owner: the process
-    :param name: what it is, for those who read a trace
+    :param name: the name in traces
     """
 
     def __init__(
@@ -29,21 +29,21 @@ class Activity:
         self.function = function
         self.doomed = False
         self.done = False
-        #: What it waits for, None where it can go on.
+        #: The condition that it waits for, or None.
         self.awaited: Callable[[], bool] | None = None
-        #: When it goes on in any case.
+        #: The time limit of the wait.
         self.until: float | None = None
         self.worker: _Worker | None = None
 
     def is_ready(self, now: float) -> bool:
-        """Return whether it can go on."""
+        """Return whether the activity can run."""
         return (self.doomed or self.awaited is None
                 or (self.until is not None and self.until <= now)
                 or self.awaited())
 
 
 class _Worker:
-    """A thread that runs one activity after the other."""
+    """A thread that runs activities one by one."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -74,7 +74,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Threads that wait for work; runs hand them on to each other."""
+    """Idle threads, which runs share."""
 
     def __init__(self) -> None:
         self.idle: list[_Worker] = []
@@ -83,16 +83,16 @@ class WorkerPool:
         return self.idle.pop() if self.idle else _Worker(self)
 
     def dismiss(self) -> None:
-        """Let the threads end."""
+        """End the idle threads."""
         while self.idle:
             self.idle.pop().turn.release()
 
 
 class Scheduler:
-    """Goes from one activity to the next.
+    """Runs one activity at a time.
 
-    :param decide: is given the activity that has it, or None, and says which
-        is next; None ends the run. It is called in whatever thread has it
+    :param decide: takes the running activity, or None, and returns the next
+        one; None ends the run. It is called in the running thread
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Scheduler:
         self.current: Activity | None = None
 
     def run(self) -> None:
-        """Run activities until there is none left to go on."""
+        """Run activities until none can run."""
         self._over.acquire()
         following = self._decide(None)
         if following is not None:
@@ -114,7 +114,7 @@ class Scheduler:
         self._over.release()
 
     def calling(self) -> Activity | None:
-        """Return the activity that the calling thread is, if it is one."""
+        """Return the activity of the calling thread, or None."""
         current = self.current
         if (current is None or current.worker is None
                 or current.worker.ident != threading.get_ident()):
@@ -122,9 +122,9 @@ class Scheduler:
         return current
 
     def pause(self) -> None:
-        """Let others go on, perhaps; return when it is this one's turn.
+        """Let the next activity run; return when this one runs again.
 
-        :raises Killed: its process died
+        :raises Killed: the process was killed
         """
         activity = self.current
         assert activity is not None and activity.worker is not None
@@ -138,9 +138,9 @@ class Scheduler:
     def wait(
         self, awaited: Callable[[], bool], until: float | None = None
     ) -> bool:
-        """Let others go on until something is so; return whether it is.
+        """Wait for a condition; return whether it is true.
 
-        :param until: the time to wait no longer
+        :param until: the time limit
         """
         activity = self.current
         assert activity is not None

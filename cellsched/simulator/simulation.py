@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: a deployment, its users and its faults, by a seed."""
+"""One run of a seed: a deployment, its workload and its faults."""
 
 from __future__ import annotations
 from collections.abc import Callable
@@ -34,8 +34,8 @@ LOG = log.getLogger(__name__)
 class Outcome:
     """The outcome of a run.
 
-    :param failure: the promise that was broken; None if none was
-    :param trace: what was done in which order: time, who, and what
+    :param failure: the violated invariant, or None
+    :param trace: time, activity and text of each step, in order
     """
 
     seed: int
@@ -45,7 +45,7 @@ class Outcome:
     trace: list[tuple[float, str, str]]
 
     def text(self, last: int | None = None) -> str:
-        """Return it for people, with so many of the last steps."""
+        """Return the outcome as text, with the last steps of the trace."""
         first = max(len(self.trace) - last, 0) if last else 0
         lines = [f'{number + 1:5} {now:9.3f} {who}: {what}'
                  for number, (now, who, what) in enumerate(self.trace)][first:]
@@ -54,20 +54,19 @@ class Outcome:
             f'{self.steps}: {self.failure or "all promises were kept"}'])
 
 
-#: Steps after which a run is one that does not end.
+#: A run with more steps counts as endless.
 STEPS_MAX = 20_000
 
-#: Times to let the recoverers run before everything has to be settled, and
-#: the seconds between them: leases have run out then, and in the end even
-#: those of a clock that was far ahead.
+#: Seconds between the last runs of the recoverers. They are enough for all
+#: leases to expire, including those of a clock that was far ahead.
 ROUNDS = (61.0, 61.0, 61.0, 700.0, 61.0, 61.0, 3600.0, 61.0, 61.0, 61.0)
 
 
 class Simulation(processes.World):
     """A run of one seed.
 
-    :param kinds: what may go wrong; drawn from the seed by default
-    :param rate: how often something does, likewise
+    :param kinds: kinds of faults; by default drawn from the seed
+    :param rate: the rate of faults; by default drawn from the seed
     :param claims: the kind of claim store, if it is one with a server; else
         claims are in memory or in a database, likewise
     """
@@ -109,7 +108,7 @@ class Simulation(processes.World):
         self._failure: str | None = None
 
     def run(self) -> Outcome:
-        """Run it to its end."""
+        """Run the simulation, and return the outcome."""
         self._harness.reset()
         try:
             self._begin()
@@ -140,7 +139,7 @@ class Simulation(processes.World):
             store.is_changed()
 
     def _come_to_rest(self) -> None:
-        """Let nothing go wrong any more, and everything come to its end."""
+        """Stop all faults, and let all activities end."""
         self.faults.stop()
         if self._server is not None:
             self._server.settle()
@@ -164,7 +163,7 @@ class Simulation(processes.World):
         self.invariants.check_end()
 
     def _go_on(self) -> None:
-        """Go on until nothing is left to do."""
+        """Run until nothing can happen."""
         self.scheduler.run()
         if self._failure is None and self._ready:
             self._fail('L1: these wait for each other: ' + ', '.join(
@@ -173,7 +172,7 @@ class Simulation(processes.World):
         if self._failure is not None:
             raise invariants.Violation('', self._failure)
 
-    # What processes ask of their world.
+    # Calls of processes.
 
     def claims_of(self, process: processes.Process) -> Any:
         if self._server is not None:
@@ -198,7 +197,7 @@ class Simulation(processes.World):
         activity = self.scheduler.calling()
         if (activity is not None and activity.owner.depth
                 and timeout_s is not None):
-            # With a transaction open nobody else goes on.
+            # No other activity runs while a transaction is open.
             self.now += timeout_s
             return awaited()
         return self.scheduler.wait(
@@ -241,7 +240,7 @@ class Simulation(processes.World):
                 raise
             raise scheduler.Killed from None
 
-    # What happens.
+    # Faults and their traces.
 
     def _note(self, what: str) -> None:
         activity = self.scheduler.calling()
@@ -253,7 +252,7 @@ class Simulation(processes.World):
             activity.doomed = True
 
     def _happen(self, activity: scheduler.Activity) -> None:
-        """Let something go wrong, perhaps, in place of what was to be done."""
+        """Draw a fault, in place of the next operation."""
         self.now += self._random.random() * 0.01
         if len(self.trace) > STEPS_MAX:
             self._fail(f'L1: not at an end after {STEPS_MAX} steps')
@@ -302,7 +301,7 @@ class Simulation(processes.World):
         self._ready.append(made)
         return made
 
-    # Who is next.
+    # The choice of the next activity.
 
     def _decide(
         self, current: scheduler.Activity | None
@@ -325,7 +324,7 @@ class Simulation(processes.World):
                 return None
 
     def _bury(self) -> None:
-        """Forget activities that are at their end, or never began."""
+        """Remove activities that ended, or never started."""
         for activity in self._ready:
             if activity.doomed and activity.worker is None:
                 activity.done = True
@@ -338,7 +337,7 @@ class Simulation(processes.World):
                 and activity.is_ready(self.now))
 
     def _choices(self) -> list[Callable[[], scheduler.Activity]]:
-        """Return what may happen next."""
+        """Return functions that start or continue each possible activity."""
         choices: list[Callable[[], scheduler.Activity]] = [
             functools.partial(_same, activity) for activity in self._ready
             if self._is_ready(activity)]
@@ -361,7 +360,7 @@ class Simulation(processes.World):
         return choices
 
     def _advance(self) -> bool:
-        """Let time pass until something can happen; return whether it can."""
+        """Advance the time to the next event; return whether there is one."""
         times = [activity.until for activity in self._ready
                  if activity.until is not None]
         times += [message.not_before for message in self.network.messages
@@ -415,7 +414,7 @@ class Simulation(processes.World):
             try:
                 process.start()
             except exception.CellschedException:
-                # A supervisor starts it once more.
+                # A supervisor restarts it.
                 self._dead[name] = self.now + 1.0
                 raise
 
@@ -423,5 +422,5 @@ class Simulation(processes.World):
 
 
 def _same(activity: scheduler.Activity) -> scheduler.Activity:
-    """Return an activity that goes on."""
+    """Return a ready activity."""
     return activity

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases in memory, which many processes open and which can fail."""
+"""In-memory databases that processes share, with simulated failures."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ from cellsched import exception
 
 
 class Store:
-    """The database of a database server: one for each.
+    """The database of one database server.
 
-    All of its users share one connection, as only one of them is at work at
-    any time and no transaction stays open meanwhile.
+    All processes share one connection: only one thread runs at a time, and no
+    transaction is open when another thread runs.
 
-    :param url: what those who open it call it
+    :param url: the URL that processes open
     """
 
     def __init__(self, url: str, schema: str) -> None:
         self.url = url
-        # Nothing of the run depends on it: connections in memory do not age.
+        # This clock measures the age of connections, which does not matter.
         self.database = session.Database(
             'sqlite://', schema, clock=Clock())
         raw = self.database.engine.raw_connection()
@@ -36,29 +36,29 @@ class Store:
         self.is_open = False
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return what is there, past everything that can fail."""
+        """Return rows, without simulated failures."""
         return self.raw.execute(statement).fetchall()
 
     def image(self) -> sqlite3.Connection:
-        """Return a copy of all that is there, for :meth:`load`."""
+        """Return a copy of the database, for :meth:`load`."""
         image = sqlite3.connect(':memory:', check_same_thread=False)
         self.raw.backup(image)
         return image
 
     def load(self, image: sqlite3.Connection) -> None:
-        """Have there be what there was."""
-        # To deserialize would crash SQLite once it has read JSON there.
+        """Restore the content of a copy."""
+        # SQLite crashes if it deserializes a database after reading JSON.
         image.backup(self.raw)
         self.changes = self.raw.total_changes
 
     def is_changed(self) -> bool:
-        """Return whether it changed since this was last asked."""
+        """Return whether the database changed since the last call."""
         before, self.changes = self.changes, self.raw.total_changes
         return before != self.changes
 
 
 class Fate(enum.Enum):
-    """The fate of a request to a server that is no database."""
+    """The fate of a request to the server of a claim store."""
 
     ANSWERED = 'answered'
     NOT_SENT = 'not sent'
@@ -69,36 +69,36 @@ class Fate(enum.Enum):
 
 
 class Gate:
-    """The gate that a process passes to get at anything outside of it.
+    """Interception of all access of a process to databases and servers.
 
-    This one lets everything through at once.
+    This class intercepts nothing.
     """
 
-    #: How many transactions are open; while there are any nobody else goes on.
+    #: Open transactions. While there are any, no other thread runs.
     depth = 0
 
     def enter(self, what: str) -> None:
-        """Let others go on before something is done."""
+        """Let other threads run before an operation."""
 
     def ask(self, store: Store, writes: bool) -> str | None:
-        """Return how a transaction is to go wrong, if it is.
+        """Return the failure of a transaction, or None.
 
-        ``lost`` loses it to another one, ``unknown`` commits it and says that
-        the database is gone.
+        ``lost`` rolls it back for a concurrent transaction. ``unknown``
+        commits it, and raises that the database is unreachable.
 
         :raises cellsched.exception.DatabaseUnreachable: the database is down
         """
 
     def ask_server(self, what: str) -> Fate:
-        """Return what becomes of a request to a claim store's server."""
+        """Return the fate of a request to the server of a claim store."""
         return Fate.ANSWERED
 
     def left(self, store: Store | None) -> None:
-        """Hear of what a transaction did; None are claims elsewhere."""
+        """Check the result of a transaction; None is a claim server."""
 
     @contextlib.contextmanager
     def inside(self, store: Store) -> Iterator[None]:
-        """Keep everybody else out of a store."""
+        """Hold a store open for one transaction."""
         assert not store.is_open, f'{store.url} is opened twice at a time'
         store.is_open = True
         self.depth += 1
@@ -112,7 +112,7 @@ class Gate:
 class SimulatedDatabase(session.Database):
     """A store as one process opens it.
 
-    :param clock: that of its server
+    :param clock: the clock of the database server
     """
 
     def __init__(
@@ -147,13 +147,13 @@ class SimulatedDatabase(session.Database):
         self._gate.left(self._store)
 
     def close(self) -> None:
-        """Close nothing: the connection is everybody's."""
+        """Close nothing: the connection is shared."""
 
 
 class SimulatedDatabases(session.Databases):
-    """The stores that a process can reach, by their URLs.
+    """The stores that a process can reach, by URL.
 
-    :param clock: that of their servers
+    :param clock: the clock of the database servers
     """
 
     def __init__(
@@ -172,13 +172,13 @@ class SimulatedDatabases(session.Databases):
 
 
 def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:
-    """Return the error of who asked in vain."""
+    """Return the error of an unreachable database."""
     return exception.DatabaseUnreachable(
         schema=store.database.schema, url=store.url, reason=reason)
 
 
 class Claims:
-    """A claim store in memory as one process has it."""
+    """A shared in-memory claim store, as one process uses it."""
 
     def __init__(self, store: claims_base.ClaimStore, gate: Gate) -> None:
         self._store = store

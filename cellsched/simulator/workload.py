@@ -19,9 +19,9 @@ USER = context.RequestContext(
 
 @dataclasses.dataclass
 class UserBatch:
-    """Servers that one request asked for.
+    """The servers of one create request.
 
-    :param uuids: what was answered; empty as long as nothing was
+    :param uuids: the answer; empty before
     """
 
     flavor: str
@@ -30,40 +30,40 @@ class UserBatch:
     uuids: list[str] = dataclasses.field(default_factory=list)
 
     def find(self, place: int) -> str | None:
-        """Return one of the servers, once it is known."""
+        """Return the uuid of one of the servers, or None before the answer."""
         return self.uuids[place] if self.uuids else None
 
 
 @dataclasses.dataclass
 class Action:
-    """One thing that a user wants, and when it can be asked for."""
+    """An operation of a user, with its earliest time and precondition."""
 
     name: str
     function: Callable[[Any], None]
     possible: Callable[[], bool]
-    #: When it is asked for at the earliest.
+    #: The earliest time.
     not_before: float = 0.0
 
 
 class Workload:
-    """The requests of users in one run, and the answers.
+    """The operations of users in one run, and their results.
 
-    :param servers: returns what answers, ``api.servers``
+    :param chance: the random source
     """
 
     def __init__(self, chance: random.Random) -> None:
         self._random = chance
         self.batches: list[UserBatch] = []
-        #: Servers that are to be deleted, and those of which it was said
-        #: that they are.
+        #: Servers of delete requests, and servers whose deletion was
+        #: confirmed.
         self.to_delete: set[str] = set()
         self.deleted: set[str] = set()
-        #: Those of them that were out of sight since.
+        #: Servers that were invisible at some time after the confirmation.
         self.hidden: set[str] = set()
-        #: The new names of servers; ``maybe`` if nothing was answered.
+        #: New names of servers; ``maybe`` before the answer.
         self.names: dict[str, str] = {}
         self.requests: list[Action] = []
-        #: Servers that were to be built once more, alone.
+        #: Servers of retry requests.
         self.retried: set[str] = set()
         for _ in range(chance.choice((1, 1, 2, 2, 3))):
             self._plan()
@@ -72,7 +72,7 @@ class Workload:
                 chance.choice((0.1, 0.3, 1.0, 60.0)))))
 
     def again(self) -> list[Action]:
-        """Return deletions that were not answered, for another try."""
+        """Return unconfirmed deletions, to be repeated."""
         return [self._deletion(functools.partial(str, uuid), uuid)
                 for uuid in sorted(self.to_delete - self.deleted)]
 
@@ -92,7 +92,7 @@ class Workload:
                 functools.partial(batch.find, place), f'{number}.{place}')
 
     def _plan_server(self, find: Callable[[], str | None], name: str) -> None:
-        """Plan what is to become of one server."""
+        """Plan the operations on one server."""
         chance = self._random
         requests = []
         if chance.random() < 0.3:
@@ -149,7 +149,7 @@ class Workload:
             try:
                 servers.delete(USER, uuid)
             except exception.InstanceNotFound:
-                # Another deletion was faster; there is none otherwise.
+                # A concurrent deletion was first.
                 pass
             self.deleted.add(uuid)
 
