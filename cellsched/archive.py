@@ -21,7 +21,7 @@ from cellsched import exception
 from cellsched import migrations
 from cellsched import objects
 
-#: Name of the API database among those of cells.
+#: The name of the API database in reports, beside the names of cells.
 API = 'API database'
 
 #: Servers, or rows, of one transaction.
@@ -33,7 +33,7 @@ _ROWS_EACH = 10
 #: Rows that are removed in one transaction.
 _PURGED = 1000
 
-#: Times to do a batch that loses to others.
+#: Attempts at a batch that loses to concurrent transactions.
 _TRIES_MAX = 5
 
 Progress = Callable[[int], None]
@@ -78,12 +78,12 @@ class _Batch:
 
 
 class Archiver:
-    """Archives what is deleted, cell after cell and batch after batch.
+    """Archives deleted rows, cell by cell and batch by batch.
 
-    The API database forgets the servers of a batch first. Whoever is killed
-    after that leaves deleted rows in the cell, and the next run finds them.
+    The rows of a batch are first removed from the API database. If the process
+    is killed after that, deleted rows stay in the cell for the next run.
 
-    :param claims: None where only another process knows them
+    :param claims: the claim store; None if only another process sees it
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Archiver:
         self, cells: Sequence[objects.CellMapping], before: datetime.datetime,
         max_rows: int, progress: Progress = lambda done: None,
     ) -> ArchiveReport:
-        """Archive what was deleted before a time.
+        """Archive rows that were deleted before a time.
 
-        Where that is of all cells, the API database forgets servers that were
-        deleted before they had one, too.
+        With all cells, the rows in the API database of servers that were
+        deleted without a cell are removed too.
 
-        :param max_rows: about how many rows go; all that belongs to a server
-            goes with it, so there may be a few more
-        :param progress: is told how much of :meth:`size` was gone through
+        :param max_rows: the approximate number of rows; all rows of a server
+            are archived together
+        :param progress: called with the finished part of :meth:`size`
         """
         report = ArchiveReport()
         for cell in cells:
@@ -154,9 +154,9 @@ class Archiver:
         self, cells: Iterable[objects.CellMapping],
         before: datetime.datetime | None = None,
     ) -> ArchiveReport:
-        """Remove what is archived.
+        """Remove archived rows.
 
-        :param before: only what was deleted before this time
+        :param before: only rows that were deleted before this time
         """
         def remove(aimed: context.RequestContext) -> collections.Counter[str]:
             with _database(aimed).writer() as connection:
@@ -172,9 +172,9 @@ class Archiver:
         self, report: ArchiveReport, cells: Sequence[objects.CellMapping],
         before: datetime.datetime, max_rows: int,
     ) -> None:
-        """Forget servers that no cell has a row of.
+        """Remove servers without a row in any cell from the API database.
 
-        A row that was left behind would be of a server that nobody knows.
+        A row that stays in a cell would have no mapping.
         """
         after = 0
         while (left := max_rows - report.rows.total()) > 0:
@@ -203,7 +203,7 @@ class Archiver:
         self, report: ArchiveReport, cell: objects.CellMapping,
         function: Callable[[context.RequestContext], Any],
     ) -> Any:
-        """Return what a function returns, or None where the cell fails."""
+        """Return the result of a function, or None if the cell fails."""
         for _ in range(_TRIES_MAX):
             gathered = self._gatherer.gather(self._context, [cell], function)
             if gathered.results:
@@ -249,7 +249,7 @@ class Archiver:
         return _Batch(rows, page[-1][0], len(page), uuids - free)
 
     def _holding(self, uuids: Iterable[str]) -> set[str]:
-        """Return those that hold claims, or do where they were moved to."""
+        """Return the servers that have claims, or whose migrations have."""
         if self._claims is None:
             return set()
         held = self._claims.claims_of(migrations.consumers(sorted(uuids)))

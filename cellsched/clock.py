@@ -82,16 +82,16 @@ class Clock:
         return datetime.datetime.fromtimestamp(
             time.time(), datetime.UTC).replace(tzinfo=None)
 
-    #: Returns the wall clock's time in seconds since the epoch. Like those
-    #: below it is called all the time, so it is no method of Python's.
+    #: Returns the wall clock's time in seconds since the epoch. It is called
+    #: very often, so it is the function of Python itself.
     timestamp = staticmethod(time.time)
 
     def steady(self) -> float:
         """Return seconds since the epoch that no step of the clock moves.
 
-        The wall clock was read once, and what passed since is added. It is
-        for leases and deadlines, and differs between processes by as much as
-        their clocks did when they began.
+        It is the wall clock's time at the start of the process, plus the
+        seconds since then. Use it for leases and deadlines. It differs between
+        processes by the difference of their clocks at their start.
         """
         return self._began + time.monotonic()
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports of the libraries that warn of eventlet, without their warnings.
+"""Import of libraries that warn about eventlet, without their warnings.
 
-Nothing here uses eventlet. futurist imports it where it is installed, as it is
-where oslo.service is, and it then warns whoever is there; oslo.messaging, and
-older releases of oslo.log, import a module of oslo.utils that is deprecated
-with it. A host application can mend neither. Packages whose modules import
-these libraries import this first. Its own warning filters a host application
-keeps.
+The product does not use eventlet. If eventlet is installed, as it is with
+oslo.service, futurist imports it and Python shows a warning; oslo.messaging
+and old releases of oslo.log import a deprecated module of oslo.utils. A host
+application cannot prevent these warnings, so packages that import these
+libraries import this module first. The warning filters of the host application
+do not change.
 """
 
 import contextlib

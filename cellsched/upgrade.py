@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of a deployment before its services are upgraded, or after.
 
-Each check ends its text with the command that mends what it found.
+The text of a failed check ends with the command that fixes the problem.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class CellAnswer:
     """The state of a cell.
 
     :param version: of its schema; None where it has no tables
-    :param hosts: those of its compute nodes
+    :param hosts: hosts of its compute nodes
     :param services: versions of its compute services, by host; 0 where one
         does not tell
     """
@@ -233,7 +233,7 @@ def _named(names: Sequence[str]) -> str:
 def _checking(
     check: Callable[[CheckedDeployment], Result]
 ) -> Callable[['UpgradeChecks'], Result]:
-    """Return a check as the library calls it; what fails says why."""
+    """Return a check for oslo.upgradecheck; an error is a failed check."""
     def run(checks: 'UpgradeChecks') -> Result:
         try:
             return check(checks.deployment)

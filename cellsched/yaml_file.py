@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a YAML document that somebody wrote, strictly and within bounds."""
+"""Strict reading of YAML files of users, within limits."""
 
 from collections.abc import Iterable
 import pathlib
@@ -17,10 +17,10 @@ DEPTH_MAX = 50
 
 
 def read(path: pathlib.Path) -> Any:
-    """Return what a document says.
+    """Return the content of a YAML file.
 
     :raises cellsched.exception.InvalidField: names the file, the line and
-        what was expected
+        the expectation
     """
     try:
         return yaml.load(path.read_text(encoding='utf-8'), _Loader)

@@ -35,7 +35,7 @@ _DEFAULT = pathlib.Path('etc/cellsched/scenarios/three-cells.yaml')
 _TIMEOUT_S = 60.0
 _TIMEOUT_EACH_S = 0.1
 
-#: Seconds between the first looks at what became of servers.
+#: Seconds between the first two queries of the state of servers.
 _LOOK_S = 0.02
 
 #: Exit code when a request ended otherwise than its scenario expects.
@@ -74,7 +74,7 @@ class Demo(base.Lister):
         self._unexpected: list[str] = []
         self._bars: list[chart.Bar] = []
         code = super().run(parsed_args)
-        # What is on standard output comes first.
+        # Flush standard output first.
         self.app.stdout.flush()
         chart.draw(self._bars, self.app.stderr)
         for line in self._unexpected:
@@ -107,10 +107,9 @@ class Demo(base.Lister):
     def _started(
         self, directory: pathlib.Path, scenario: 'Scenario'
     ) -> 'Iterator[deployment.Deployment]':
-        """Give the cells of a scenario, while they run.
+        """Run the cells of a scenario.
 
-        What is wrong in a configuration file was wrong in the scenario's
-        options.
+        An error in a configuration file is one in the scenario's options.
         """
         from cellsched.standalone import deployment
 
@@ -138,10 +137,10 @@ class Demo(base.Lister):
 
 
 class Play:
-    """Plays the requests of a scenario, one after the other.
+    """Runs the requests of a scenario, one by one.
 
-    :ivar servers: what became of each server
-    :ivar unexpected: what was to become otherwise, a line for each request
+    :ivar servers: the final state of each server
+    :ivar unexpected: a line for each request with another result
     """
 
     def __init__(
@@ -228,7 +227,7 @@ def _has_fate(found: 'server.Server') -> bool:
 def _compare(
     request: 'Request', found: 'list[server.Server]'
 ) -> str | None:
-    """Return how servers differ from what was expected; None if not."""
+    """Return the difference from the expected result, or None."""
     expect = {'status': 'ACTIVE', **request.expect}
     for name in ('status', 'cell', 'host', 'attempts'):
         values = sorted({str(getattr(each, name)) for each in found})
@@ -244,7 +243,7 @@ def _compare(
 
 
 def _use(world: 'deployment.Deployment') -> list[chart.Bar]:
-    """Return a bar for each resource of each cell, and of what is shared."""
+    """Return a bar for each resource of each cell and sharing provider."""
     from cellsched.context import admin
 
     totals: dict[tuple[str, str], list[int]] = collections.defaultdict(

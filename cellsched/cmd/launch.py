@@ -9,7 +9,7 @@ import pathlib
 import signal
 import sys
 
-# What follows would warn.
+# The imports below would warn of eventlet.
 from cellsched import silence_eventlet  # noqa: F401
 
 from oslo_concurrency import processutils
@@ -38,14 +38,14 @@ def run(
     factory: Factory, workers: Callable[[cfg.ConfigOpts], int | None],
     kinds: Collection[str],
 ) -> int:
-    """Run a service until it is told to stop; return the exit code.
+    """Run a service until it is stopped; return the exit code.
 
-    What is wrong with the configuration, or with a database that it names,
-    and a broker that refuses, end the process with one line before anything
-    is started. A broker that cannot be reached is waited for.
+    An invalid configuration, an unusable database, or a broker that refuses
+    the connection ends the process with one line before the service starts. If
+    the broker cannot be reached, the service waits for it.
 
-    :param workers: returns the number of processes; None for one a CPU
-    :param kinds: namespaces of the plug-ins that it uses
+    :param workers: returns the number of processes; None for one per CPU
+    :param kinds: namespaces of the plug-ins that the service uses
     """
     program = pathlib.Path(sys.argv[0]).name
     try:
@@ -73,8 +73,8 @@ def run(
         return 1
 
 
-def settle() -> None:
-    """Look for garbage no more in what is there by now, and in the rest."""
+def freeze_objects() -> None:
+    """Exclude all present objects from garbage collection."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
 
@@ -102,8 +102,8 @@ def _read_again(conf: cfg.ConfigOpts, parts: AgentComponents) -> None:
 class _Launched(service.Service):
     """A service as oslo.service runs it.
 
-    :param make: makes the service, in the process that it runs in
-    :param at_hangup: what is done at SIGHUP where no parent takes it
+    :param make: makes the service, in the process that runs it
+    :param at_hangup: called at SIGHUP if there is no parent process
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class _Launched(service.Service):
         if hangup is not None:
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
         made = self._begin()
-        settle()
-        # Not before: what goes wrong at the start is written at once.
+        freeze_objects()
+        # Start errors are written directly, so the queue starts after them.
         self._log_queue.start()
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)

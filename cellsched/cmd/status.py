@@ -13,19 +13,19 @@ from cellsched.cli import app
 from cellsched import exception
 from cellsched import urls
 
-#: What the process ends with where the checks could not be made.
+#: The exit code if the checks could not run.
 ERROR = 255
 
 
 class Status(upgradecheck.UpgradeCommands):
-    """The command, whose configuration is read when its options are known."""
+    """The command, which reads its configuration after its options."""
 
     def __init__(self) -> None:
         self._conf = cfg.ConfigOpts()
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit code."""
-        # What is wrong is in what the checks say.
+        # The results of the checks have the problems.
         logging.getLogger().addHandler(logging.NullHandler())
         try:
             return upgradecheck.main(
@@ -40,7 +40,7 @@ class Status(upgradecheck.UpgradeCommands):
             return _refuse(f'Configuration: {exc}')
 
     def check(self) -> upgradecheck.Code:
-        """Make the checks, and print what they say."""
+        """Run the checks, and print the results."""
         # A command line that is wrong is to be told of at once.
         from cellsched.conf import loader
         from cellsched.wiring import services
@@ -49,7 +49,7 @@ class Status(upgradecheck.UpgradeCommands):
             conf = loader.load(files=self._conf.config_file,
                                dirs=self._conf.config_dir)
             for group in ('api_database', 'database'):
-                # Who waits at a terminal wants to know at once.
+                # Do not retry: a person waits for the result.
                 conf.set_default('max_retries', 0, group)
             parts = services.Components(conf)
             try:

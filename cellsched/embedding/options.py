@@ -24,7 +24,7 @@ from cellsched.wiring.components import Components
 _MODULES = (api_database, cells, claims, conductor, database, notifications,
             quota, upgrade_levels)
 
-#: What is read of ``[DEFAULT]``, beside the options of oslo.messaging.
+#: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
             'long_rpc_timeout')
 
@@ -32,8 +32,8 @@ _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options that an embedded conductor reads.
 
-    An option that the service has registered under the same name stays its
-    own, and is what is read here. A second time changes nothing.
+    An option that the service has registered under the same name is kept, and
+    is read here. The call is idempotent.
     """
     for opt in default.OPTS:
         if opt.dest in _DEFAULT and opt.dest not in conf:
@@ -51,15 +51,15 @@ def configuration(
     api_database_url: str, transport_url: str, claims_url: str | None = None,
     host: str | None = None, **groups: Mapping[str, Any],
 ) -> cfg.ConfigOpts:
-    """Return a configuration of plain arguments; no file is read.
+    """Return a configuration made of arguments; no file is read.
 
-    :param transport_url: where schedulers listen
-    :param claims_url: the database of claims, by default the API's
-    :param host: who says so in faults and notifications
-    :param groups: other options by their groups, such as
+    :param transport_url: the transport of schedulers
+    :param claims_url: the database of claims, by default the API database
+    :param host: the host name in faults and notifications
+    :param groups: other options by group, such as
         ``conductor={'build_lease': 60}``
-    :raises oslo_config.cfg.Error: there is no such option, or it cannot have
-        this value
+    :raises oslo_config.cfg.Error: an option is unknown, or its value is
+        invalid
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
@@ -81,15 +81,15 @@ def configuration(
 def create_schemas(
     conf: cfg.ConfigOpts, cell_databases: Iterable[str] = ()
 ) -> None:
-    """Create what is missing of schemas, or bring them up to date.
+    """Create the schemas of all databases, or update them.
 
-    Those are of the API database, of the claim store, and of cells. What is
-    there already stays.
+    The databases are the API database, that of the claim store, and those of
+    the cells. Existing data is kept.
 
-    :param cell_databases: URLs of the databases of cells, cell0's among them
-    :raises cellsched.exception.ConfigurationInvalid: names an option that is
-        missing or wrong, or a URL is none
-    :raises cellsched.exception.DatabaseUnreachable: one does not answer
+    :param cell_databases: URLs of the databases of cells, including cell0
+    :raises cellsched.exception.ConfigurationInvalid: an option is missing or
+        invalid, or a URL cannot be parsed
+    :raises cellsched.exception.DatabaseUnreachable: a database does not answer
     """
     parts = Components(conf)
     try:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole deployment in one process: many cells, no server to start.
 
-SQLite files, unless other databases are named, and the in-process transport
-stand for databases and brokers.
-Everything else is as in production: configuration files, their services wired
-by ``cellsched.wiring``, nothing shared between them but what is configured.
-Projects have no limits, and commits do not wait for the disk, unless the
-options say otherwise.
+SQLite files, or other databases by their URLs, and the in-process transport
+replace the databases and brokers. Everything else is as in production: the
+services read configuration files, are made by ``cellsched.wiring``, and share
+only what is configured. By default projects have no limits, and commits do not
+wait for the disk.
 """
 
 from collections.abc import Callable
@@ -53,8 +52,8 @@ class DeployedHost:
     """A host; memory in MB, disk in GB.
 
     :param behaviour: options of ``[fake_virt]``, such as ``fail_builds``
-    :param providers: its child providers by name, each a mapping of what it
-        has and can do, as ``[fake_virt] providers`` explains
+    :param providers: child providers by name, each a mapping as described for
+        ``[fake_virt] providers``
     """
 
     name: str
@@ -92,20 +91,19 @@ class DeployedCell:
 
 
 class Deployment:
-    """Brings up cells, and everything above them.
+    """Starts cells and the services above them.
 
     :param directory: an empty directory for databases and configuration
     :param aggregates_: metadata of aggregates, by name
     :param options: options for every service, by group
-    :param reached: is told what step of a task was done, by its name, in the
-        thread that did it
+    :param reached: called with the name of each completed step of a task, in
+        the thread of the task
     :param database_url: returns the URL of an empty database by its name:
-        ``api``, ``claims`` or a cell's; otherwise it is a SQLite file
+        ``api``, ``claims`` or that of a cell; by default a SQLite file
     :param groups_agents: whether the agents of a cell are one service, for
-        more hosts than a process has room for services; they report less
-        often, the more there are
-    :param started: is called for each agent that has started
-    :param sharing: what hosts of aggregates share
+        thousands of hosts; the more hosts, the longer the report interval
+    :param started: called after the start of each agent
+    :param sharing: providers that the hosts of aggregates share
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Deployment:
         self._groups_agents = groups_agents
         self._started = started
         self._sharing = sharing
-        # Nobody else in this process may hear what is said here.
+        # Part of the transport URLs, so that two deployments share no queue.
         self._world = uuidutils.generate_uuid(dashed=False)
         self._services: list[services.Service] = []
         self._api: services.API | None = None
@@ -152,7 +150,7 @@ class Deployment:
         """Return the configuration of these files of the deployment.
 
         :raises cellsched.exception.ConfigurationInvalid: names the file and
-            the option, or the group, for nobody else reads these files
+            the option or the group
         """
         etc = self.directory / 'etc'
         conf, problems = loader.examine(
@@ -341,13 +339,13 @@ class Deployment:
                 self._database_url(name), schema.name))
 
     def _write(self, name: str, options: Options) -> None:
-        """Write a configuration file; what all services share goes first."""
+        """Write a configuration file, with the options of all services."""
         shared: dict[str, dict[str, Any]] = {
             # They need not outlive the machine.
             'api_database': {'sqlite_synchronous': False},
             'claims': {'connection': self._database_url('claims')},
             'database': {'sqlite_synchronous': False},
-            # Who asserts where servers go relies on it.
+            # Tests that assert the selected hosts rely on it.
             'filter_scheduler': {'rotate_best_same_weighed_hosts': False},
             'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
         if self._groups_agents:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: what a demonstration sets up, asks for and expects."""
+"""Scenarios: a deployment, requests for servers, and expected results."""
 
 import collections
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def _list(item: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
     return {'type': 'array', 'items': item, 'minItems': least}
 
 
-#: What stands on one line of a configuration file.
+#: Text that fits on one line of a configuration file.
 _LINE = r'^[^\r\n]*\Z'
 _VALUE = {'type': ['string', 'number', 'boolean'], 'pattern': _LINE}
 
@@ -101,7 +101,7 @@ SCHEMA = _record({
         'items': _VALUE})),
 }, ['cells', 'flavors', 'requests'])
 
-#: Options that say what the deployment is, by group.
+#: Options that the deployment sets itself, by group.
 _OWN_OPTIONS = {
     'DEFAULT': {'host', 'transport_url'}, 'api_database': {'connection'},
     'claims': {'connection', 'store'}, 'database': {'connection'}}
@@ -126,7 +126,7 @@ _Validator = jsonschema.validators.extend(
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One request for servers, and what is expected to become of them.
+    """One request for servers, and its expected result.
 
     :param delete: ``while-building`` or ``when-built``
     :param expect: see the user guide
@@ -160,7 +160,7 @@ def load(path: pathlib.Path) -> Scenario:
     """Read a scenario.
 
     :raises cellsched.exception.InvalidField: names the file, the field and
-        what was expected
+        the expectation
     """
     document = read(path)
     errors = sorted(
@@ -202,7 +202,7 @@ def _host(
 
 
 def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
-    """Make sure that what has to be unique is, and what is named is there."""
+    """Check that names are unique, and that references are valid."""
     hosts: dict[str, str] = {}
     for number, cell in enumerate(document['cells']):
         for place, host in enumerate(cell['hosts']):
@@ -311,7 +311,7 @@ def _check_known(
 
 
 def _expected(error: jsonschema.ValidationError) -> str:
-    """Return what a rule of the schema asks for, in a few words."""
+    """Return the expectation of a rule of the schema, in a few words."""
     got: Any = error.instance
     shown = f'not {got!r:.60}'
     rule: Any = error.validator_value

@@ -27,7 +27,7 @@ NOW = 1_700_000_000.0
 #: The cell of hosts that are put into none.
 CELL = '10000000-0000-4000-8000-000000000000'
 
-#: What follows from other columns unless it is given, in this order.
+#: Columns that are derived from other columns by default, in this order.
 _FOLLOWING: dict[str, Callable[[view.Hosts], view.Column]] = {
     'unreserved_ram_mb': lambda it: it['total_usable_ram_mb'],
     'free_ram_mb': lambda it: it['unreserved_ram_mb'],
@@ -57,7 +57,7 @@ def hosts(
 
     :param located: rows of instances, by uuid
 
-    The other parameters are those of :func:`table`.
+    See :func:`table` for the other parameters.
     """
     made = table(count, now, available, failures, columns, **values)
     uuids = made.snapshot.columns['uuid']
@@ -74,13 +74,13 @@ def table(
     """Return a table of hosts that are up and have room.
 
     ``hosts(num_instances=[1, 2, 3])`` has three. A host has 8 CPUs offered
-    four times, 16 GB of memory, 100 GB of disk, and nothing on it. What a
-    request may claim follows from the columns of the same resource.
+    four times, 16 GB of memory, 100 GB of disk, and no servers. The amounts
+    that a request may claim are derived from the columns of the resource.
 
-    :param count: how many, where no column says it; one by default
+    :param count: the number of hosts, if no column has a list; by default one
     :param now: wall clock time of the request
     :param available: amounts that can still be claimed, by resource class
-    :param failures: what failed just now, by cell
+    :param failures: recent failures, by cell
     :param columns: columns beyond the standard ones
     :param values: a list of one value for each host, or one for all, by
         column; for aggregates a tuple of :func:`aggregate`
@@ -142,7 +142,7 @@ def request(**fields: Any) -> objects.RequestSpec:
 
 
 def plugin(kind: type[_Plugin], **options: Any) -> _Plugin:
-    """Return a filter or a weigher with these options, others as by default.
+    """Return a filter or a weigher with these options, and defaults.
 
     ``plugin(NumInstancesFilter, max_instances_per_host=2)``
     """
@@ -184,7 +184,7 @@ def _count(count: int | None, given: Mapping[str, Any]) -> int:
 
 
 def _offered(it: view.Hosts, name: str, kind: str) -> view.Column:
-    """Return what may be claimed in all of a resource."""
+    """Return the total amount of a resource that can be claimed."""
     return np.floor(it[name] * it[f'{kind}_allocation_ratio'])
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RPC clients that send nothing, for tests of those who use them.
+"""RPC clients that record messages in place of sending, for tests.
 
-What they are given makes the way into JSON and back that a message makes.
+Arguments are serialized to JSON and back, as in a real message.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _SERIALIZER = serializer.Serializer()
 
 
 class Sent(NamedTuple):
-    """A message; ``host`` is None where any server may take it."""
+    """A recorded message; ``host`` is None for any server of the topic."""
 
     context: request_context.RequestContext
     method: str
@@ -50,7 +50,7 @@ class FakeScheduler(scheduler.SchedulerAPI):
 
 
 class _Keeping:
-    """Keeps in ``sent`` what it is to send.
+    """Records messages in ``sent``.
 
     As long as ``failure`` is set, that is raised instead.
     """
@@ -71,14 +71,14 @@ class _Keeping:
 
 
 class FakeCompute(_Keeping, compute.ComputeAPI):
-    """An agents' client that keeps in ``sent`` what it is to send.
+    """A client of compute agents that records messages in ``sent``.
 
     As long as ``failure`` is set, that is raised instead.
     """
 
 
 class FakeComputeAPIs(compute.ComputeAPIs):
-    """The same for each transport that is asked for, in ``clients``."""
+    """Clients of compute agents by transport, in ``clients``."""
 
     def __init__(self) -> None:
         self.clients: dict[Any, FakeCompute] = {}
@@ -88,14 +88,14 @@ class FakeComputeAPIs(compute.ComputeAPIs):
 
 
 class FakeConductor(_Keeping, conductor.ConductorAPI):
-    """A conductors' client that keeps in ``sent`` what it is to send.
+    """A client of conductors that records messages in ``sent``.
 
     As long as ``failure`` is set, that is raised instead.
     """
 
 
 class FakeConductorAPIs(conductor.ConductorAPIs):
-    """The same for each transport that is asked for, in ``clients``."""
+    """Clients of conductors by transport, in ``clients``."""
 
     def __init__(self) -> None:
         self.clients: dict[Any, FakeConductor] = {}

@@ -41,10 +41,10 @@ class FakeClock(clock.Clock):
 
 
 class WrongClock(clock.Clock):
-    """The clock of a machine whose wall clock is wrong.
+    """The clock of a machine with a wrong wall clock.
 
-    :param ahead_s: by how much it is ahead; below 0 it is behind
-    :param right: what it is ahead of; by default the machine's
+    :param ahead_s: seconds that it is ahead; below 0 it is behind
+    :param right: the correct clock; by default the machine's
     """
 
     def __init__(

@@ -34,16 +34,16 @@ _BASES = {
     plugins.VIRT: virt.ComputeDriver,
 }
 
-#: What a wrong value raises, of which is told when the files are read.
-_TOLD = (cfg.Error, ValueError)
+#: Errors of invalid values, which are reported when the files are read.
+_VALUE_ERRORS = (cfg.Error, ValueError)
 
 Problems = Iterator[exception.CellschedException]
 
 
 def problems(conf: cfg.ConfigOpts) -> Problems:
-    """Yield what is wrong with plug-ins and rules; nothing is connected to.
+    """Yield problems of plug-ins and policy rules; connects to nothing.
 
-    Options whose values are wrong are no problem here.
+    Invalid values of options are not reported here.
     """
     for name in _names(conf, 'enabled_filters'):
         yield from _failures(filters.make, conf, [name])
@@ -55,7 +55,7 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
 
 
 def url_problems(parts: Components) -> Problems:
-    """Yield what is wrong with URLs that are set; nothing is connected to."""
+    """Yield problems of configured URLs; connects to nothing."""
     conf, broken = parts.conf, set()
     for group, schema in (('api_database', api_schema.SCHEMA.name),
                           ('database', cell_schema.SCHEMA.name)):
@@ -73,9 +73,9 @@ def url_problems(parts: Components) -> Problems:
 
 
 def connection_problems(parts: Components) -> Problems:
-    """Yield what databases lack and brokers refuse, of those that are set.
+    """Yield problems of the configured databases and brokers.
 
-    Cells are those that the API database names.
+    The mapped cells are checked too.
     """
     conf = parts.conf
     above = conf.api_database.connection
@@ -103,24 +103,24 @@ def _names(conf: cfg.ConfigOpts, option: str) -> Iterable[str]:
     """Return the filters or weighers that an option names."""
     try:
         return dict.fromkeys(conf.filter_scheduler[option])
-    except _TOLD:
+    except _VALUE_ERRORS:
         return ()
 
 
 def _failures(function: Callable[..., Any], *args: Any) -> Problems:
-    """Yield the error that a function ends with, if it does."""
+    """Yield the error of a function, if it fails."""
     try:
         function(*args)
     except exception.CellschedException as exc:
         yield exc
-    except _TOLD:
+    except _VALUE_ERRORS:
         return
 
 
 def _of(
     option: str, schema: str, problem: exception.CellschedException
 ) -> exception.CellschedException:
-    """Return a problem of a URL by the option that has it."""
+    """Return a problem of a URL with the name of its option."""
     if problem.kwargs.get('field') != f'{schema} database connection':
         return problem
     return exception.ConfigurationInvalid(
@@ -128,9 +128,9 @@ def _of(
 
 
 def _has_claims(conf: cfg.ConfigOpts, api_broken: bool) -> bool:
-    """Return whether to look at claims, which may be in the API database.
+    """Return whether to check claims, which may be in the API database.
 
-    :param api_broken: whether something is wrong with that
+    :param api_broken: whether the API database has a problem
     """
     # Not every store has a URL.
     if 'connection' in conf.claims and conf.claims.connection:

@@ -16,12 +16,12 @@ from cellsched.cmd import launch
 from cellsched.cmd import {service}
 
 
-def settle():
+def freeze_objects():
     print('imported', sorted(
         name for name in sys.modules if name.startswith('cellsched.')))
 
 
-launch.settle = settle
+launch.freeze_objects = freeze_objects
 {service}.main()
 """
 
