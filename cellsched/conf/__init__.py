@@ -2,8 +2,9 @@
 """Options: a module for each group, and nothing that reads them.
 
 Every module has ``GROUP``, ``OPTS``, ``register_opts`` and ``list_opts``. To
-add one, write it and name it in ``opts.MODULES``. Options of a plug-in live
-with the plug-in. There is no global configuration: who needs one is handed it.
+add one, write it and name it in ``opts.MODULES``. Options of a plug-in are
+in the module of the plug-in. There is no global configuration; a component
+gets its configuration as an argument.
 """
 
 from cellsched import silence_eventlet  # noqa: F401

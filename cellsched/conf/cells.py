@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of what talks to several cells: ``[cells]``."""
+"""Options of requests to several cells: ``[cells]``."""
 
 import copy
 
@@ -9,12 +9,15 @@ GROUP = cfg.OptGroup('cells', title='Cells')
 
 OPTS = [
     cfg.FloatOpt('timeout', default=10.0, min=0.1, help="""
-Seconds that a cell may take to answer before the others go on without it.
+Seconds to wait for the answer of a cell.
+
+A cell that does not answer in time is skipped. Raise this where databases of
+cells are slow or far away.
 """),
     cfg.FloatOpt('refresh_interval', default=10.0, min=0.0, help="""
-Seconds after which the list of cells is read again.
+Seconds between two readings of the list of cells.
 
-New, disabled and changed cells are seen within this time, without a restart.
+New, disabled and changed cells are used after this time, without a restart.
 """),
 ]
 

@@ -9,36 +9,35 @@ GROUP = cfg.OptGroup('claims', title='Claim store')
 
 OPTS = [
     cfg.StrOpt('store', default='sql', help="""
-Store that keeps what is taken on which host.
+Store of the claims of servers on the resources of hosts.
 
-Names are entry points in ``cellsched.claims``. ``memory`` forgets with its
-process and serves tests and simulations only.
+Names are entry points in ``cellsched.claims``. ``memory`` loses its claims
+with the process, and is for tests and simulations only.
 """),
     cfg.StrOpt('connection', secret=True, help="""
-Where the store is.
+URL of the store.
 
-Schedulers, conductors and compute agents all need it. For ``sql`` it is a
-SQLAlchemy URL, and unset it is the database of ``[api_database] connection``;
+Schedulers, conductors and compute agents need the same one. For ``sql`` it is
+a SQLAlchemy URL, and by default the database of ``[api_database] connection``;
 for ``etcd``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``; for ``cassandra``,
-``cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE``. Of ``placement``
-the options of ``[placement]`` say where it is, and this one stays unset.
+``cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE``. For ``placement``
+the options of ``[placement]`` are used, and this one stays unset.
 """),
     cfg.ListOpt('require', default=[], help="""
-Promises that the store must make, or the service does not start.
+Capabilities that the store must have, or the service does not start.
 
 Possible values:
 
-* ``atomic``: a batch is taken whole or not at all, whoever dies meanwhile
-* ``durable``: claims outlive the process that took them
-* ``shared``: every process sees a claim once it is taken
-* ``groups``: hard policies of server groups hold, whoever is placed at the
-  same time
-* ``feed``: to hear of what changed costs what changed, however many hosts
-  there are
-* ``consumer_list``: all who hold something are listed, without asking each
-  host
-* ``query``: the hosts that have room are found by the store, which
-  ``provider_scheduler`` needs
+* ``atomic``: a batch is claimed completely or not at all, even if a process
+  dies
+* ``durable``: claims outlive the process that made them
+* ``shared``: every process sees a claim once it is made
+* ``groups``: hard policies of server groups hold for concurrent requests
+* ``feed``: the cost of reading changes depends on the number of changes, not
+  of hosts
+* ``consumer_list``: all consumers are listed without a query for each host
+* ``query``: the store finds hosts with capacity, as ``provider_scheduler``
+  needs
 """),
 ]
 

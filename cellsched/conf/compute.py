@@ -10,12 +10,11 @@ GROUP = cfg.OptGroup('compute', title='Compute agent')
 OPTS = [
     cfg.StrOpt('provider_config_location',
                default='/etc/cellsched/provider_config/', help="""
-Directory of files that say more of what this host's nodes can do.
+Directory of provider configuration files for the nodes of this host.
 
-Each file whose name ends in ``.yaml`` is read, in the form of Nova's provider
-configuration files. A node has the traits that they name beside those of the
-driver. They are read when the agent starts, and again when one of them
-changed; a directory that is not there is as good as an empty one.
+Each file whose name ends with ``.yaml`` is read, in the format of Nova. Its
+traits are added to those of the driver. The files are read when the agent
+starts, and again when one changes. The directory may be missing.
 """),
 ]
 

@@ -9,85 +9,84 @@ GROUP = cfg.OptGroup('conductor', title='Conductor service')
 
 OPTS = [
     cfg.IntOpt('workers', min=1, help="""
-Processes of the conductor service; unset, one for each CPU.
+Processes of the conductor service; by default one for each CPU.
 """),
     cfg.FloatOpt('build_lease', default=10, min=0.1, help="""
-Seconds for which a conductor has a build to itself, unless it says so again.
+Seconds of the lease of a conductor on a build.
 
-It does that of all its builds, three times within that time, for as long as it
-lives. What a dead one had, and what was accepted and told to none, another
-conductor takes up after it. A lease only says who should try; what was decided
-is fenced in the databases. Raise this where conductors pause for longer, as
-when their machines are moved.
+A conductor renews the leases of its builds three times within this time. After
+it, another conductor takes the builds of a dead conductor, and builds of which
+no conductor was notified. A lease only avoids double work; the databases fence
+the results. Raise this if conductors pause for longer, such as during a live
+migration of their machines.
 
 Related options:
 
 * ``recovery_interval``
 """),
     cfg.IntOpt('claims_check_interval', default=300, min=1, help="""
-Seconds between two looks for claims of servers that are deleted, buried or in
-ERROR without a host.
+Seconds between two searches for leaked claims.
 
-Most are released when that happens. One that two looks in a row find is
-released then. Claims of consumers that the API database does not know stay.
-A look goes through all claims. Raise this where the claim store has many and
-does not promise ``consumer_list``: it is asked for each host and each server.
+That is a claim of a server that is deleted, in cell0, or in ERROR without a
+host. Most of these claims are released at once. A claim that two searches in a
+row find is released too. Claims of consumers that the API database does not
+know are kept. A search reads all claims. Raise this if the claim store has
+many claims and lacks the capability ``consumer_list``: it is then queried for
+each host and each server.
 """),
     cfg.IntOpt('network_sweep_interval', default=60, min=1, help="""
-Seconds between two looks of a cell's conductor for servers that ended and
-still have networks.
+Seconds between two searches for leaked networks of servers, in each cell.
 
-Most give them back when they end. This finds those that no host was left to
-do it for, and those whose networks could not be taken back at the time.
+Most servers release their networks at their end. The search finds servers
+without a host, and servers whose networks could not be released.
 """),
     cfg.IntOpt('build_deadline', default=1800, min=1, help="""
-Seconds after which a build that no conductor brings to an end is given up.
+Seconds after which an unfinished build fails.
 
-It ends in cell0 with the reason. It is given up only after it was tried
-``build_attempts`` times, so that a clock that is wrong gives nothing up.
+The server is then in cell0, with the reason. The build is attempted at least
+``build_attempts`` times, so that a wrong clock cannot fail a new build.
 """),
     cfg.IntOpt('build_attempts', default=3, min=1, help="""
-How often a build is taken up, at least, before ``build_deadline`` counts.
+Attempts of a build before ``build_deadline`` applies.
 """),
     cfg.IntOpt('joint_transactions', default=1, min=1, help="""
-Transactions of builds at a time, from the decision to the end of the request.
+Concurrent transactions of builds, from the decision to the end of the request.
 
-Builds that come there meanwhile wait, and then go through them together.
+Builds that arrive meanwhile wait, and share the next transactions.
 """),
     cfg.FloatOpt('recovery_interval', default=1, min=0.1, help="""
-Seconds between two looks for builds that were left lying, or are to be tried
-again.
+Seconds between two searches for interrupted builds and due retries.
 
-Each is one query of the API database, by an index.
+Each search is one indexed query of the API database.
 """),
     cfg.IntOpt('recovery_threads', default=16, min=1, help="""
-Batches of builds that were left lying which a process works on at a time.
+Batches of interrupted builds that a process recovers at the same time.
 
-More make it faster to go on after an outage, and keep more connections to
-databases and more requests at schedulers.
+More threads shorten the recovery after an outage, and need more connections to
+databases and more requests to schedulers.
 """),
     cfg.FloatOpt('retry_delay', default=1, min=0.1, help="""
-Seconds after which a conductor tries builds again that failed of something
-that passes, such as a database that restarts.
+Seconds before the first retry of a build after a transient error.
 
-Each time after that it waits twice as long.
+A transient error is one such as a restart of a database. Each further retry
+waits twice as long.
 
 Related options:
 
 * ``retries``
 """),
     cfg.IntOpt('retries', default=3, min=0, help="""
-How often a conductor tries such builds again itself.
+Retries of a build by the same conductor after transient errors.
 
-Then it lets go of them, and any conductor tries them each time that
-``build_lease`` has passed.
+After that the conductor releases the build, and any conductor retries it each
+time that ``build_lease`` has passed.
 """),
     cfg.FloatOpt('scheduling_timeout', default=5, min=0.1, help="""
-Seconds to wait for a scheduler's decision before another one is asked.
+Seconds to wait for a decision before the request is sent again.
 
-A decision takes milliseconds, so one that does not answer was most likely
-killed or stopped with the request. To ask again is safe: the same builds get
-the same hosts. A request for 100 servers or more may take longer, as long as
+A decision takes milliseconds, so a scheduler that does not answer has most
+likely been killed or stopped. To send the request again is safe: the same
+builds get the same hosts. A request for 100 servers or more may take longer if
 its scheduler sends heartbeats within this time.
 
 Related options:
@@ -95,32 +94,32 @@ Related options:
 * ``[DEFAULT] long_rpc_timeout``
 """),
     cfg.FloatOpt('cast_timeout', default=10, min=0.1, help="""
-Seconds within which a compute host has to take up a build that it was told of.
+Seconds to wait until a compute host starts a build.
 
-After that it is told again and has twice as long, up to eight times as long,
-and after ``cast_attempts`` times another host of the cell is told. A host
-whose service is down loses its builds then too.
+After that the message is sent again with twice the timeout, up to eight times
+the timeout. After ``cast_attempts`` messages the build goes to another host of
+the cell. A host whose service is down loses its builds after the timeout too.
 """),
     cfg.FloatOpt('cast_check_interval', default=5, min=0.1, help="""
-Seconds between two looks into the cells for builds that no host took up.
+Seconds between two searches for builds that no host has started.
 
-Each is one query of each cell's database, by an index.
+Each search is one indexed query of the database of each cell.
 """),
     cfg.IntOpt('cast_attempts', default=4, min=1, help="""
-How often a compute host is told of a build before another one is.
+Messages to a compute host before the build goes to another host.
 """),
     cfg.IntOpt('move_deadline', default=600, min=1, help="""
-Seconds without news after which the move of a server is ended: a rebuild, an
-evacuation, a migration, or its leaving or coming back to a host.
+Seconds without progress after which the move of a server is ended.
 
-A server that has not gone stays where it is, and one that has gone is there.
-It has to be longer than a host takes to build a server.
+A move is a rebuild, an evacuation, a migration, a shelve or an unshelve. A
+server that has not moved yet stays on its host, and one that has moved is on
+the new host. The value must be longer than the build of a server takes.
 """),
     cfg.IntOpt('send_retries', default=2, min=-1, help="""
-How often to try to send a message again while a broker is away.
+Retries of sending a message while a broker is unreachable.
 
-With -1 without end, and what sends waits for it. What was not sent is sent
-when the build is found lying.
+With -1 the sender retries forever, and waits. A message that is not sent is
+sent when the recovery finds the build.
 """),
 ]
 

@@ -8,15 +8,16 @@ from oslo_db import options
 
 GROUP = cfg.OptGroup('database', title='Database of a cell')
 
-#: Options of oslo.db that have another default here, or say more.
+#: Options of oslo.db with another default or another help.
 _OURS = [
     cfg.IntOpt('max_pool_size', min=0,
                sample_default='<threads that use the database>', help="""
 Connections that a process keeps open to each database.
 
-Unset, it is the number of threads that answer messages and ask cells, so that
-a connection is not closed while another thread is about to open one. Set it
-where that is more than the database server takes. 0 is no limit.
+By default it is the number of threads that answer messages and read from
+cells, so that connections are not closed and opened again all the time. Set a
+lower value if the database server does not allow so many connections. 0 means
+no limit.
 
 Related options:
 
@@ -27,15 +28,15 @@ Related options:
     cfg.IntOpt('max_overflow', default=10, min=-1, help="""
 Connections that a process may open beyond ``max_pool_size``.
 
-They are closed as soon as they are given back. Periodic tasks need some where
-all other threads are busy. -1 is no limit.
+They are closed after use. Periodic tasks need them while all other threads are
+busy. -1 means no limit.
 """),
     cfg.BoolOpt('sqlite_synchronous', default=True, help="""
-Whether a commit to SQLite waits until it is on the disk.
+Whether a commit to SQLite waits until the data is on the disk.
 
-If not, the end of the machine may lose what was committed last, or damage the
-file; that of a process loses nothing. Other databases have settings of their
-own for this.
+If it does not wait, a power failure may lose the last commits or damage the
+file; the end of a process loses nothing. Other databases have their own
+settings for this.
 """),
 ]
 
@@ -44,8 +45,8 @@ _NAMES = {option.name for option in _OURS}
 OPTS = _OURS + [copy.deepcopy(option) for option in options.database_opts
                 if option.name not in _NAMES]
 
-# oslo.db's own defaults wait for a hundred seconds, so that a database that is
-# down looks like one that is slow.
+# By default oslo.db waits for a hundred seconds, so that a database that is
+# down cannot be told from a slow one.
 cfg.set_defaults(OPTS, max_retries=1, retry_interval=1)
 
 
@@ -60,11 +61,9 @@ def list_opts():
 
 
 def be_impatient(conf):
-    """Have databases that are away be told of at once.
+    """Report a database that is down at once, as commands need it.
 
-    Who waits at a terminal can try again.
-
-    :param conf: options of oslo.db's, where they are registered
+    :param conf: a configuration with the options of oslo.db
     """
     for group in ('api_database', 'database'):
         conf.set_default('max_retries', 0, group)

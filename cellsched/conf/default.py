@@ -25,20 +25,19 @@ Related options:
 Seconds without a report after which a service counts as down.
 """),
     cfg.StrOpt('default_availability_zone', default='nova', help="""
-Availability zone of the hosts that no aggregate puts into one.
+Availability zone of hosts that are in no aggregate with a zone.
 """),
     cfg.IntOpt('cell_worker_thread_pool_size', default=5, min=1, help="""
-Threads that ask cells something at the same time.
+Threads that read from cells at the same time.
 
-A cell that hangs keeps those that asked it before its ``[cells] timeout`` was
-over, and is asked nothing more until it answers. Raise this where many ask at
-the same time.
+A cell that hangs occupies the threads that read from it until its ``[cells]
+timeout`` has passed, and gets no further requests until it answers. Raise this
+if many requests read from cells at the same time.
 """),
     cfg.IntOpt('long_rpc_timeout', default=1800, min=1, help="""
-Seconds to wait for a call that may take long: a request for 100 servers or
-more.
+Seconds to wait for a long call, such as a request for 100 servers or more.
 
-While it lasts, the scheduler sends heartbeats, at least one in
+Meanwhile the scheduler sends heartbeats, at least one in
 ``rpc_response_timeout`` seconds. Other calls wait for that time.
 
 Related options:
@@ -49,30 +48,30 @@ Related options:
 Virtualisation driver of a compute agent.
 
 Names are entry points in ``cellsched.virt``; ``cellsched plugin list`` shows
-those that are installed.
+the installed drivers.
 """),
     cfg.StrOpt('network_driver', default='noop', help="""
 Network plug-in of the agents and the conductors of a cell.
 
-All of a cell must have the same one. Schedulers ask theirs which hosts suit
-the networks of a request. Names are entry points in
-``cellsched.network``; ``cellsched plugin list`` shows those that are
-installed.
+All services of a cell must have the same plug-in. The plug-in of a scheduler
+selects the hosts that can connect to the networks of a request. Names are
+entry points in ``cellsched.network``; ``cellsched plugin list`` shows the
+installed plug-ins.
 """),
     cfg.IntOpt('max_concurrent_builds', default=10, min=0, help="""
-Builds that an agent does at the same time; 0 for as many as come.
+Builds of an agent at the same time; 0 means no limit.
 
-Others wait for their turn, and may be deleted meanwhile.
+Further builds wait, and can be deleted meanwhile.
 """),
     cfg.IntOpt('resume_interval', default=60, min=1, help="""
-Seconds between two looks of an agent for what it left lying.
+Seconds between two searches of an agent for interrupted work.
 
-Those are builds and deletions on its host that it does not work on, as when
-it was killed or could not reach a database, and servers that are here and
-should not be. The first look is when it starts.
+That is a build or a deletion on its host that no thread works on, because the
+agent was killed or could not reach a database, and a server that should not be
+on the host. The first search is at the start.
 """),
     cfg.FloatOpt('cpu_allocation_ratio', min=0.0, help="""
-Virtual CPUs to offer for each physical one.
+Virtual CPUs to offer for each physical CPU.
 
 Unset, ``initial_cpu_allocation_ratio`` is used.
 """),
@@ -97,13 +96,13 @@ Memory to offer as a multiple of the physical memory, unless set otherwise.
 Disk to offer as a multiple of the physical disk, unless set otherwise.
 """),
     cfg.IntOpt('reserved_host_cpus', default=0, min=0, help="""
-Physical CPUs that a compute host keeps for itself.
+Physical CPUs that are reserved for the compute host.
 """),
     cfg.IntOpt('reserved_host_memory_mb', default=512, min=0, help="""
-Memory, in MB, that a compute host keeps for itself.
+Memory, in MB, that is reserved for the compute host.
 """),
     cfg.IntOpt('reserved_host_disk_mb', default=0, min=0, help="""
-Disk, in MB, that a compute host keeps for itself.
+Disk, in MB, that is reserved for the compute host.
 """),
 ]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plug-ins that a configuration enables, and their options.
 
-Options are registered for what is enabled: what else is installed is not even
-imported, and stops nobody, whatever it does.
+Only the options of enabled plug-ins are registered. A plug-in that is
+installed and not enabled is not imported, and cannot break a service.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from cellsched import plugins
 
 LOG = log.getLogger(__name__)
 
-#: Options that name one plug-in: its namespace, what users call it, and the
-#: group and the name of the option.
+#: Options that name one plug-in: by namespace, the name of the kind for
+#: operators, and the group and the name of the option.
 _SINGLE = {
     plugins.CLAIMS: ('Claim store', 'claims', 'store'),
     plugins.DRIVERS: ('Scheduler driver', 'scheduler', 'driver'),
@@ -30,18 +30,18 @@ _SINGLE = {
     plugins.VIRT: ('Virtualization driver', 'DEFAULT', 'compute_driver'),
 }
 
-#: What names filters and weighers.
+#: The options that name filters and weighers.
 FILTERS_OPTION = '[filter_scheduler] enabled_filters'
 WEIGHERS_OPTION = '[filter_scheduler] weight_classes'
 
-#: Every option that names plug-ins: its group and its name.
+#: Group and name of each option that names plug-ins.
 OPTIONS = (
     *((group, name) for _, group, name in _SINGLE.values()),
     ('filter_scheduler', 'available_filters'),
     ('filter_scheduler', 'enabled_filters'),
     ('filter_scheduler', 'weight_classes'))
 
-#: Where plug-ins have their options if they do not say otherwise.
+#: Default groups of the options of plug-ins.
 GROUPS = {plugins.CLAIMS: 'claims', plugins.DRIVERS: 'scheduler',
           plugins.FILTERS: 'filter_scheduler', plugins.QUOTA: 'quota',
           plugins.WEIGHERS: 'filter_scheduler'}
@@ -53,22 +53,22 @@ Problems = list[exception.ConfigurationInvalid]
 def make(
     conf: cfg.ConfigOpts, namespace: str, base: type, *arguments: Any
 ) -> Any:
-    """Return the plug-in that an option names, made with these arguments.
+    """Create the plug-in that an option names.
 
-    Its failures are errors; see :class:`cellsched.plugins.Contained`.
+    Its failures become errors; see :class:`cellsched.plugins.Contained`.
 
     :raises cellsched.exception.ConfigurationInvalid: names the option, the
-        plug-in and what is wrong with it
+        plug-in and its problem
     """
     plugin = load(conf, namespace, base)
     return contained(conf, namespace, functools.partial(plugin, *arguments))
 
 
 def load(conf: cfg.ConfigOpts, namespace: str, base: type) -> Any:
-    """Return the class that an option names; its options are registered.
+    """Return the class that an option names, and register its options.
 
     :raises cellsched.exception.ConfigurationInvalid: names the option, the
-        plug-in and what is wrong with it
+        plug-in and its problem
     """
     name, option = _named(conf, namespace)
     plugin = plugins.load_class(namespace, name, base, option)
@@ -79,9 +79,9 @@ def load(conf: cfg.ConfigOpts, namespace: str, base: type) -> Any:
 def contained(
     conf: cfg.ConfigOpts, namespace: str, create: Callable[[], Any]
 ) -> Any:
-    """Return the plug-in that an option names, as it is created.
+    """Return the plug-in of an option, as a function creates it.
 
-    :raises cellsched.exception.ConfigurationInvalid: that failed
+    :raises cellsched.exception.ConfigurationInvalid: the creation failed
     """
     name, option = _named(conf, namespace)
     made = plugins.attempt(
@@ -89,7 +89,7 @@ def contained(
         'a plug-in that can be made', create,
         passed_on=(exception.CellschedException,))
     if namespace == plugins.DRIVERS:
-        # The scheduler's service names it in whatever it raises.
+        # The scheduler service names the driver in its errors.
         return made
     return plugins.Contained(made, _SINGLE[namespace][0], name)
 
@@ -100,16 +100,16 @@ def _named(conf: cfg.ConfigOpts, namespace: str) -> tuple[str, str]:
     section = conf if group == 'DEFAULT' else conf[group]
     name = section[option]
     if namespace == plugins.QUOTA:
-        # Nova names them by module and class.
+        # Nova names a driver by module and class.
         name = name.rpartition('.')[2]
     return name, f'[{group}] {option}'
 
 
 def register_plugin(conf: cfg.ConfigOpts, plugin: Any, field: str) -> None:
-    """Register the options of a plug-in; a second time changes nothing.
+    """Register the options of a plug-in; may be called twice.
 
-    :param field: what an error calls it
-    :raises cellsched.exception.ConfigurationInvalid: it cannot be done
+    :param field: the name of the plug-in in errors
+    :raises cellsched.exception.ConfigurationInvalid: that failed
     """
     options = options_of(plugin, field)
     if options and not _are_registered(conf, plugin, options):
@@ -119,15 +119,16 @@ def register_plugin(conf: cfg.ConfigOpts, plugin: Any, field: str) -> None:
 
 
 def options_of(plugin: Any, field: str) -> list[cfg.Opt]:
-    """Return the options of a plug-in; those written as Nova's have none.
+    """Return the options of a plug-in; one written for Nova has none.
 
-    :param field: what an error calls it
-    :raises cellsched.exception.ConfigurationInvalid: it cannot say them
+    :param field: the name of the plug-in in errors
+    :raises cellsched.exception.ConfigurationInvalid: the plug-in does not
+        return options
     """
     if not hasattr(plugin, 'opts'):
         return []
     options = plugins.attempt(
-        field, 'a plug-in that says its options', lambda: [*plugin.opts()])
+        field, 'a plug-in that returns its options', lambda: [*plugin.opts()])
     if not all(isinstance(option, cfg.Opt) for option in options) or (
             not isinstance(plugin.group, str)):
         raise exception.ConfigurationInvalid(
@@ -139,7 +140,7 @@ def options_of(plugin: Any, field: str) -> list[cfg.Opt]:
 def _are_registered(
     conf: cfg.ConfigOpts, plugin: Any, options: list[cfg.Opt]
 ) -> bool:
-    # To register anything has oslo.config forget what it worked out.
+    # A registration clears the cache of oslo.config, so it is avoided.
     group = plugins.group(plugin)
     if group is not None and group not in conf:
         return False
@@ -150,11 +151,11 @@ def _are_registered(
 def register(
     conf: cfg.ConfigOpts, namespaces: Collection[str]
 ) -> list[tuple[str, list[cfg.Opt]]]:
-    """Register the options of what is enabled and can be used.
+    """Register the options of the enabled plug-ins.
 
-    What cannot be used stops the service that needs it, when that is made.
+    A broken plug-in is skipped; it stops the service that creates it.
 
-    :param namespaces: kinds of plug-ins; others are not imported
+    :param namespaces: kinds of plug-ins; other kinds are not imported
     :returns: the options with their groups
     """
     registered: list[tuple[str, list[cfg.Opt]]] = []
@@ -171,10 +172,10 @@ def register(
 def list_installed(
     namespaces: Collection[str]
 ) -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
-    """Return the options of everything that is installed, by their groups.
+    """Return the options of all installed plug-ins, by group.
 
     :param namespaces: kinds of plug-ins
-    :returns: the options, and what is wrong with plug-ins that cannot say any
+    :returns: the options, and the problems of broken plug-ins
     """
     found: list[tuple[str, list[cfg.Opt]]] = []
     problems: Problems = []
@@ -198,7 +199,7 @@ def _group(plugin: Any) -> str:
 def _enabled(
     conf: cfg.ConfigOpts, namespaces: Collection[str]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield what errors call each plug-in that is enabled, and its loader."""
+    """Yield the name in errors, and the loader, of each enabled plug-in."""
     for namespace in namespaces:
         if namespace == plugins.FILTERS:
             yield from _filters(conf)

@@ -17,81 +17,81 @@ OPTS = [
     cfg.MultiStrOpt('available_filters', default=[ALL_FILTERS[0]], help="""
 Filters that ``enabled_filters`` may name.
 
-``all_filters`` stands for every one that is installed as an entry point in
-``cellsched.scheduler.filters``. A class that is none is named by its import
-path, and in ``enabled_filters`` by its own name.
+``all_filters`` means all installed entry points in
+``cellsched.scheduler.filters``. Another class is given by its import path
+here, and by the name of the class in ``enabled_filters``.
 """),
     cfg.ListOpt('enabled_filters', default=[
         'ComputeFilter', 'ComputeCapabilitiesFilter', 'ImagePropertiesFilter',
         'ServerGroupAntiAffinityFilter', 'ServerGroupAffinityFilter'], help="""
 Filters that a host must pass, in this order.
 
-``cellsched plugin list`` shows those that are installed. Put the ones that
-reject most first, and those that look at one host after the other last. A
-scheduler hint is accepted only if an enabled filter reads it.
+``cellsched plugin list`` shows the installed filters. Put filters that reject
+many hosts first, and filters that check one host after the other last. A
+scheduler hint is accepted only if an enabled filter supports it.
 """),
     cfg.ListOpt('weight_classes', default=[ALL_WEIGHERS[0]], help="""
 Weighers that rank the hosts that passed the filters.
 
 Names are entry points in ``cellsched.scheduler.weighers`` or import paths;
-``all_weighers`` stands for every one that is installed.
+``all_weighers`` means all installed weighers.
 """),
     cfg.IntOpt('host_subset_size', default=1, min=1, help="""
-Of how many of the best hosts one is chosen by chance.
+Number of the best hosts from which one is selected at random.
 
-More than one lets several schedulers choose different hosts at a time, at the
-price of hosts that are not the best.
+With more than one, concurrent schedulers select different hosts, but not
+always the best one.
 
 Related options:
 
-* ``refused_host_subset_size`` and ``evacuation_host_subset_size``, where more
-  than the best is chosen anyway
+* ``refused_host_subset_size`` and ``evacuation_host_subset_size``, for retries
+  and evacuations
 """),
     cfg.IntOpt('refused_host_subset_size', default=32, min=1, help="""
-Of how many of the best hosts one is chosen by chance at most, once refused.
+Largest number of hosts from which one is selected at random in a retry.
 
-Where another scheduler took the room of what was chosen, the choice is made
-again: of 4 hosts, of 16 after the next refusal, and of this many from the
-third on. Who lost to the same scheduler knows the same and would choose the
-same again. With 1 the best is chosen again, so that many schedulers on a cloud
-that is nearly full refuse requests for which there is room.
+If another scheduler claims the selected host first, the scheduler selects
+again: from 4 hosts, from 16 hosts in the next retry, and from this many after
+that. Schedulers that lost the same race know the same hosts, and would
+otherwise conflict again. With 1 the best host is selected again, so that many
+schedulers on a nearly full cloud reject requests that would fit.
 
-A host that weighs over 10 less than the best is not chosen by chance, as one
-of failed builds.
+A host whose weight is more than 10 below the best, such as one with failed
+builds, is not selected at random.
 
 Related options:
 
-* ``host_subset_size``, of how many one is chosen in any case
+* ``host_subset_size``, the smallest number of hosts
 * ``[scheduler] claim_attempts``
 """),
     cfg.IntOpt('evacuation_host_subset_size', default=10, min=1, help="""
-Of how many of the best hosts one is chosen by chance for an evacuation.
+Number of the best hosts from which one is selected for an evacuation.
 
-An evacuation is a request that avoids a host that is down or disabled: a
-server is to leave it, and others with it. With 1 each goes to the best host,
-and where weights prefer hosts that are nearly full, or several schedulers
-choose at a time, that is the same one for many of them.
+A request counts as an evacuation if it excludes a host that is down or
+disabled. Many servers leave that host at the same time. With 1, each gets the
+best host, which may be the same one for many servers: if weights prefer nearly
+full hosts, or several schedulers select concurrently.
 
-A host that weighs over 10 less than the best is not chosen by chance, as one
-of failed builds.
+A host whose weight is more than 10 below the best, such as one with failed
+builds, is not selected at random.
 
 Related options:
 
-* ``host_subset_size``, of how many one is chosen in any case
+* ``host_subset_size``, the smallest number of hosts
 """),
     cfg.BoolOpt('shuffle_best_same_weighed_hosts', default=False, help="""
-Choose by chance among hosts that share the greatest weight.
+Select at random among the hosts with the greatest weight.
 
 Related options:
 
 * ``rotate_best_same_weighed_hosts``, which costs less
 """),
     cfg.BoolOpt('rotate_best_same_weighed_hosts', default=True, help="""
-Have each scheduler prefer others of the hosts that share the greatest weight.
+Let each scheduler prefer another one of the hosts with the greatest weight.
 
-Each process begins to look for the best host at another place of its table, by
-chance, and always at the same one. Otherwise it is the host that has been
-known for longest, for all processes alike, and they race for it.
+Each process searches for the best host from its own random position in the
+host table. Otherwise all processes select the host that has been known for the
+longest time, and conflict.
 
 Related options:
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading configuration files, strictly.
+"""The loader of configuration files, which rejects unknown names.
 
-oslo.config ignores a name that nobody registered and looks at a value only
-when it is asked for. An operator who mistypes a name should hear of it at
-once, so all is looked at here, before a service starts.
+oslo.config ignores unknown names, and parses a value when it is first read.
+The loader checks all names and values before a service starts, so that a
+mistyped name is reported at once.
 
-It takes two steps: which plug-ins are enabled is an option, and options of
-plug-ins are registered for what is enabled. A service names the kinds of
-plug-ins that it uses; others are not imported, unless a file sets a name that
-may be theirs. So it is with oslo.messaging where no message is sent.
+Loading takes two steps, because an option names the enabled plug-ins, whose
+options are registered afterwards. A service names the kinds of plug-ins that
+it uses. Plug-ins of other kinds are imported only if a file sets a name that
+may be one of their options. The same holds for oslo.messaging if no message
+is sent.
 """
 
 import argparse
@@ -37,10 +38,15 @@ from cellsched import plugins
 
 _PROJECT = 'cellsched'
 
-#: Groups of libraries that nobody registers here.
+#: Groups of libraries that read their own options.
 _FOREIGN = ('oslo_concurrency', 'oslo_reports', 'profiler')
 
 LOG = log.getLogger(__name__)
+
+#: How errors of Python's conversions begin, and what was expected.
+_CONVERSIONS = {
+    'invalid literal for int()': 'a whole number',
+    'could not convert string to float': 'a number'}
 
 #: The names that a file may use, by group.
 _Names = dict[str, set[str]]
@@ -55,16 +61,16 @@ def load(
     dirs: Sequence[str] | None = None,
     kinds: Collection[str] = plugins.WITH_OPTIONS, messages: bool = True,
 ) -> cfg.ConfigOpts:
-    """Return a configuration of its own, with everything registered.
+    """Return a new configuration with all options registered.
 
-    ``args`` are command line arguments (``--config-file``, ``--debug``, …).
-    Without ``files`` and ``dirs`` the usual places are read.
-
+    :param args: command line arguments, such as ``--config-file``
+    :param files: configuration files; by default those in the usual places
+    :param dirs: directories of files; by default those in the usual places
     :param kinds: namespaces of the plug-ins that are used
     :param messages: whether messages are sent or received
 
-    :raises cellsched.exception.ConfigurationInvalid: names file and field,
-        and quotes nothing that may be secret
+    :raises cellsched.exception.ConfigurationInvalid: names the file and the
+        option, and shows no value that may be secret
     """
     conf = cfg.ConfigOpts()
     for problem in _read(conf, args, files, dirs, kinds, messages):
@@ -78,17 +84,17 @@ def examine(
     dirs: Sequence[str] | None = None,
     foreign: Collection[str] = (),
 ) -> tuple[cfg.ConfigOpts, enabled.Problems]:
-    """Return a configuration, and all for which :func:`load` refuses it.
+    """Return a configuration and all its problems.
 
-    A group that nothing here reads is a problem too. Where files cannot be
-    read there may be more problems.
+    An unknown group is a problem too. If a file cannot be read, only that
+    problem is returned.
 
-    :param foreign: groups that are somebody else's
+    :param foreign: groups of other programs
     """
     conf = cfg.ConfigOpts()
     problems = _read(conf, args, files, dirs, plugins.WITH_OPTIONS,
                      foreign={*_FOREIGN, *foreign})
-    # A group is one problem, whatever is in it.
+    # An unknown group with several options is one problem.
     return conf, list({str(each): each for each in problems}.values())
 
 
@@ -100,8 +106,8 @@ def _read(
 ) -> Iterator[exception.ConfigurationInvalid]:
     """Read a configuration and yield its problems.
 
-    :param foreign: groups that are somebody else's; None for all that are
-        not called nearly as one of ours
+    :param foreign: groups of other programs; None accepts every unknown
+        group unless its name resembles a known one
     """
     args = list(args or ())
     files = cfg.find_config_files(_PROJECT) if files is None else list(files)
@@ -114,14 +120,14 @@ def _read(
         settings = {(group, name): path for path, group, name in named}
         _parse(conf, settings, args, files, dirs)
     except exception.ConfigurationInvalid as exc:
-        # Nobody knows what else there may be.
+        # The file cannot be read, so there is nothing else to check.
         yield exc
         return
     for group, name in enabled.OPTIONS:
         problem = _problem(conf if group == 'DEFAULT' else conf[group], group,
                            name, settings)
         if problem is not None:
-            # It says which options there may be.
+            # The option determines which other options exist.
             yield problem
             return
     _add_names(known, enabled.register(conf, kinds))
@@ -132,11 +138,11 @@ def _read(
 
 
 def register(conf: cfg.ConfigOpts, messages: bool = True) -> None:
-    """Register the options of this project and of the libraries it uses.
+    """Register the options of this project and of its libraries.
 
-    Those of plug-ins are registered when they are made.
+    The options of a plug-in are registered when the plug-in is created.
 
-    :param messages: whether oslo.messaging is one of these
+    :param messages: whether to register the options of oslo.messaging
     """
     opts.register_opts(conf)
     log.register_options(conf)
@@ -147,12 +153,13 @@ def register(conf: cfg.ConfigOpts, messages: bool = True) -> None:
 
 
 def register_messaging(conf: cfg.ConfigOpts) -> None:
-    """Register what oslo.messaging reads; a second time changes nothing.
+    """Register the options of oslo.messaging; may be called twice.
 
-    It registers most by itself, but late, when a wrong value has no name.
+    oslo.messaging registers most of them itself, but too late for an error
+    that names the option.
     """
     _register_listed(conf, 'oslo.messaging')
-    # These it registers on the global configuration only, and does not list.
+    # oslo.messaging registers these on the global configuration only.
     for group, options in messaging.list_opts():
         if group not in conf:
             conf.register_opts(options, group=group)
@@ -165,20 +172,20 @@ def _register_listed(conf: cfg.ConfigOpts, library: str) -> None:
         conf.register_opts(options, group=group)
 
 
-# Each time that it is asked, a library copies all of them.
+# Each call of a library copies all its options.
 @functools.cache
 def _listed(library: str) -> list[tuple[str | None, list[cfg.Opt]]]:
-    """Return the options of a library; nobody changes them."""
+    """Return the options of a library; the caller must not change them."""
     return plugins.load('oslo.config.opts', library)()
 
 
 def list_messaging() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """Return what oslo.messaging lists; this imports all of its drivers."""
+    """Return the options of oslo.messaging; this imports its drivers."""
     return _listed('oslo.messaging')
 
 
 def _known(conf: cfg.ConfigOpts, messages: bool) -> _Names:
-    """Return what files may set: what is registered, and its older names."""
+    """Return the registered names and their deprecated names."""
     known: _Names = {'DEFAULT': set()}
     for name in conf:
         value = conf[name]
@@ -195,24 +202,25 @@ def _known(conf: cfg.ConfigOpts, messages: bool) -> _Names:
 def _without_messaging(
     named: Iterable[tuple[str, str, str]], known: _Names
 ) -> list[tuple[str, str, str]]:
-    """Return the names in files less those in oslo.messaging's groups.
+    """Return the names in files without those in groups of oslo.messaging.
 
-    Who sends messages looks at these. Its names elsewhere become known.
+    A service that sends messages checks those. The names that oslo.messaging
+    has in other groups become known.
     """
-    left = [each for each in named
-            if not each[1].startswith(messaging.GROUPS)]
+    others = [each for each in named
+              if not each[1].startswith(messaging.GROUPS)]
     known['DEFAULT'] |= messaging.EVERYDAY
-    if not all(name in known.get(group, ()) for _, group, name in left):
+    if not all(name in known.get(group, ()) for _, group, name in others):
         _add_names(known, [
             (group or 'DEFAULT', options) for group, options in (
                 *list_messaging(), *messaging.list_opts())])
-    return left
+    return others
 
 
 def _add_names(
     known: _Names, options: Iterable[tuple[str, list[cfg.Opt]]]
 ) -> None:
-    """Add the names of options, and their older ones."""
+    """Add the names of options, and their deprecated names."""
     for group, each in options:
         known.setdefault(group, set()).update(opt.dest for opt in each)
     _add_older_names(known, options)
@@ -230,7 +238,7 @@ def _add_older_names(
 def _paths(
     args: Sequence[str], files: Sequence[str], dirs: Sequence[str]
 ) -> Iterator[str]:
-    """Give the files that are read, the later ones overriding the earlier."""
+    """Yield the configuration files; a later one overrides an earlier one."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument('--config-file', action='append', default=[])
     parser.add_argument('--config-dir', action='append', default=[])
@@ -239,7 +247,8 @@ def _paths(
     for path in given.config_dir or dirs:
         directory = os.path.expanduser(path)
         if not os.path.isdir(directory):
-            raise _invalid('--config-dir', f'a directory, not {path}')
+            raise _invalid('--config-dir', f'{path} is not a directory',
+                           'a directory')
         yield from sorted(glob.glob(os.path.join(directory, '*.conf')))
 
 
@@ -248,14 +257,15 @@ def _names_in(path: str) -> Iterator[tuple[str, str]]:
     try:
         cfg.ConfigParser(os.path.expanduser(path), sections).parse()
     except OSError as exc:
-        raise _invalid(
-            path, f'a file that can be read: {exc.strerror}') from None
+        raise _invalid(path, f'the file cannot be read ({exc.strerror})',
+                       'a readable file') from None
     except UnicodeDecodeError:
-        raise _invalid(path, 'a text file') from None
+        raise _invalid(path, 'the file is not text in UTF-8',
+                       'a text file') from None
     except iniparser.ParseError as exc:
-        # What the error says of itself quotes the line, which may be secret.
-        raise _invalid(f'{path}: line {exc.lineno}',
-                       f'name = value, or [group]: {exc.msg}') from None
+        # The text of the error quotes the line, which may be secret.
+        raise _invalid(f'{path}: line {exc.lineno}', f'{exc.msg}',
+                       'name = value, or [group]') from None
     for section, values in sections.items():
         group = section if section == 'DEFAULT' else section.lower()
         for name in values:
@@ -267,15 +277,15 @@ def _check_names(
     conf: cfg.ConfigOpts, kinds: Collection[str],
     foreign: Collection[str] | None,
 ) -> Iterator[exception.ConfigurationInvalid]:
-    """Yield what is wrong with names that are nobody's.
+    """Yield the problems of unknown names.
 
-    Groups of plug-ins of other kinds are left to who uses these. Those, and
-    what is installed and not enabled, are looked at only for names that
-    nothing else has. A name that a plug-in may have which cannot be loaded,
-    and so cannot say its options, is ignored.
+    A group of plug-ins of another kind is checked by the services that use
+    the kind. Plug-ins of other kinds, and plug-ins that are not enabled, are
+    loaded only if a name is unknown without them. If a plug-in cannot be
+    loaded, unknown names are ignored, because they may be its options.
     """
+    # 1. Skip the groups that another service checks.
     others = [each for each in plugins.WITH_OPTIONS if each not in kinds]
-    # Who uses such plug-ins looks at these.
     elsewhere = {enabled.GROUPS.get(each) for each in others} - {
         enabled.GROUPS.get(each) for each in kinds}
     named = [each for each in named if each[1] not in elsewhere]
@@ -284,6 +294,7 @@ def _check_names(
     def are_known() -> bool:
         return not any(_refusal(*each, known, foreign) for each in named)
 
+    # 2. Most often all names are known. If not, load more plug-ins.
     if are_known():
         return
     _add_names(known, enabled.register(conf, others))
@@ -293,13 +304,14 @@ def _check_names(
         of_plugins, found = enabled.list_installed(namespaces)
         _add_names(known, of_plugins)
         problems += found
+    # 3. Report the names that are still unknown.
     for each in named:
         refusal = _refusal(*each, known, foreign)
         if refusal is not None and not problems:
             yield refusal
         elif refusal is not None:
-            LOG.warning('%s. It is ignored, as it may be of a plug-in that '
-                        'cannot be used: %s', refusal,
+            LOG.warning('%s. The name is ignored: it may be an option of a '
+                        'plug-in that cannot be loaded: %s', refusal,
                         '; '.join(str(problem) for problem in problems))
 
 
@@ -307,27 +319,31 @@ def _refusal(
     path: str, group: str, name: str, known: _Names,
     foreign: Collection[str] | None,
 ) -> exception.ConfigurationInvalid | None:
-    """Return what is wrong with a name in a file, None if nothing is.
+    """Return the problem of a name in a file, or None.
 
     :param foreign: see :func:`_read`
     """
     if group in known and name in known[group]:
         return None
-    import difflib  # Most often nothing is wrong.
+    # Only an error needs it.
+    import difflib
 
     if group not in known:
         near = difflib.get_close_matches(
             group, [*known, *_FOREIGN], 1, cutoff=0.8)
-        # Anything else may be somebody else's.
+        # Another unknown group may belong to another program.
         if group not in (_FOREIGN if foreign is None else foreign) and (
                 near or foreign is not None):
-            hint = f'; did you mean {near[0]}?' if near else ''
-            return _invalid(f'{path}: [{group}]', f'a name of a group{hint}')
+            hint = f'; did you mean [{near[0]}]?' if near else ''
+            return exception.ConfigurationInvalid(
+                field=f'{path}: [{group}]',
+                expected=f'unknown option group{hint}')
     else:
         near = difflib.get_close_matches(name, known[group], 1)
         hint = f'; did you mean {near[0]}?' if near else ''
-        return _invalid(f'{path}: [{group}] {name}',
-                        f'a name of an option{hint}')
+        return exception.ConfigurationInvalid(
+            field=f'{path}: [{group}] {name}',
+            expected=f'unknown option{hint}')
     return None
 
 
@@ -335,22 +351,24 @@ def _parse(
     conf: cfg.ConfigOpts, settings: _Settings, args: list[str],
     files: list[str], dirs: list[str],
 ) -> None:
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(printed):
             conf(args, project=_PROJECT, default_config_files=files,
                  default_config_dirs=dirs)
     except cfg.Error as exc:
-        raise _invalid('options', str(exc)) from None
+        raise exception.ConfigurationInvalid(
+            field='options', expected=str(exc)) from None
     except SystemExit as exc:
-        # An option that is also an argument is converted here already, and
-        # what is wrong with its value is only printed.
-        option, colon, problem = said.getvalue().removeprefix(
+        # oslo.config converts the value of an option that is also an argument
+        # here, and prints the error.
+        option, colon, problem = printed.getvalue().removeprefix(
             'argument --').strip().partition(': ')
         if exc.code == 1 and colon:
-            raise _invalid(
-                _where(settings, 'DEFAULT', option), problem) from None
-        sys.stderr.write(said.getvalue())
+            raise exception.ConfigurationInvalid(
+                field=_where(settings, 'DEFAULT', option),
+                expected=_plain(problem)) from None
+        sys.stderr.write(printed.getvalue())
         raise
 
 
@@ -371,16 +389,18 @@ def _problem(
     section: cfg.ConfigOpts | cfg.ConfigOpts.GroupAttr, group: str, name: str,
     settings: _Settings,
 ) -> exception.ConfigurationInvalid | None:
-    """Return what is wrong with a value, None if nothing is."""
+    """Return the problem of a value, or None."""
     try:
         section[name]
         return None
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
-        # The error quotes what follows the sign, which may be of a password.
-        problem = 'a value in which each $ is doubled or begins a known name'
+        # The text of the error may quote a part of a password.
+        problem = ('$ does not begin the name of an option; expected $$ for '
+                   'the character')
     except (cfg.Error, ValueError) as exc:
-        problem = str(exc.__context__ or exc)
-    return _invalid(_where(settings, group, name), problem)
+        problem = _plain(str(exc.__context__ or exc))
+    return exception.ConfigurationInvalid(
+        field=_where(settings, group, name), expected=problem)
 
 
 def _where(settings: _Settings, group: str, name: str) -> str:
@@ -388,5 +408,20 @@ def _where(settings: _Settings, group: str, name: str) -> str:
     return f'{path}: [{group}] {name}' if path else f'[{group}] {name}'
 
 
-def _invalid(field: str, expected: str) -> exception.ConfigurationInvalid:
-    return exception.ConfigurationInvalid(field=field, expected=expected)
+def _plain(problem: str) -> str:
+    """Return the problem of a value in plain words.
+
+    oslo.config passes on the errors of Python's conversions.
+    """
+    for begin, expected in _CONVERSIONS.items():
+        if problem.startswith(begin):
+            value = problem.rpartition(': ')[2]
+            return f'{value:.60} is not a number; expected {expected}'
+    return problem
+
+
+def _invalid(
+    field: str, problem: str, expected: str
+) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(
+        field=field, problem=problem, expected=expected)

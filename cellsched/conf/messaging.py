@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that oslo.messaging registers on the global configuration only.
 
-It reads them from whatever configuration a transport was made with, and its
-list of options lacks them. Names, types and defaults are those of 18.3.
+It reads them from the configuration of the transport, and does not list them.
+Names, types and defaults are those of version 18.3.
 """
 
 from oslo_config import cfg
@@ -11,7 +11,7 @@ METRICS = [
     cfg.BoolOpt('metrics_enabled', default=False,
                 help='Send metrics of RPC to oslo.metrics.'),
     cfg.IntOpt('metrics_buffer_size', default=1000,
-               help='Metrics that may wait to be sent.'),
+               help='Metrics that can wait to be sent.'),
     cfg.StrOpt('metrics_socket_file',
                default='/var/tmp/metrics_collector.sock',  # nosec
                help='Unix domain socket of oslo.metrics.'),
@@ -36,8 +36,8 @@ TRACING = [
                 help='Send traces by gRPC without TLS.'),
 ]
 
-#: The names of oslo.messaging's options that most files have. To ask it for
-#: all of them imports its drivers.
+#: The names of the options of oslo.messaging that most files have. A list of
+#: all names would import its drivers.
 EVERYDAY = frozenset({
     'control_exchange', 'executor_thread_pool_size', 'rpc_response_timeout',
     'transport_url'})
@@ -45,12 +45,10 @@ EVERYDAY = frozenset({
 #: How the names of its groups begin.
 GROUPS = 'oslo_messaging_'
 
-#: Options of oslo.messaging whose defaults are other ones here: name, group
-#: and default.
+#: Options of oslo.messaging with other defaults: name, group and default.
 DEFAULTS = [
-    # Without a bound a process that is stopped, and does not say that it has
-    # received what it is sent, keeps every second message until its broker
-    # gives it up.
+    # Without a bound, a process that is stopped holds unacknowledged messages
+    # until the broker closes its connection.
     ('rabbit_qos_prefetch_count', 'oslo_messaging_rabbit', 10),
 ]
 

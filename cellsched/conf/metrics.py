@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of what reads the metrics of hosts: ``[metrics]``."""
+"""Options of the metrics of hosts: ``[metrics]``."""
 
 import copy
 import math
@@ -12,9 +12,9 @@ GROUP = cfg.OptGroup('metrics', title='Metrics of hosts')
 
 
 class Ratio(types.String):
-    """A name, as of a metric, with its ratio: ``name=ratio``.
+    """The type of an option with a name and a ratio: ``name=ratio``.
 
-    What is read is a pair of the name and a finite number.
+    The value is a pair of the name and a finite number.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Ratio(types.String):
         except ValueError:
             number = math.nan
         if not name.strip() or not math.isfinite(number):
-            raise ValueError(f'{value!r} is not a name with its ratio, '
+            raise ValueError(f'{value!a:.60} is not valid; expected '
                              'name=ratio')
         return name.strip(), number
 
@@ -37,10 +37,10 @@ class Ratio(types.String):
 
 OPTS = [
     cfg.FloatOpt('weight_multiplier', default=1.0, help="""
-Multiplier of the weight that the metrics of a host give it.
+Multiplier of the weight of the metrics of a host.
 
-A negative one prefers hosts with lower sums. Aggregates override it by the
-metadata ``metrics_weight_multiplier``.
+A negative value prefers hosts with lower sums. An aggregate overrides it with
+the metadata ``metrics_weight_multiplier``.
 
 Related options:
 
@@ -50,16 +50,16 @@ Related options:
 Metrics to weigh hosts by, each with its ratio: ``name1=1.0, name2=-1.3``.
 
 The weight of a host is the sum of the values of its metrics, each multiplied
-by its ratio. ``MetricsFilter`` rejects hosts that report not all of them.
+by its ratio. ``MetricsFilter`` rejects hosts that do not report all metrics.
 """),
     cfg.BoolOpt('required', default=True, help="""
-Fail a request if a host that is weighed does not report all metrics.
+Fail a request if a weighed host does not report all metrics.
 
-Enable ``MetricsFilter`` so that such hosts are rejected before. Without it,
-their weight is ``weight_of_unavailable``.
+Enable ``MetricsFilter`` to reject these hosts before. If this is off, their
+weight is ``weight_of_unavailable``.
 """),
     cfg.FloatOpt('weight_of_unavailable', default=-10000.0, help="""
-Weight of a host that does not report all metrics that have a ratio.
+Weight of a host that does not report all metrics with a ratio.
 
 Related options:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of what is told to whoever listens: ``[notifications]``."""
+"""Options of notifications: ``[notifications]``."""
 
 import copy
 
@@ -9,39 +9,39 @@ GROUP = cfg.OptGroup('notifications', title='Notifications')
 
 OPTS = [
     cfg.StrOpt('notification_format', default='unversioned', choices=[
-        ('unversioned', 'Dictionaries as they always were'),
-        ('versioned', 'Objects whose fields have a version'),
+        ('unversioned', 'Dictionaries, as in Nova'),
+        ('versioned', 'Objects with a version'),
         ('both', 'Each notification in both forms'),
     ], help="""
-Form in which notifications are sent.
+Format of the notifications that are sent.
 
-New consumers should read versioned notifications, and need them to be on.
+New consumers should read versioned notifications.
 
 Related options:
 
-* ``[oslo_messaging_notifications] driver`` says how they are sent; without
-  one nothing is.
-* ``[oslo_messaging_notifications] topics`` is where unversioned ones go.
+* ``[oslo_messaging_notifications] driver`` sends the notifications; without
+  a driver none is sent.
+* ``[oslo_messaging_notifications] topics`` has the topics of unversioned
+  notifications.
 """),
     cfg.ListOpt('versioned_notifications_topics',
                 default=['versioned_notifications'], help="""
-Topics that each versioned notification is sent to.
+Topics of versioned notifications; each is sent to every topic.
 
-Give a consumer that must not share with others a topic of its own.
+Give each consumer that needs all notifications a topic of its own.
 """),
     cfg.StrOpt('notify_on_state_change', choices=[
         (None, 'None'),
-        ('vm_state', 'Changes of what a server is'),
-        ('vm_and_task_state', 'Changes of what is being done with it too'),
+        ('vm_state', 'Changes of the state of a server'),
+        ('vm_and_task_state', 'Changes of the state or the task of a server'),
     ], help="""
-Changes of a server's state that conductors tell of.
+State changes of servers for which conductors send a notification.
 
-Each costs a notification for every server that is built.
+Each change costs a notification for every server that is built.
 
 Related options:
 
-* ``[oslo_messaging_notifications] driver`` says how it is sent; without one
-  nothing is.
+* ``[oslo_messaging_notifications] driver`` sends the notifications.
 """),
 ]
 

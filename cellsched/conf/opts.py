@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All options, in the forms in which oslo.config wants them."""
+"""All options, for oslo.config."""
 
 from cellsched.conf import api
 from cellsched.conf import api_database
@@ -37,10 +37,10 @@ def list_core():
 
 
 def list_opts():
-    """Return the options as oslo.config's generator wants them.
+    """Return the options for the generator of sample files.
 
-    Those of the plug-ins that are shipped are among them, and no others. This
-    is the entry point ``cellsched`` in ``oslo.config.opts``.
+    They include the options of the plug-ins of this project. This is the
+    entry point ``cellsched`` in ``oslo.config.opts``.
     """
     by_group = dict(list_core())
     for namespace in plugins.WITH_OPTIONS:
@@ -48,7 +48,7 @@ def list_opts():
             try:
                 options = enabled.options_of(plugin, name)
             except exception.ConfigurationInvalid:
-                # The extra that it needs is not installed, so nobody uses it.
+                # An extra that the plug-in needs is not installed.
                 continue
             known = by_group.setdefault(plugin.group, [])
             known.extend(opt for opt in options if opt not in known)

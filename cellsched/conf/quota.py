@@ -9,54 +9,54 @@ GROUP = cfg.OptGroup('quota', title='Quotas')
 
 OPTS = [
     cfg.StrOpt('driver', default='DbQuotaDriver', help="""
-Driver that says how much a project may have.
+Driver that provides the limits of projects.
 
-Names are entry points in ``cellsched.quota``; Nova's, which have a module
-before the name, are taken too. ``UnifiedLimitsDriver`` has its limits from
-Keystone, and ``NoopQuotaDriver`` limits nothing.
+Names are entry points in ``cellsched.quota``. Nova's names, which begin with a
+module, are accepted too. ``UnifiedLimitsDriver`` reads the limits from
+Keystone, and ``NoopQuotaDriver`` has no limits.
 """),
     cfg.IntOpt('instances', default=10, min=-1, help="""
-Servers that a project may have.
+Limit of the servers of a project.
 
--1 is no limit. ``cellsched quota set`` gives a project other limits.
+-1 means no limit. ``cellsched quota set`` sets other limits for a project.
 """),
     cfg.IntOpt('cores', default=20, min=-1, help="""
-Virtual CPUs that the servers of a project may have together.
+Limit of the virtual CPUs of all servers of a project.
 
--1 is no limit.
+-1 means no limit.
 """),
     cfg.IntOpt('ram', default=50 * 1024, min=-1, help="""
-Memory in MB that the servers of a project may have together.
+Limit of the memory of all servers of a project, in MB.
 
--1 is no limit.
+-1 means no limit.
 """),
     cfg.BoolOpt('recheck_quota', default=True, help="""
-Let conductors count once more, before a server is built.
+Check the quota again before a server is built.
 
-Requests that come at the same time may all be accepted though together they
-are too many; then as many as fit are built, and the others are in ERROR.
-Switched off, such a burst exceeds the limits.
+Concurrent requests may be accepted although together they exceed the limit.
+With this check, as many servers as allowed are built, and the others are in
+ERROR. If it is off, concurrent requests can exceed the limit.
 """),
     cfg.StrOpt('unified_limits_resource_strategy', default='require',
                choices=('require', 'ignore'), help="""
 Meaning of a resource for which Keystone has no registered limit.
 
-With ``require`` nobody may have any of the resources in
-``unified_limits_resource_list``, and the others are not limited; with
-``ignore`` it is the reverse. ``UnifiedLimitsDriver`` reads it.
+With ``require``, a resource in ``unified_limits_resource_list`` has the limit
+0, and another one has no limit; with ``ignore`` it is the reverse.
+``UnifiedLimitsDriver`` reads it.
 """),
     cfg.ListOpt('unified_limits_resource_list', default=['servers'], help="""
-Resources that ``unified_limits_resource_strategy`` speaks of.
+Resources for ``unified_limits_resource_strategy``.
 
-Those that are counted are ``servers``, ``class:VCPU`` and
+The counted resources are ``servers``, ``class:VCPU`` and
 ``class:MEMORY_MB``.
 """),
     cfg.IntOpt('unified_limits_refresh_interval', default=10, min=0, help="""
-Seconds for which limits that Keystone told are not asked for again.
+Seconds for which limits from Keystone are cached.
 
-A limit that is changed there holds here after that time. If Keystone does not
-answer then, what it told last holds on, and it is asked again after as long.
-0 asks for each request.
+A changed limit takes effect after this time. If Keystone does not answer, the
+cached limit stays in force for this time again. With 0, Keystone is asked for
+each request.
 """),
 ]
 

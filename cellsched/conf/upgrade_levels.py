@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of what is sent during an upgrade: ``[upgrade_levels]``."""
+"""Versions of messages during an upgrade: ``[upgrade_levels]``."""
 
 import copy
 
@@ -11,23 +11,23 @@ OPTS = [
     cfg.StrOpt('scheduler', help="""
 Newest version of messages that may be sent to schedulers.
 
-A number or the name of a release, as long as some schedulers are older than
-who calls them: ``4.4`` or ``pike``. A conductor of this project asks for what
-came with ``4.5`` and does not start with less.
+A version or the name of a release, such as ``4.4`` or ``pike``. Set it while
+some schedulers are older than their callers. A conductor of this project needs
+``4.5`` and does not start with less.
 """),
     cfg.StrOpt('compute', help="""
 Newest version of messages that may be sent to compute agents.
 
-A number, such as ``6.0``, or ``auto``, which asks all cells, or in a cell
-without the API database that cell, for the oldest agent. A cell that does not
-answer within ``[cells] timeout`` is left out. What was found holds until
-SIGHUP.
+A version, such as ``6.0``, or ``auto``, which finds the version of the oldest
+agent in all cells; a service without the API database reads its cell only. A
+cell that does not answer within ``[cells] timeout`` is skipped. The version is
+found again at SIGHUP.
 """),
     cfg.StrOpt('conductor', help="""
 Newest version of messages that may be sent to conductors.
 
-A number, such as ``1.19``. A compute agent hands builds on by what came with
-``1.19`` and does not start with less.
+A version, such as ``1.19``. A compute agent needs ``1.19`` to return builds,
+and does not start with less.
 """),
 ]
 

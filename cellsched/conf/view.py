@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration as one of several services of a process sees it."""
+"""The configuration of one of several services in a process."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ def view(
 ) -> cfg.ConfigOpts:
     """Return a configuration in which some options have other values.
 
-    It costs next to nothing, where a configuration of its own takes as long
-    to be read as a service to start. What is registered or changed in either
-    is so in both.
+    A view is cheap: to read a separate configuration takes as long as to
+    start a service. Options that are registered or changed in one are
+    registered or changed in both.
 
-    :param values: by group and name, of the types that the options have
+    :param values: values by group and name, of the types of the options
     """
     return cast(cfg.ConfigOpts, _View(conf, values))
 

@@ -73,7 +73,7 @@ class TestValidateConfig(base.CommandTestCase):
     def test_group_of_somebody_else_is_named_unless_excluded(self):
         groups = {'keystone_authtoken': {'a': 1, 'b': 2}}
 
-        self.assertEqual(['[keystone_authtoken]: a name of a group'],
+        self.assertEqual(['[keystone_authtoken]: unknown option group'],
                          self.problems(**groups))
         self.assertEqual([], self.problems(
             '--exclude-group', 'keystone_authtoken', **groups))

@@ -151,7 +151,7 @@ class TestOtherKinds(TestCase):
             self.assertIn(f'did you mean {hint}?', self.refused_agents(text))
 
     def test_mistyped_group_is_refused_though_a_name_is_mistyped_too(self):
-        self.assertIn('did you mean conductor?', self.refused_agents(
+        self.assertIn('did you mean [conductor]?', self.refused_agents(
             '[filter_scheduler]\nenabled_filters = NoSuchFilter\n'
             '[conducter]\nworkers = 3\n'))
 

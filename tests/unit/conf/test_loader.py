@@ -127,7 +127,7 @@ class TestFiles(LoadingTestCase):
         path = self.directory / 'a.conf'
         path.write_bytes(b'[DEFAULT]\nhost = \xff\xfe\n')
 
-        self.assertIn(f'{path}: a text file',
+        self.assertIn(f'{path}: the file is not text in UTF-8',
                       self.refuse([], files=[str(path)]))
 
     def test_line_that_is_no_assignment_is_named_and_not_quoted(self):
@@ -174,7 +174,7 @@ class TestNames(LoadingTestCase):
         refusal = self.refused('[schedular]\nmax_attempts = 5\n')
 
         self.assertIn('a.conf: [schedular]:', refusal)
-        self.assertIn('did you mean scheduler?', refusal)
+        self.assertIn('did you mean [scheduler]?', refusal)
 
     def test_group_of_somebody_else_is_left_alone(self):
         self.load('[neutron]\nurl = http://network\n'
@@ -319,7 +319,7 @@ class TestWithoutMessages(LoadingTestCase):
         self.assertIn('did you mean transport_url?',
                       self.refused('[DEFAULT]\ntransport_ulr = local://w\n'))
         self.assertIn(
-            'did you mean oslo_messaging_rabbit?',
+            'did you mean [oslo_messaging_rabbit]?',
             self.refused('[oslo_mesaging_rabbit]\nssl = true\n'))
         self.assertIn('did you mean max_attempts?',
                       self.refused('[scheduler]\nmax_atempts = 2\n'))
