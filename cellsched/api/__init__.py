@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API that a front end calls: servers and flavors.
 
-Everything that a user says is checked here, before anything is changed, and
-each call asks the rule that it names whether its user may call it.
+Each method validates its input before it changes anything, and checks a rule
+of the policies.
 """

@@ -26,11 +26,11 @@ _WHERE = 'aggregate'
 
 
 class Aggregates(base.Controller):
-    """Keeps hosts that have metadata in common, of whatever cells.
+    """Manages aggregates, sets of hosts of any cells with metadata.
 
-    An aggregate is named by its id or its name. The key
-    ``availability_zone`` says in which zone its hosts are; a host is in one
-    at most.
+    An aggregate is identified by its id or its name. The key
+    ``availability_zone`` is the zone of its hosts; a host is in at most one
+    zone.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Aggregates(base.Controller):
         self, context: RequestContext, name: str,
         metadata: Mapping[str, str] | None = None,
     ) -> aggregates.AggregateRow:
-        """Add an aggregate without hosts and return it.
+        """Create an aggregate without hosts.
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.AggregateExists: its name is taken
+        :raises cellsched.exception.AggregateExists: the name is in use
         """
         metadata = {} if metadata is None else metadata
         validation.check_text(_WHERE, 'name', name)
@@ -94,8 +94,8 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.AggregateNotFound: it does not exist
-        :raises cellsched.exception.HostInOtherZone: one of its hosts is in
-            another zone than the one that it is to have
+        :raises cellsched.exception.HostInOtherZone: one of its hosts is
+            in another zone
         """
         validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
         return self._change(name, aggregates.set_metadata, metadata)
@@ -104,16 +104,16 @@ class Aggregates(base.Controller):
     def add_hosts(
         self, context: RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
-        """Add hosts that are mapped to cells and return the aggregate.
+        """Add hosts, which must be mapped to cells; return the aggregate.
 
-        Those that are in it stay there.
+        A host that is in the aggregate is accepted.
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.AggregateNotFound: it does not exist
-        :raises cellsched.exception.HostMappingNotFound: a host is in no cell
-        :raises cellsched.exception.HostInOtherZone: a host is in another zone
-            than the aggregate's; none is added then
+        :raises cellsched.exception.HostMappingNotFound: a host is not mapped
+        :raises cellsched.exception.HostInOtherZone: a host is in another zone;
+            no host is added then
         """
         validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
         with self._database.reader() as connection:
@@ -127,13 +127,13 @@ class Aggregates(base.Controller):
     def remove_hosts(
         self, context: RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
-        """Take hosts out and return the aggregate.
+        """Remove hosts; return the aggregate.
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.AggregateHostNotFound: a host is not in
-            it; all of them stay then
+            it; no host is removed then
         """
         validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
         present = set(self._get(name).hosts)
@@ -145,12 +145,12 @@ class Aggregates(base.Controller):
 
     @base.requires('os_compute_api:os-aggregates:delete')
     def delete(self, context: RequestContext, name: str) -> None:
-        """Delete an aggregate; its hosts are in it no more.
+        """Delete an aggregate; its hosts are not deleted.
 
         :raises cellsched.exception.InvalidField: the name is invalid
         :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.AggregateInUse: its hosts share a resource
-            provider, which has to go first
+            provider, which must be deleted first
         """
         number = self._get(name).id
         with self._database.writer() as connection:
@@ -164,8 +164,8 @@ class Aggregates(base.Controller):
     def _change(
         self, name: str, query: Callable[..., None], values: Any
     ) -> aggregates.AggregateRow:
-        # Who changes one waits here for who changes another, so what is
-        # checked after the change is not about to become wrong.
+        # Concurrent changes of aggregates wait for each other, so the check
+        # after the change stays valid.
         number = self._get(name).id
         with self._database.writer() as connection:
             query(connection, number, values, self._clock.now())

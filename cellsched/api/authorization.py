@@ -7,33 +7,33 @@ from cellsched.context import RequestContext
 
 
 class Authorizer(abc.ABC):
-    """Says who may call what."""
+    """Decides whether a user may call a method of the API."""
 
     @abc.abstractmethod
     def authorize(
         self, context: RequestContext, rule: str,
         project_id: str | None = None,
     ) -> RequestContext:
-        """Return the context to go on with, where a rule allows the call.
+        """Check a rule; return the context to continue with.
 
-        It may be another one than was given, of the same request: whether
-        its user is an administrator is said by the authorizer alone, and
-        ``is_admin`` is set by then. Must not block on the network unless the
-        operator's rules ask for that. May be called by several threads.
+        The authorizer decides whether the user is an administrator, so the
+        result may be a copy of the context with another ``is_admin``. Must
+        not block on the network unless a rule of the operator requires it.
+        May be called by several threads.
 
-        :param rule: the name of one that :mod:`cellsched.policies` lists
-        :param project_id: whose it is that the call is about; by default the
-            project of the context, and what is not of that project is then
-            not found by the call
-        :raises cellsched.exception.PolicyNotAuthorized: the rule does not
-            allow it
+        :param rule: a name that :mod:`cellsched.policies` lists
+        :param project_id: the project of the resource; by default that of the
+            context, and the call then finds only resources of that project
+        :raises cellsched.exception.PolicyNotAuthorized: the rule denies the
+            call
         """
 
 
 class LocalOperator(Authorizer):
-    """Allows everything to whoever has the passwords of the databases.
+    """Allows every call, for an operator with access to the databases.
 
-    That is who runs commands where the services' configuration is.
+    The commands use it: to run them, an operator needs the configuration of
+    the services, with its passwords.
     """
 
     def authorize(

@@ -24,7 +24,7 @@ SPECS_MAX = 128
 
 
 class Flavors(base.Controller):
-    """Keeps the sizes that servers come in."""
+    """Manages flavors, which define the sizes of servers."""
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
@@ -42,12 +42,12 @@ class Flavors(base.Controller):
         ram_mb: int, disk_gb: int = 0, ephemeral_gb: int = 0, swap_mb: int = 0,
         flavorid: str | None = None,
     ) -> objects.Flavor:
-        """Add a flavor and return it.
+        """Create a flavor.
 
-        :param flavorid: its id; made up unless it is given
+        :param flavorid: its id; by default a new uuid
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.FlavorExists: name or id is taken
+        :raises cellsched.exception.FlavorExists: the name or the id is in use
         """
         flavorid = self._new_uuid() if flavorid is None else flavorid
         validation.validate('flavor', '', {
@@ -90,9 +90,9 @@ class Flavors(base.Controller):
     ) -> objects.Flavor:
         """Change extra specs of a flavor, by its id or its name; return it.
 
-        Servers that were built with it keep what it said then.
+        Existing servers do not change.
 
-        :param extra_specs: those that are None are removed
+        :param extra_specs: values by key; None removes a key
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.FlavorNotFound: it does not exist

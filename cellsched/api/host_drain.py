@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking all servers off a host, by moves of each."""
+"""Moves of all servers of a host to other hosts."""
 
 from collections.abc import Callable
 import dataclasses
@@ -20,7 +20,7 @@ from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 
-#: Moves of one host that go on at the same time, at most.
+#: The largest number of concurrent moves of a host.
 MOVES_MAX = 100
 
 _INTERVAL_S = 1.0
@@ -32,11 +32,11 @@ STAYS = 'stays'
 
 @dataclasses.dataclass(frozen=True)
 class Departure:
-    """A server that was to leave a host, and what became of it.
+    """A server of a host, and the outcome of its move.
 
-    :param outcome: ``moved``, also of one that was deleted; ``moving`` where
-        time was up before its move had ended; or ``stays``
-    :param reason: why it stays; empty otherwise
+    :param outcome: ``moved``, also for a deleted server; ``moving`` if the
+        move was in progress at the timeout; or ``stays``
+    :param reason: the reason if it stays, or empty
     """
 
     uuid: str
@@ -46,10 +46,10 @@ class Departure:
 
 
 class HostDrain(base.Controller):
-    """Has all servers of a host moved to others of its cell, some at a time.
+    """Moves all servers of a host to other hosts of its cell.
 
-    What was done so far is known from the cell alone: whoever is stopped may
-    begin again, and goes on with what is left.
+    The state is in the database of the cell, so an interrupted call can be
+    repeated, and moves the servers that are still on the host.
     """
 
     def __init__(
@@ -73,17 +73,17 @@ class HostDrain(base.Controller):
         reason: str = 'drain',
         show: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Departure]:
-        """Disable a host, and migrate its servers; return what became of them.
+        """Disable a host, and migrate its servers; return the outcomes.
 
-        Blocks until each was moved or stays, or the time is up; moves that go
-        on then end by themselves. The host stays disabled.
+        Blocks until each server has moved or stays, or until the timeout.
+        Moves in progress at the timeout continue. The host stays disabled.
 
-        :param at_once: moves that go on at the same time, 1 to 100
-        :param reason: why builds avoid the host
-        :param show: is told how many servers are through, of how many
+        :param at_once: the number of concurrent moves, 1 to 100
+        :param reason: the reason that the host is disabled
+        :param show: called with the number of finished servers and of all
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.HostMappingNotFound: no such host
+        :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         :raises cellsched.exception.DatabaseUnreachable: its cell does not
             answer
         """
@@ -99,12 +99,13 @@ class HostDrain(base.Controller):
         to: str | None = None, at_once: int = 10, timeout_s: float = 3600,
         show: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Departure]:
-        """Have the servers of a host that is down built on others.
+        """Evacuate the servers of a failed host; return the outcomes.
 
-        As :meth:`drain`, but that the host is left as it is.
+        As :meth:`drain`, but the service of the host does not change.
 
-        :param to: the host where all go; by default the scheduler chooses
-        :raises cellsched.exception.HostMappingNotFound: no such host
+        :param to: the destination of all servers; by default the scheduler
+            selects a host for each
+        :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         """
         departures = self._departures(host, at_once)
         return departures.run(
@@ -122,13 +123,13 @@ class HostDrain(base.Controller):
             self._targets.database(cell), host, at_once, self._clock)
 
     def _reason(self, context: RequestContext, uuid: str) -> str:
-        """Return why the last move of a server was given up."""
+        """Return the reason why the last move of a server failed."""
         page = self._history.migrations(context, uuid, limit=1)
         return page.migrations[0].reason if page.migrations else ''
 
 
 class _Departures:
-    """The servers that leave a host, and how far they are."""
+    """The servers of a host, and the progress of their moves."""
 
     def __init__(
         self, database: session.Database, host: str, at_once: int,
@@ -140,8 +141,8 @@ class _Departures:
         self._clock = clock
         self._names: dict[str, str | None] = {}
         self._begun: set[str] = set()
-        #: Why servers stay.
-        self._stay: dict[str, str] = {}
+        #: Reasons of the servers that stay.
+        self._reasons: dict[str, str] = {}
 
     def run(
         self, begin: Callable[[str], None], why: Callable[[str], str],
@@ -151,14 +152,14 @@ class _Departures:
         while True:
             rows = self._read()
             self._go_on(rows, begin, why)
-            left = rows.keys() - self._stay.keys()
-            show(len(self._names) - len(left), len(self._names))
-            if not left or self._clock.monotonic() >= deadline:
+            pending = rows.keys() - self._reasons.keys()
+            show(len(self._names) - len(pending), len(self._names))
+            if not pending or self._clock.monotonic() >= deadline:
                 return [self._departure(uuid, rows) for uuid in self._names]
             self._clock.sleep(_INTERVAL_S)
 
     def _read(self) -> dict[str, Any]:
-        """Return the servers that are still there."""
+        """Return the servers that are still on the host."""
         with self._database.reader() as connection:
             rows = {row.uuid: row
                     for row in on_host.list_all(connection, self._host)}
@@ -170,34 +171,34 @@ class _Departures:
         self, rows: dict[str, Any], begin: Callable[[str], None],
         why: Callable[[str], str],
     ) -> None:
-        """See which moves were given up, and begin others in their place."""
+        """Find failed moves, and begin further moves."""
         for uuid in self._begun & rows.keys():
             row = rows[uuid]
             if row.move is None and row.task_state is None:
                 self._begun.discard(uuid)
-                self._stay[uuid] = why(uuid) or 'its move was given up'
+                self._reasons[uuid] = why(uuid) or 'the move failed'
         self._begun &= rows.keys()
         moving = {uuid for uuid, row in rows.items() if row.move is not None}
         self._begun |= moving
         for uuid, row in rows.items():
             if len(self._begun) >= self._at_once:
                 break
-            if (uuid in self._begun or uuid in self._stay
+            if (uuid in self._begun or uuid in self._reasons
                     or row.task_state is not None):
-                # What is being done with it may be over the next time.
+                # A server with a task may be movable in the next round.
                 continue
             try:
                 begin(uuid)
             except exception.InstanceNotFound:
                 continue
             except exception.CellschedException as exc:
-                self._stay[uuid] = exc.format_message()
+                self._reasons[uuid] = exc.format_message()
             else:
                 self._begun.add(uuid)
 
     def _departure(self, uuid: str, rows: dict[str, Any]) -> Departure:
         outcome = MOVED
         if uuid in rows:
-            outcome = STAYS if uuid in self._stay else MOVING
+            outcome = STAYS if uuid in self._reasons else MOVING
         return Departure(uuid, self._names[uuid], outcome,
-                         self._stay.get(uuid, ''))
+                         self._reasons.get(uuid, ''))

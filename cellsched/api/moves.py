@@ -30,22 +30,22 @@ from cellsched.rpc import delivery
 
 
 class _Accepted(NamedTuple):
-    """A move, and the state that its server had before."""
+    """A move, and the previous state of its server."""
 
     move: server_moves.Migration
     vm_state: str | None
 
 
 class Moves(base.ServerController):
-    """Takes wishes that have a server built anew; it stays in its cell.
+    """Begins moves of servers, each within its cell.
 
-    A move is accepted when a method returns. The server has a task then, and
-    loses it when it is where it is to be, or stays where it was. It has one
-    move at a time.
+    When a method returns, the move is accepted and the server has a task. The
+    task ends when the move has succeeded or failed. A server has one move at
+    a time.
 
     :param conductor: returns the client of conductors
     :param compute: returns the clients of agents
-    :param host: who says so in faults
+    :param host: the host that is recorded in faults
     :param down_s: seconds without a report after which a host is down
     """
 
@@ -72,14 +72,15 @@ class Moves(base.ServerController):
         self, context: RequestContext, uuid: str,
         image_ref: str | None = None,
     ) -> None:
-        """Build a server anew on its host; what was on its disk is gone.
+        """Rebuild a server on its host; the data on its disk is lost.
 
-        :param image_ref: id of another image, which its host must suit
+        :param image_ref: id of another image, for which the host must be
+            suitable
         :raises cellsched.exception.InvalidField: names the field
         :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: names the state
-        :raises cellsched.exception.CellUnreachable: nobody could be told, and
-            nothing was begun
+        :raises cellsched.exception.CellUnreachable: the message could not be
+            sent, and nothing has changed
         :raises cellsched.exception.VersionNotSendable: its agent is too old
         """
         if image_ref is not None:
@@ -96,11 +97,11 @@ class Moves(base.ServerController):
         self, context: RequestContext, uuid: str,
         host: str | None = None,
     ) -> None:
-        """Build a server on another host of its cell, as its own is down.
+        """Rebuild a server of a failed host on another host of its cell.
 
         Raises what :meth:`migrate` does.
 
-        :param host: where it is to go; by default the scheduler chooses
+        :param host: the destination; by default the scheduler selects one
         """
         aimed = self._aim(context, uuid, host)
 
@@ -110,7 +111,8 @@ class Moves(base.ServerController):
                               aimed.cell.database.now(), self._down_s):
                 raise exception.InvalidField(
                     where='evacuate', field='server',
-                    expected='one whose host is down or forced down')
+                    problem=f'its host {row.host} is up',
+                    expected='a server whose host is down or forced down')
         accepted = self._accept(
             aimed, uuid, server_moves.EVACUATION, check, host)
         move = accepted.move
@@ -123,16 +125,16 @@ class Moves(base.ServerController):
         self, context: RequestContext, uuid: str,
         host: str | None = None,
     ) -> None:
-        """Have a server go to another host of its cell.
+        """Migrate a server to another host of its cell.
 
-        :param host: where it is to go, by a rule of its own; by default the
-            scheduler chooses
+        :param host: the destination, which needs another rule; by default the
+            scheduler selects one
         :raises cellsched.exception.InvalidField: names the field
         :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: names the state
-        :raises cellsched.exception.HostMappingNotFound: no such host
-        :raises cellsched.exception.CellUnreachable: nobody could be told, and
-            nothing was begun
+        :raises cellsched.exception.HostMappingNotFound: the host is not mapped
+        :raises cellsched.exception.CellUnreachable: the message could not be
+            sent, and nothing has changed
         :raises cellsched.exception.VersionNotSendable: its agent is too old
         """
         if host is not None:
@@ -148,7 +150,7 @@ class Moves(base.ServerController):
 
     @base.requires('os_compute_api:os-shelve:shelve', resource_param='uuid')
     def shelve(self, context: RequestContext, uuid: str) -> None:
-        """Have a server leave its host, and keep it without one.
+        """Shelve a server: remove it from its host, and keep it.
 
         Raises what :meth:`rebuild` does.
         """
@@ -164,7 +166,7 @@ class Moves(base.ServerController):
 
     @base.requires('os_compute_api:os-shelve:unshelve', resource_param='uuid')
     def unshelve(self, context: RequestContext, uuid: str) -> None:
-        """Have a server that was shelved come back, to its cell.
+        """Restore a shelved server on a host of its cell.
 
         Raises what :meth:`rebuild` does.
         """
@@ -180,9 +182,9 @@ class Moves(base.ServerController):
         self, context: RequestContext, uuid: str,
         host: str | None = None,
     ) -> RequestContext:
-        """Return a context aimed at a server's cell.
+        """Return a context for the cell of a server.
 
-        :param host: a host that has to be in that cell
+        :param host: a host that must be in that cell
         """
         validation.check_text('server', 'id', uuid)
         found, cell = self._reader.get(context, uuid)
@@ -201,7 +203,8 @@ class Moves(base.ServerController):
         if host is not None and hosts[host].uuid != cell.uuid:
             raise exception.InvalidField(
                 where='move', field='host',
-                expected="a host of the server's own cell")
+                problem=f'the host {host} is in another cell',
+                expected='a host of the cell of the server')
         aimed = self._targets.aim(context, cell)
         assert aimed.cell is not None
         client = self._compute().get(aimed.cell.transport)
@@ -214,7 +217,7 @@ class Moves(base.ServerController):
             lambda connection, row: None),
         host: str | None = None,
     ) -> _Accepted:
-        """Give a server the task, and record its move, if it may have one."""
+        """Set the task of a server, and record its move, if allowed."""
         assert aimed.cell is not None
         what = server_moves.KINDS[kind]
         with aimed.cell.database.writer() as connection:
@@ -232,7 +235,8 @@ class Moves(base.ServerController):
             if host is not None and host == row.host:
                 raise exception.InvalidField(
                     where='move', field='host',
-                    expected='another one than it is on')
+                    problem=f'the server is on the host {host}',
+                    expected='another host')
             check(connection, row)
             move = server_moves.Migration(
                 self._new_uuid(), uuid, kind, source_compute=row.host,
@@ -246,12 +250,12 @@ class Moves(base.ServerController):
         self, aimed: RequestContext, accepted: _Accepted,
         tell: Callable[[], None],
     ) -> None:
-        """Have the move begun; nothing is left of it where nobody hears."""
+        """Send the message that begins a move; undo the move on failure."""
         assert aimed.cell is not None
         try:
             tell()
         except Exception as exc:
-            # Nobody looks for accepted moves that no conductor heard of.
+            # Without the message no conductor would find the move.
             move, revert = accepted.move, None
             if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
                 revert = 'revert_rebuild'
@@ -261,8 +265,8 @@ class Moves(base.ServerController):
             if not isinstance(exc, delivery.ERRORS):
                 raise
             raise exception.CellUnreachable(
-                cell=aimed.cell.name, reason='nobody could be told of the '
-                'move, and it was not begun') from exc
+                cell=aimed.cell.name, reason='the message could not be '
+                'sent, and the move was not begun') from exc
 
 
 def _invalid(

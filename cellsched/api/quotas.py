@@ -29,9 +29,9 @@ _WHERE = 'quota'
 class Quota:
     """The limit and the usage of a resource.
 
-    :param limit: -1 is none
-    :param used: what servers hold
-    :param pending: what servers are to hold that are accepted and not built
+    :param limit: -1 means no limit
+    :param used: the usage of built servers
+    :param pending: the usage of servers that are accepted and not yet built
     """
 
     resource: str
@@ -44,9 +44,9 @@ class Quota:
 class CellUsage:
     """The usage of a project's servers in one cell.
 
-    It is what the API database knows, whether the cell answers or not.
+    The usage is read from the API database.
 
-    :param answers: whether the cell's database answers now
+    :param answers: whether the database of the cell answers now
     """
 
     cell: str
@@ -55,10 +55,9 @@ class CellUsage:
 
 
 class Quotas(Controller):
-    """Shows operators what projects may have and have, and lets them set it.
+    """Shows the limits and the usage of projects, and sets limits.
 
-    Limits that are set are those of the driver that keeps them in the API
-    database.
+    Limits can be set only if the driver stores them in the API database.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Quotas(Controller):
     ) -> list[Quota]:
         """Return limit and usage of each resource.
 
-        :param user_id: return what this user may have and has in the project
+        :param user_id: return those of this user in the project
         :raises cellsched.exception.InvalidField: the id is invalid
         """
         _check_owner(project_id, user_id)
@@ -102,7 +101,7 @@ class Quotas(Controller):
     def by_cell(
         self, context: RequestContext, project_id: str
     ) -> list[CellUsage]:
-        """Return what a project's servers hold in each cell, by its name.
+        """Return the usage of a project in each cell, by name.
 
         :raises cellsched.exception.InvalidField: the id is invalid
         """
@@ -123,14 +122,14 @@ class Quotas(Controller):
         self, context: RequestContext, project_id: str,
         limits: Mapping[str, int], user_id: str | None = None,
     ) -> None:
-        """Set limits by resource; -1 is none.
+        """Set limits by resource; -1 means no limit.
 
-        What is used already stays.
+        Existing servers stay.
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.ConfigurationInvalid: the driver has its
-            limits from elsewhere
+        :raises cellsched.exception.ConfigurationInvalid: the limits of the
+            driver cannot be set here
         """
         _check_owner(project_id, user_id)
         if not self._driver.keeps_limits:
@@ -152,9 +151,9 @@ class Quotas(Controller):
         self, context: RequestContext, project_id: str,
         user_id: str | None = None,
     ) -> None:
-        """Let the defaults hold for a project again, or for a user in it.
+        """Reset a project, or a user in it, to the default limits.
 
-        Where no user is given the limits of the project's users go too.
+        Without a user, the limits of the users of the project are reset too.
 
         :raises cellsched.exception.InvalidField: the id is invalid
         """
@@ -177,7 +176,7 @@ def _check_owner(project_id: Any, user_id: Any) -> None:
 
 
 def _ask(aimed: RequestContext) -> None:
-    """Read something that each cell has, and little of it."""
+    """Run a cheap query, to see whether the cell answers."""
     assert aimed.cell is not None
     with aimed.cell.database.reader() as connection:
         services.lowest_version(connection, services.COMPUTE)

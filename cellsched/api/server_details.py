@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with all that is known of it."""
+"""The details of a server: flavor, image, group, faults and moves."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from cellsched import objects
 
 @dataclasses.dataclass(frozen=True)
 class FaultRecord:
-    """Something that went wrong with a server.
+    """A fault of a server.
 
-    :param message: for its user
-    :param details: for administrators; empty for others
-    :param host: for administrators; None for others
+    :param message: the text for its user
+    :param details: for administrators; empty for other users
+    :param host: for administrators; None for other users
     """
 
     code: int
@@ -41,17 +41,15 @@ class FaultRecord:
 
 @dataclasses.dataclass(frozen=True)
 class ServerDetails:
-    """A server with all that is known of it.
+    """A server with its details.
 
-    Where its cell does not answer, what was asked for says flavor, image and
-    zone, and there are no faults and no moves.
+    If its cell does not answer, flavor, image and zone are those of the
+    request, and there are no faults and no moves.
 
-    :param server: where its cell does not answer, with the zone that was
-        asked for
-    :param flavor: None of a server whose request was lost
-    :param image: name and ``id`` of its image, as far as they are known;
-        empty where it has none
-    :param group: None where it is in none
+    :param flavor: None if the request of the server is lost
+    :param image: ``name`` and ``id`` of its image, if known; empty without an
+        image
+    :param group: None if it is in no group
     :param faults: the newest first
     :param moves: the newest first
     """
@@ -65,7 +63,7 @@ class ServerDetails:
 
 
 class Details(base.ServerController):
-    """Reads servers with all that is known of them."""
+    """Reads the details of servers."""
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
@@ -79,7 +77,7 @@ class Details(base.ServerController):
     def get(
         self, context: RequestContext, uuid: str
     ) -> ServerDetails:
-        """Return a server that may wait for a cell, or is in one.
+        """Return a server, which may have no cell yet, with its details.
 
         :raises cellsched.exception.InvalidField: the id is invalid
         :raises cellsched.exception.InstanceNotFound: it does not exist, or
@@ -91,11 +89,11 @@ class Details(base.ServerController):
             group = instance_groups.find_of(connection, uuid)
         details = ServerDetails(
             found, asked.get('flavor'), _image(asked, found), group)
-        there = None
+        in_cell = None
         if cell is not None and found.status != UNKNOWN:
-            there = self._ask(context, cell, uuid)
-        if cell is not None and there is not None:
-            flavor, faults, moves = there
+            in_cell = self._ask(context, cell, uuid)
+        if cell is not None and in_cell is not None:
+            flavor, faults, moves = in_cell
             return dataclasses.replace(
                 details, flavor=flavor or details.flavor,
                 faults=[_fault(row, bool(context.is_admin))
@@ -112,7 +110,7 @@ class Details(base.ServerController):
         self, context: RequestContext, cell: objects.CellMapping,
         uuid: str,
     ) -> Any:
-        """Return what a cell knows of a server; None if it does not answer."""
+        """Return the details in a cell; None if the cell does not answer."""
         def read(aimed: RequestContext) -> Any:
             with listing.database(aimed).reader() as connection:
                 instance = on_host.get(connection, uuid)
@@ -128,7 +126,7 @@ class Details(base.ServerController):
 
 
 def _asked(spec: dict[str, Any] | None) -> objects.RequestSpec:
-    """Return what was asked for; that of a lost request says nothing."""
+    """Return the request of a server; without fields if it is lost."""
     if spec is None:
         return objects.RequestSpec()
     asked: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(spec)

@@ -23,11 +23,11 @@ _WHERE = 'server group'
 
 
 class ServerGroups(base.Controller):
-    """Keeps the groups of servers that are placed with regard to each other.
+    """Manages server groups, whose policies place servers together or apart.
 
-    A project sees its own, an administrator all of them.
+    A project sees its own groups, an administrator all groups.
 
-    :param limit_max: groups that one listing returns
+    :param limit_max: the largest number of groups of a listing
     """
 
     def __init__(
@@ -46,13 +46,14 @@ class ServerGroups(base.Controller):
         self, context: RequestContext, name: str,
         policy: str | None = None, rules: Mapping[str, Any] | None = None,
     ) -> objects.InstanceGroup:
-        """Add a group, which has no members yet, and return it.
+        """Create a group without members.
 
         :param policy: ``affinity``, ``anti-affinity``, ``soft-affinity`` or
-            ``soft-anti-affinity``; may be left out where servers are spread
-        :param rules: ``max_server_per_host``, for ``anti-affinity`` alone;
-            ``spread``, which is ``cell``, ``az`` or ``host``, and
-            ``max_skew``, by how many members two of these may differ
+            ``soft-anti-affinity``; optional with the rule ``spread``
+        :param rules: ``max_server_per_host``, only for ``anti-affinity``;
+            ``spread``, which is ``cell``, ``az`` or ``host``; and
+            ``max_skew``, the largest difference between the members in two
+            of these
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         """
@@ -84,7 +85,7 @@ class ServerGroups(base.Controller):
     ) -> list[objects.InstanceGroup]:
         """Return groups without their members, the newest first.
 
-        :raises cellsched.exception.InvalidField: a limit out of bounds
+        :raises cellsched.exception.InvalidField: the limit is out of range
         """
         limit = self._limit_max if limit is None else limit
         validation.check_count(
@@ -96,7 +97,7 @@ class ServerGroups(base.Controller):
     @base.requires(
         'os_compute_api:os-server-groups:delete', resource_param='uuid')
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """Delete a group; its servers stay, and stay where they are.
+        """Delete a group; its servers do not change.
 
         :raises cellsched.exception.InvalidField: the id is invalid
         :raises cellsched.exception.InstanceGroupNotFound: it does not exist
@@ -119,7 +120,7 @@ class ServerGroups(base.Controller):
 
 
 def _owner(context: RequestContext) -> str | None:
-    """Return whose groups may be seen; None stands for everybody's."""
+    """Return the project whose groups are visible; None for all."""
     return None if context.is_admin else context.project_id or ''
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History of servers: what was done with them, and why it failed."""
+"""The history of servers: their actions and moves, and the failures."""
 
 from collections.abc import Collection
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from cellsched.listing.server import name_of
 from cellsched.listing import servers as listing
 from cellsched import objects
 
-#: Moves that are listed at most, unless more are asked for.
+#: The largest number of moves of a listing.
 LIMIT = 1000
 
 
@@ -28,10 +28,10 @@ LIMIT = 1000
 class MigrationRecord:
     """A move of a server.
 
-    :param cell: what users call the server's cell
-    :param source: its host before; None for who is no administrator
-    :param dest: its host after; None for who is no administrator
-    :param reason: why it was given up; empty otherwise
+    :param cell: the name of the cell
+    :param source: the old host, for administrators; else None
+    :param dest: the new host, for administrators; else None
+    :param reason: the reason of a failure, or empty
     """
 
     uuid: str
@@ -48,12 +48,13 @@ class MigrationRecord:
 
 @dataclasses.dataclass(frozen=True)
 class ActionRecord:
-    """Something that was done with a server.
+    """An action on a server.
 
-    :param finished_at: None as long as it goes on, and of what is done at
-        once
-    :param reason: why it failed; empty otherwise
-    :param host: who said so; empty for who is no administrator
+    :param finished_at: None while the action is in progress, and for an
+        action without a duration
+    :param reason: the reason of a failure, or empty
+    :param host: the host that reported the failure, for administrators; else
+        empty
     """
 
     action: str
@@ -76,7 +77,7 @@ class MigrationPage:
 
 
 class ServerHistory(base.ServerController):
-    """Reads what was done with servers, from their cells."""
+    """Reads the history of servers from their cells."""
 
     def __init__(
         self, authorizer: authorization.Authorizer,
@@ -96,13 +97,14 @@ class ServerHistory(base.ServerController):
     ) -> MigrationPage:
         """Return moves of one server, or of all; the newest first.
 
-        :param host: those that lead there or away, for administrators
-        :param status: those in this one, as ``error``
-        :param kind: those of this one, as ``migration`` or ``evacuation``
-        :param limit: how many at most, 1 to 1000
+        :param host: only moves to or from this host, for administrators
+        :param status: only moves in this status, such as ``error``
+        :param kind: only moves of this kind, such as ``migration``
+        :param limit: the largest number of moves, 1 to 1000
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.InstanceNotFound: no such server
+        :raises cellsched.exception.InstanceNotFound: the server does not
+            exist
         """
         validation.check_count('migration list', 'limit', limit, LIMIT)
         matches = {}
@@ -121,7 +123,8 @@ class ServerHistory(base.ServerController):
             if not context.is_admin:
                 raise exception.InvalidField(
                     where='migration list', field='host',
-                    expected='none, unless an administrator asks')
+                    problem='only administrators filter by host',
+                    expected='no host')
         cells = self._cells.real()
         if server is not None:
             _, cell = self._reader.get(context, server)
@@ -141,10 +144,11 @@ class ServerHistory(base.ServerController):
     def actions(
         self, context: RequestContext, server: str
     ) -> list[ActionRecord]:
-        """Return what was done with a server, the newest first.
+        """Return the actions on a server, the newest first.
 
         :raises cellsched.exception.InvalidField: the id is invalid
-        :raises cellsched.exception.InstanceNotFound: no such server
+        :raises cellsched.exception.InstanceNotFound: the server does not
+            exist
         :raises cellsched.exception.CellUnreachable: its cell does not answer
         """
         validation.check_text('server', 'id', server)
@@ -154,7 +158,8 @@ class ServerHistory(base.ServerController):
             lambda aimed: instance_history.actions(aimed, server))
         if down:
             raise exception.CellUnreachable(
-                cell=down[0], reason='it knows what was done with the server')
+                cell=down[0],
+                reason='it records the actions on the server')
         rows = [row for _, row in found]
         return [_action(list(events), bool(context.is_admin))
                 for _, events in itertools.groupby(
@@ -191,7 +196,7 @@ def migration(
 
 
 def _action(events: Sequence[Any], is_admin: bool) -> ActionRecord:
-    """Return an action; its last event that failed says why."""
+    """Return an action; the reason is that of its last failed event."""
     row = events[0]
     failed = [each for each in events if each.result == 'Error']
     last = failed[-1] if failed else None

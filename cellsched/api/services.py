@@ -37,10 +37,10 @@ UNKNOWN = 'UNKNOWN'
 class ServiceRecord:
     """A service.
 
-    :param cell: what users call its cell
-    :param state: ``up`` or ``down``; ``UNKNOWN`` where its cell does not
-        answer, and nothing more is known then
-    :param updated_at: when it reported last
+    :param cell: the name of its cell
+    :param state: ``up`` or ``down``; ``UNKNOWN``, without the other fields,
+        if its cell does not answer
+    :param updated_at: the time of its last report
     """
 
     uuid: str | None
@@ -64,10 +64,10 @@ class ServicePage:
 
 
 class Services(base.Controller):
-    """Looks after the services of all cells.
+    """Lists, disables, forces down and deletes the services of all cells.
 
     :param down_s: seconds without a report after which a service is down
-    :param claims: returns the claim store, which is needed to delete one
+    :param claims: returns the claim store, which a deletion needs
     """
 
     def __init__(
@@ -90,15 +90,17 @@ class Services(base.Controller):
         disabled: bool | None = None, reason: str | None = None,
         forced_down: bool | None = None,
     ) -> None:
-        """Change a service; what is None stays as it is.
+        """Change a service; None changes nothing.
 
-        :param disabled: whether builds avoid its host
-        :param reason: why they avoid it
-        :param forced_down: whether it counts as down whatever it reports
+        :param disabled: whether the host gets no new servers
+        :param reason: the reason, if disabled
+        :param forced_down: whether the host counts as down even if its agent
+            reports
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.HostMappingNotFound: no such host
-        :raises cellsched.exception.ServiceNotFound: no such service there
+        :raises cellsched.exception.HostMappingNotFound: the host is not mapped
+        :raises cellsched.exception.ServiceNotFound: the host does not have
+            the service
         """
         validation.check_text('service', 'host', host)
         validation.check_text('service', 'binary', binary)
@@ -107,11 +109,13 @@ class Services(base.Controller):
         if reason is not None and not disabled:
             raise exception.InvalidField(
                 where='service', field='disabled_reason',
-                expected='none, unless it is being disabled')
+                problem='the service is not being disabled',
+                expected='a reason only together with disabled')
         if disabled is None and forced_down is None:
             raise exception.InvalidField(
                 where='service', field='disabled',
-                expected='that, or forced_down, to be changed')
+                problem='nothing to change',
+                expected='disabled or forced_down')
         database = self._targets.database(self._cell_of(host))
         if binary != services.COMPUTE:
             raise exception.ServiceNotFound(host=host, binary=binary)
@@ -129,13 +133,13 @@ class Services(base.Controller):
     ) -> ServiceRecord:
         """Delete a service with the nodes and the mapping of its host.
 
-        The host is new when its agent starts again. Until then there is
-        nothing to claim on its nodes.
+        The inventories of the nodes are removed. If the agent starts again,
+        the host is added as a new one.
 
         :raises cellsched.exception.ServiceNotFound: it does not exist in the
             cells that answer
-        :raises cellsched.exception.HostInUse: servers are on its host
-        :raises cellsched.exception.InvalidField: it is up
+        :raises cellsched.exception.HostInUse: the host has servers
+        :raises cellsched.exception.InvalidField: the service is up
         """
         validation.check_text('service', 'id', uuid)
         page = self._list()
@@ -167,13 +171,14 @@ class Services(base.Controller):
         self, context: RequestContext, binary: str | None = None,
         host: str | None = None, cell: str | None = None,
     ) -> ServicePage:
-        """Return the services of all cells that answer, by host.
+        """Return the services of all cells, by host.
 
-        Of other cells there are those that their mapped hosts must have.
+        For a cell that does not answer, the services are those that its
+        mapped hosts must have.
 
-        :param binary: such services only
-        :param host: that of this host
-        :param cell: those of this cell, by its name or uuid
+        :param binary: only services of this binary
+        :param host: only services of this host
+        :param cell: only services of this cell, by name or uuid
         :raises cellsched.exception.CellMappingNotFound: it does not exist
         """
         return self._list(binary, host, cell)
@@ -235,8 +240,8 @@ class Services(base.Controller):
 def _up(found: ServiceRecord) -> exception.InvalidField:
     return exception.InvalidField(
         where='service', field='id',
-        expected=f'one that is down; that of host {found.host} is up: stop '
-                 'it, or force it down')
+        problem=f'the service of host {found.host} is up',
+        expected='a service that is stopped or forced down')
 
 
 def _state(row: Any, seen: datetime.datetime) -> str:

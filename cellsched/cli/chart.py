@@ -13,7 +13,7 @@ _SIZES = ('MB', 'GB', 'TB', 'PB', 'EB')
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A bar: how much of something there is, and how much is used."""
+    """A bar, with a total and a used amount."""
 
     label: str
     name: str
@@ -25,9 +25,9 @@ class Bar:
 def resource_bar(
     label: str, resource: str, used: float, total: float
 ) -> Bar:
-    """Return the bar of a resource; sizes are in a unit that one can read.
+    """Return the bar of a resource, with a size in a large unit.
 
-    :param resource: the class, whose name ends with the unit of a size
+    :param resource: the class; the name of a size ends with its unit
     """
     unit = resource.rpartition('_')[2]
     if unit not in _SIZES:
@@ -39,7 +39,7 @@ def resource_bar(
 
 
 def draw(bars: Iterable[Bar], stream: TextIO) -> None:
-    """Draw bars below each other."""
+    """Draw bars, one on each line."""
     bars = list(bars)
     if not bars:
         return
@@ -63,7 +63,7 @@ def _amount(number: float) -> str:
 
 
 def _blocks(stream: TextIO) -> tuple[str, str]:
-    """Return what bars are made of, where the stream can show it."""
+    """Return the characters of bars that the stream can encode."""
     try:
         '█░'.encode(getattr(stream, 'encoding', None) or 'ascii')
     except UnicodeEncodeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling people of a decision, from its document."""
+"""The text of a decision, from its document."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from cellsched import exception
 #: ``cellsched.scheduler.explanation.decision_document``.
 _VERSION = 1
 
-#: Servers of one request that are listed for people.
+#: The largest number of servers that are shown.
 _LISTED_MAX = 20
 
 #: Weights that differ by less are equal.
@@ -21,25 +21,25 @@ _EQUAL = 1e-9
 
 
 def check(document: Mapping[str, Any]) -> None:
-    """Make sure that a document can be read.
+    """Make sure that the version of a document is known.
 
     :raises cellsched.exception.InvalidField: another release wrote it
     """
     if document.get('version') != _VERSION:
         raise exception.InvalidField(
             where='decision', field='version',
-            expected=f'{_VERSION}, not {document.get("version")!r:.20}; '
-                     'another release kept it')
+            problem=f'version {document.get("version")!a:.20} is of another '
+                    'release', expected=f'version {_VERSION}')
 
 
 def reason(document: Mapping[str, Any]) -> str | None:
-    """Return why the second best host was not chosen, in a sentence."""
+    """Return why the second best host was not selected, in a sentence."""
     detailed = _detailed(document)
     if document.get('reason') or detailed is None:
         return None
     first, second = detailed['first'], detailed['second']
     if second is None:
-        return f'{first["host"]} was the only one to choose.'
+        return f'{first["host"]} was the only candidate.'
     name, better = second['host'], first['weight'] - second['weight']
     if abs(better) < _EQUAL:
         return (f'{name} weighs the same as {first["host"]}; of equals, the '
@@ -57,10 +57,10 @@ def lines(
     document: Mapping[str, Any], cells: Mapping[str, str],
     server: str | None = None,
 ) -> Iterator[str]:
-    """Yield what people read.
+    """Yield the lines of a decision.
 
     :param cells: names of cells, by uuid
-    :param server: the one that was asked about; else all are told
+    :param server: show only this server; by default all servers
     """
     yield from _request(document)
     yield ''

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: a bar on a terminal, a line now and then elsewhere."""
+"""Progress: a bar on a terminal, else a line every few seconds."""
 
 from collections.abc import Iterator
 import contextlib
@@ -15,22 +15,21 @@ _LINES_S = 5.0
 
 
 class Progress(Protocol):
-    """Tells how far something is."""
+    """Shows the progress of an operation."""
 
     def __call__(self, done: int, of: int | None = None, /) -> None:
-        """Tell how much is done; and of how much, where that has changed."""
+        """Show how much is done, and the total if it has changed."""
 
 
 @contextlib.contextmanager
 def bar(
     what: str, total: int, stream: TextIO, clock: Clock | None = None
 ) -> Iterator[Progress]:
-    """Show a bar while something is done; give what tells how far it is.
+    """Show a bar during an operation; yield a function that updates it.
 
-    Where the stream is no terminal, what takes long writes a line every few
-    seconds, and other things nothing.
+    If the stream is not a terminal, a line is printed every few seconds.
 
-    :param clock: says when it is time for a line; without it there are none
+    :param clock: the clock for these lines; without a clock there are none
     """
     if stream.isatty():
         with _bar(what, total, stream) as show:
@@ -55,7 +54,7 @@ def _bar(what: str, total: int, stream: TextIO) -> Iterator[Progress]:
     try:
         yield show
     finally:
-        # The line goes, as what comes next is not about progress.
+        # Clear the line for the output that follows.
         stream.write('\r\x1b[K')
         stream.flush()
 
@@ -63,13 +62,13 @@ def _bar(what: str, total: int, stream: TextIO) -> Iterator[Progress]:
 def _lines(
     what: str, total: int, stream: TextIO, clock: Clock
 ) -> Progress:
-    said_at = clock.monotonic()
+    printed_at = clock.monotonic()
 
     def show(done: int, of: int | None = None, /) -> None:
-        nonlocal total, said_at
+        nonlocal total, printed_at
         total = total if of is None else of
         now = clock.monotonic()
-        if now - said_at >= _LINES_S:
-            said_at = now
+        if now - printed_at >= _LINES_S:
+            printed_at = now
             print(f'{what} {done}/{total}', file=stream, flush=True)
     return show

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at servers until something is true of each of them."""
+"""Polling of servers until a condition holds for each."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -15,17 +15,17 @@ from cellsched.listing import server
 _INTERVAL_MIN_S = 0.1
 _INTERVAL_MAX_S = 1.0
 
-#: Servers that are looked at each by itself, at most.
+#: The largest number of servers that are read one by one.
 _SINGLE_MAX = 3
 
 
 class Watch:
-    """Servers, as they were when they were looked at last.
+    """Servers, as they were read last.
 
-    To look fails where a cell does not answer. That is not the end of it, as
-    it may answer the next time: ``problem`` is what it was, until then.
+    If a cell does not answer, ``problem`` is the error until the next
+    successful reading.
 
-    :param interval_s: seconds until they are looked at again; it grows
+    :param interval_s: the first interval between readings; it grows
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class Watch:
         self.problem: exception.CellschedException | None = None
 
     def look(self, uuids: Iterable[str] | None = None) -> None:
-        """Look at some of the servers, or at all."""
+        """Read some of the servers, or all."""
         self.problem = None
-        asked = list(self.found if uuids is None else uuids)
-        if len(asked) > _SINGLE_MAX:
-            found = self._list(asked)
+        pending = list(self.found if uuids is None else uuids)
+        if len(pending) > _SINGLE_MAX:
+            found = self._list(pending)
             self.found.update(found)
-            # Only one by one it is told what became of the others.
-            asked = [uuid for uuid in asked if uuid not in found]
-        for uuid in asked:
+            # A listing does not have deleted servers.
+            pending = [uuid for uuid in pending if uuid not in found]
+        for uuid in pending:
             try:
                 self.found[uuid] = self._servers.get(self._context, uuid)
             except exception.InstanceNotFound:
@@ -57,10 +57,10 @@ class Watch:
                 self.problem = exc
 
     def _list(self, uuids: Iterable[str]) -> dict[str, server.Server]:
-        """Return those servers that a listing finds."""
+        """Return the servers that a listing finds."""
         found: dict[str, server.Server] = {}
-        left = iter(uuids)
-        while some := list(itertools.islice(left, query.VALUES_MAX)):
+        remaining = iter(uuids)
+        while some := list(itertools.islice(remaining, query.VALUES_MAX)):
             try:
                 page = self._servers.list(self._context, {'uuid': some})
             except exception.CellschedException as exc:
@@ -73,20 +73,23 @@ class Watch:
         self, settled: Callable[[server.Server], bool], timeout_s: float,
         clock: Clock, advance: Callable[[int], None],
     ) -> list[str]:
-        """Look until all are settled; return those that are not in time.
+        """Read until all servers are settled, or until the timeout.
 
-        :param advance: is told how many are
+        :param settled: returns whether a server needs no further reading
+        :param advance: called with the number of settled servers
+        :returns: the servers that are not settled
         """
         deadline = clock.monotonic() + timeout_s
         interval_s = self._interval_s
-        left = list(self.found)
+        pending = list(self.found)
         while True:
-            self.look(left)
-            left = [uuid for uuid in left if not settled(self.found[uuid])]
-            advance(len(self.found) - len(left))
+            self.look(pending)
+            pending = [uuid for uuid in pending
+                       if not settled(self.found[uuid])]
+            advance(len(self.found) - len(pending))
             rest_s = deadline - clock.monotonic()
-            if not left or rest_s <= 0:
-                return left
+            if not pending or rest_s <= 0:
+                return pending
             clock.sleep(min(interval_s, rest_s))
             interval_s = min(interval_s * 1.5, _INTERVAL_MAX_S)
 

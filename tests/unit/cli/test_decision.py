@@ -317,7 +317,7 @@ class TestExplain(base.CommandTestCase):
                  'weighs the same'),
                 (place('n2', self.cell, RAMWeigher=1.0, CPUWeigher=1.0),
                  'by chance'),
-                (None, 'n1 was the only one')):
+                (None, 'n1 was the only candidate')):
             [uuid] = samples.uuids(1)
             self.keep_choice(uuid, second=second)
 
@@ -366,7 +366,7 @@ class TestExplain(base.CommandTestCase):
             decisions.create(connection, [dataclasses.replace(
                 row, decided_at=2.0, text=json.dumps(document))], samples.NOW)
 
-        self.assertIn('n1 was the only one', self.explain(self.one).out)
+        self.assertIn('n1 was the only candidate', self.explain(self.one).out)
 
     def test_refusal_is_told_with_hosts_and_cells(self):
         self.keep(

@@ -173,7 +173,7 @@ class TestProvider(ProviderTestCase):
         store.claim([claims.Claim(consumer, made['uuid'], {'DISK_GB': 1})])
 
         self.assertEnds(1, self.provider('delete', 'pool1'), 'pool1',
-                        'by 1 consumers')
+                        'allocations of 1 consumers')
 
         store.release([consumer])
         self.assertEqual(made, self.run_json('show', 'pool1'))
