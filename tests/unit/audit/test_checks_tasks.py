@@ -135,7 +135,7 @@ class TestMoves(base.TestCase):
             ('L1', 'move-stranded', uuid, 'cell1') for uuid in made))
 
         for uuid in made:
-            self.assertEqual({}, self.held(base.moves.consumer(uuid)))
+            self.assertEqual({}, self.held(base.migrations.consumer(uuid)))
             self.assertEqual(
                 {self.providers['a1']: base.SIZE}, self.held(uuid))
             self.assertEqual('error', self.row(uuid, 'cell1').vm_state)

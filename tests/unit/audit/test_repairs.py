@@ -67,7 +67,7 @@ class TestFences(base.TestCase):
 
     def test_claim_of_a_move_that_begins_stays(self):
         uuid = self.running()
-        name = base.moves.consumer(uuid)
+        name = base.migrations.consumer(uuid)
         self.take(name, 'a2')
 
         self.repair_late(uuid, lambda: self.move(uuid))
@@ -257,7 +257,7 @@ class TestFences(base.TestCase):
         self.take(uuid, 'a2')
 
         def claim():
-            self.take(base.moves.consumer(uuid), 'a2')
+            self.take(base.migrations.consumer(uuid), 'a2')
 
         self.assertRaises(
             exception.ClaimConflict, self.repair_late, uuid, claim)

@@ -111,7 +111,7 @@ class TestMoves(TestCase):
         self.assertIn('migration', fault.message)
         self.assertIn(uuid, fault.message)
         self.assertEqual(server_moves.ERROR, self.status(uuid))
-        self.assertEqual({}, self.held(base.moves.consumer(uuid)))
+        self.assertEqual({}, self.held(base.migrations.consumer(uuid)))
 
     def test_move_stays_where_claims_are_another_process_s(self):
         uuid = self.stranded()
@@ -141,7 +141,7 @@ class TestMoves(TestCase):
 
             self.assertNoFault(uuid)
             self.assertEqual(status, self.status(uuid))
-            self.claims.release(base.moves.names([uuid]))
+            self.claims.release(base.migrations.consumers([uuid]))
 
 
 class TestReasons(TestCase):

@@ -43,8 +43,8 @@ class World:
         self.late = []
         self.activities = []
         self.errors = []
-        self.crew = scheduler.Crew()
-        self.baton = scheduler.Baton(self.crew, self.decide)
+        self.crew = scheduler.WorkerPool()
+        self.scheduler = scheduler.Scheduler(self.crew, self.decide)
         for provider in PROVIDERS:
             self.answer('POST', '/resource_providers', {
                 'uuid': provider, 'name': provider})
@@ -89,7 +89,7 @@ class World:
 
     def send(self, request):
         """Send a request, perhaps with a fault on the way."""
-        self.baton.pause()
+        self.scheduler.pause()
         if self.has('refused'):
             raise remote.NotSent('refused')
         if self.has('lost'):
@@ -100,19 +100,19 @@ class World:
                 0, LATE_S), begun))
             self.late.sort(key=lambda each: each[0])
             raise remote.OutcomeUnknown('late')
-        self.baton.pause()
+        self.scheduler.pause()
         if self.has('error'):
             return messages.PlacementAnswer(502)
         answer = self.finish(begun)
         if self.has('twice'):
             answer = self.finish(self.server.begin(request))
-        self.baton.pause()
+        self.scheduler.pause()
         if self.has('unanswered'):
             raise remote.OutcomeUnknown('unanswered')
         return answer
 
     def run(self):
-        self.baton.run()
+        self.scheduler.run()
         self.crew.dismiss()
         if self.errors:
             raise self.errors[0]
@@ -134,7 +134,7 @@ class Client:
         self.expected = {}
         clock = clocks.SimulatedClock(
             lambda: world.now,
-            lambda awaited, seconds: world.baton.wait(
+            lambda awaited, seconds: world.scheduler.wait(
                 awaited, None if seconds is None else world.now + seconds))
         self.store = placement.PlacementClaims(
             self, clock, random.Random(number), guards=4,

@@ -63,8 +63,8 @@ class World:
         self.checks = []
         self.errors = []
         self._mortal = {}
-        self._crew = scheduler.Crew()
-        self._baton = scheduler.Baton(self._crew, self._decide)
+        self._workers = scheduler.WorkerPool()
+        self._scheduler = scheduler.Scheduler(self._workers, self._decide)
         #: Looks at the model without taking turns.
         self.observer = make_store(self.model)
 
@@ -88,19 +88,19 @@ class World:
         return activity
 
     def run(self):
-        self._baton.run()
-        self._crew.dismiss()
+        self._scheduler.run()
+        self._workers.dismiss()
         for error in self.errors:
             raise error
 
     def die_after(self, requests_left):
         """Let the current thread die at one of its later requests."""
-        self._mortal[self._baton.mine()] = requests_left
+        self._mortal[self._scheduler.calling()] = requests_left
 
     def turn(self):
         """Let other threads run; raise Killed if this thread is to die."""
-        self._baton.pause()
-        own = self._baton.mine()
+        self._scheduler.pause()
+        own = self._scheduler.calling()
         if own in self._mortal:
             self._mortal[own] -= 1
             if not self._mortal[own]:
@@ -120,9 +120,9 @@ class World:
                 self.random.randrange(len(self.late))))
 
     def _wait(self, awaited, seconds=None):
-        if self._baton.mine() is None:
+        if self._scheduler.calling() is None:
             return awaited()
-        return self._baton.wait(
+        return self._scheduler.wait(
             awaited, None if seconds is None else self.now + seconds)
 
     def _decide(self, current):

@@ -48,7 +48,7 @@ class World:
         self.released = set()
         self.errors = []
         self.deaths = 0
-        self.baton = None
+        self.scheduler = None
         self._activities = []
 
     def store(self, can_die=True):
@@ -72,11 +72,11 @@ class World:
         self._activities = [
             scheduler.Activity(self, str(number), guarded(function))
             for number, function in enumerate(functions)]
-        crew = scheduler.Crew()
-        self.baton = scheduler.Baton(crew, self._decide)
-        self.baton.run()
+        crew = scheduler.WorkerPool()
+        self.scheduler = scheduler.Scheduler(crew, self._decide)
+        self.scheduler.run()
         crew.dismiss()
-        self.baton = None
+        self.scheduler = None
         for exc in self.errors:
             raise exc
 
@@ -85,8 +85,8 @@ class World:
         return self.random.choice(remaining) if remaining else None
 
     def pause(self):
-        if self.baton is not None:
-            self.baton.pause()
+        if self.scheduler is not None:
+            self.scheduler.pause()
 
     def answer(self, request):
         answer = self.model.answer(request)
