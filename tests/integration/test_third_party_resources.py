@@ -53,7 +53,7 @@ class TestClass(Example):
         heat = columns.Column('inlet_celsius', 'float64', 0.0, 'heat')
         hosts = builders.table(
             columns=[heat], host=['cool', 'hot'], nodename=['cool', 'hot'],
-            inlet_celsius=[20.0, 40.0], room={PAGES: [1500, 2048]})
+            inlet_celsius=[20.0, 40.0], available={PAGES: [1500, 2048]})
         snapshot.write_text(json.dumps(document.dump(
             document.HostDocument(
                 hosts, builders.NOW, {builders.CELL: 'north'}))))
