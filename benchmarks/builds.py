@@ -97,7 +97,7 @@ def build(world, parameters, samples):
         accept(world, user, f'first{number}', len(world.agents))
     wait_for(first, active, time.time())
     # A service does this after its start.
-    launch.settle()
+    launch.freeze_objects()
     accepted, commits = {}, []
     committed = commits.append
     sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', committed)

@@ -188,7 +188,7 @@ def serve_nothing(pipe, files):
             topic=NOTHING.topic, server='benchmark'), [Nothing()],
         access_policy=dispatcher.DefaultRPCAccessPolicy)
     server.start()
-    launch.settle()
+    launch.freeze_objects()
     pipe.send('ready')
     with contextlib.suppress(EOFError):
         pipe.recv()
@@ -213,7 +213,7 @@ def call(pipe, files):
     nothing = oslo_messaging.get_rpc_client(floor, NOTHING)
     request = serializer.Serializer().deserialize_entity(
         None, json.loads(reading.REQUESTS.read_text())['plain'])
-    launch.settle()
+    launch.freeze_objects()
     pipe.send('ready')
     with contextlib.suppress(EOFError):
         while True:

@@ -49,7 +49,7 @@ _SECOND = datetime.timedelta(seconds=1)
 def at_once(
     options: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return options with which what changes is seen at once.
+    """Return options that make every change visible at once.
 
     What lies about is taken up when a story says so. What the options say
     otherwise of that goes first.
@@ -64,7 +64,7 @@ def at_once(
 
 
 class LateClock(clock.Clock):
-    """The clock of somebody who lives later than the others.
+    """The clock of a process that runs later.
 
     Databases that are opened with it live later too.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service of somebody else's, which embeds a conductor.
+"""A service of another project that embeds a conductor.
 
 It has its own configuration, its own transport and its own verbs, and knows
 neither how our services are put together nor where they run.
@@ -17,7 +17,7 @@ OPTS = [cfg.StrOpt('listen'), cfg.StrOpt('placement'), cfg.StrOpt('api'),
 
 
 class Orchestra:
-    """Plays what it is given."""
+    """Builds servers for its clients."""
 
     target = oslo_messaging.Target(namespace='orchestra', version='3.7')
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as their schema has them, but for what is put in their place."""
+"""Requests of the schema with arbitrary values."""
 
 import copy
 from typing import Any
@@ -85,7 +85,7 @@ def envelopes(name):
 
 
 def envelope(name, data, version='1.0'):
-    """Return the envelope of an object, whether there is such or not."""
+    """Return the envelope of an object of any name."""
     return {'nova_object.name': name, 'nova_object.namespace': 'nova',
             'nova_object.version': version, 'nova_object.data': data}
 
@@ -95,7 +95,7 @@ def _together(required, optional):
 
 
 def _values(field):
-    """Draw what a field holds, as it travels."""
+    """Draw the serialized value of a field."""
     kind = field._type
     if isinstance(kind, fields.Object):
         values = st.deferred(lambda: envelopes(kind._obj_name))

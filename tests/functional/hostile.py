@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers send who mean no good."""
+"""Requests of attackers."""
 
 import json
 import uuid

@@ -18,7 +18,7 @@ LATE_S = 700
 
 
 class Killed(BaseException):
-    """A process ends in the middle of what it does."""
+    """A process ends in the middle of a task."""
 
 
 class TestCase(base.TestCase):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents, conductors and their clients, a version newer than there are.
+"""Agents, conductors and clients of the next version.
 
 Each knows one argument more, and why it was added; beside them those that do
 not know it.
@@ -22,7 +22,7 @@ WHY = 'because'
 
 
 class ComputeAPI(compute.ComputeAPI):
-    """Tells agents as of 6.2 why they are to remove something."""
+    """Sends agents of 6.2 the reason of a removal."""
 
     def terminate_instance(self, context, host, instance):
         if self.can_send('6.2'):
@@ -49,7 +49,7 @@ class OlderAgent(base.Recorder):
 
 
 class ConductorAPI(conductor.ConductorAPI):
-    """Tells conductors as of 1.21 why they are to build something."""
+    """Sends conductors of 1.21 the reason of a build."""
 
     def build_and_schedule(self, context, instance_uuids):
         if self.can_send('1.21'):

@@ -22,14 +22,14 @@ _WAITING_MAX = 300
 
 
 class Kind(NamedTuple):
-    """What a message asks for, and of whom."""
+    """The method of a message, and its receiver."""
 
     topic: str
     method: str
 
 
 class Message(NamedTuple):
-    """What somebody sent; ``asks`` if he waits for the answer."""
+    """A sent message; ``asks`` if the sender waits for the answer."""
 
     driver: local.LocalDriver
     target: Any
@@ -43,14 +43,14 @@ class Message(NamedTuple):
 
 
 def kinds(*apis: tuple[str, type[client.Client]]) -> set[Kind]:
-    """Return what these clients of these topics have methods for."""
+    """Return the methods of the clients of these topics."""
     return {Kind(topic, name) for topic, api in apis
             for name, what in vars(api).items()
             if callable(what) and not name.startswith('_')}
 
 
 class Post(fixtures.Fixture):
-    """Carries what is sent within this process, each message several times.
+    """Delivers each message in this process several times.
 
     Every delivery is followed until its receiver has done with it, so that
     ``quiet`` returns when nothing is under way any more.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deleted servers are archived while others are built and run."""
+"""Archiving of deleted servers, beside running builds."""
 
 import contextlib
 import io

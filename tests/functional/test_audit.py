@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An audit finds what is wrong, and nothing where all is well."""
+"""The audit: findings, and none in a correct deployment."""
 
 import contextlib
 import io
@@ -74,7 +74,7 @@ class TestAudit(base.TestCase):
             settles()
         self.gone(*uuids)
 
-    def test_leak_is_told_with_its_invariant_and_mended(self):
+    def test_leaked_claim_is_reported_with_its_invariant_and_repaired(self):
         running, deleted = self.busy()
         self.take(deleted)
 
@@ -92,7 +92,7 @@ class TestAudit(base.TestCase):
         self.assertEqual((0, [], ''), self.audit())
         self.assertClaimsMatch()
 
-    def test_what_is_not_safe_to_mend_is_left(self):
+    def test_unsafe_repairs_are_not_made(self):
         running, deleted = self.busy()
         self.take(deleted)
         cell = self.get(running).cell
@@ -125,7 +125,7 @@ class TestAudit(base.TestCase):
         self.bring_back('cell1')
         self.assertEqual((0, [], ''), self.audit())
 
-    def test_claims_of_others_are_told_and_kept(self):
+    def test_foreign_claims_are_reported_and_kept(self):
         stranger = '11111111-2222-4333-8444-555555555555'
         self.take(stranger)
 
@@ -136,7 +136,7 @@ class TestAudit(base.TestCase):
         self.assertIn(stranger, err)
         self.assertNotEqual([], self.held(stranger))
 
-    def test_conductor_releases_what_leaked_by_itself(self):
+    def test_conductor_releases_leaked_claims(self):
         _, deleted = self.busy()
         self.take(deleted)
         conf = self.world.conf('api')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks tell a wrong refusal, and a place that there was not."""
+"""Benchmarks report wrong refusals and oversold hosts."""
 
 import hypothesis
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ class TestOutcomes(base.TestCase):
         self.assertEqual(0, outcomes.wrongly_refused(
             [got(0, 1), refused(2, 5), got(4, 6)], {'a': 2}))
 
-    def test_place_elsewhere_is_none_to_who_asked_for_one_provider(self):
+    def test_capacity_of_other_providers_does_not_count(self):
         every = [got(0, 1), refused(2, 3)]
 
         self.assertEqual(0, outcomes.wrongly_refused(
@@ -45,12 +45,12 @@ class TestOutcomes(base.TestCase):
         self.assertEqual(1, outcomes.wrongly_refused(
             every, {'a': 1, 'b': 1}))
 
-    def test_more_than_there_are_places_are_oversold(self):
+    def test_more_servers_than_capacity_are_oversold(self):
         every = [got(0, 1), got(0, 1), got(0, 1), got(0, 1, 'b')]
 
         self.assertEqual(2, outcomes.oversold(every, {'a': 1, 'b': 1}))
 
-    def test_worse_of_what_was_seen_and_told_counts(self):
+    def test_worse_of_seen_and_reported_counts(self):
         every = [got(0, 1), got(0, 1)]
 
         for seen, worst in (0, 1), (3, 3):

@@ -102,7 +102,7 @@ class TestBenchmarks(base.TestCase):
             for what in ('wasted', 'refused although it fitted', 'oversold'):
                 self.assertEqual(0, figures[f'{name}, last places, {what}'])
 
-    def test_exactness_is_told_in_files(self):
+    def test_exactness_is_written_to_files(self):
         files = self.temporary_directory()
         old = {**dict.fromkeys(exactness_figures.COLUMNS, 1),
                'server': 'a server'}
@@ -130,7 +130,7 @@ class TestBenchmarks(base.TestCase):
             (files / 'exactness.json').read_text())['results'])
         self.assertIn('<svg', (files / 'exactness.svg').read_text())
 
-    def test_mistake_of_exactness_is_told_in_one_line(self):
+    def test_error_of_exactness_is_one_line(self):
         for args in (['--store', 'nonsense'], ['--rounds', '0'],
                      ['--schedulers', '0'], ['--schedulers', 'x'],
                      ['--clients', '2', '--schedulers', '3']):

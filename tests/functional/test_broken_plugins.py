@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plug-ins of others that are broken stop nobody who has not enabled them."""
+"""Broken plug-ins matter only to services that enable them."""
 
 import io
 import json
@@ -46,7 +46,7 @@ class TestInstalled(base.TestCase):
                       self.logs.output)
         self.assertNotIn('LeavingFilter', self.logs.output)
 
-    def test_service_is_stopped_by_what_it_is_told_to_use(self):
+    def test_broken_configured_plugin_stops_the_service(self):
         for group, option, name in (
                 ('scheduler', 'driver', 'leaving'),
                 ('scheduler', 'driver', 'partial'),
@@ -88,7 +88,7 @@ class TestInADecision(base.TestCase):
             ['--config-file', str(path), 'explain', uuid])
         return out.getvalue()
 
-    def test_user_reads_which_filter_failed_and_the_log_says_why(self):
+    def test_error_names_the_failed_filter_and_the_log_has_the_cause(self):
         for name, said in (
                 ('FailingFilter', 'ValueError: as told'),
                 ('LeavingFilter', 'SystemExit: as told'),
@@ -165,7 +165,7 @@ class TestCommands(unit_base.TestCase):
         self.assertIn('usage: cellsched server list', out)
         self.command('--help', module='manage')
 
-    def test_documentation_lists_what_is_shipped(self):
+    def test_documentation_lists_shipped_plugins(self):
         out, _ = self.run_python('-c', '''
 import sys
 sys.path.insert(0, 'doc/ext')
@@ -183,7 +183,7 @@ print(*commands.names('cellsched.cli'))
                 if name != 'server.list')):
             self.assertNotIn(name, out.split())
 
-    def test_sample_configuration_has_what_is_shipped(self):
+    def test_sample_configuration_has_shipped_options(self):
         out, _ = self.run_python(
             '-m', 'oslo_config.generator', '--config-file',
             'etc/cellsched/config-generator.conf')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts tell what they are busy with and what failed, and are avoided."""
+"""Hosts with many builds or failures are avoided."""
 
 from cellsched import context
 from cellsched.host_manager import loader

@@ -17,7 +17,7 @@ class TestCellsDown(base.TestCase):
         found = self.built(min_count=2)
         return sorted(found, key=lambda each: each.cell)
 
-    def test_others_take_the_builds(self):
+    def test_other_cells_take_the_builds(self):
         self.take_down('cell1')
 
         found = self.built(min_count=4)
@@ -25,7 +25,7 @@ class TestCellsDown(base.TestCase):
         self.assertEqual({('ACTIVE', 'cell2')},
                          {(each.status, each.cell) for each in found})
 
-    def test_listing_names_it_and_has_the_others_servers(self):
+    def test_listing_names_the_cell_and_has_servers_of_other_cells(self):
         [there, here] = self.built_in_each()
         self.take_down('cell1')
 
@@ -144,7 +144,7 @@ class TestCell0Down(base.TestCase):
         self.assertHoldsNothing(uuid)
         return uuid
 
-    def test_what_it_could_not_take_is_buried_when_it_is_back(self):
+    def test_failed_build_is_recorded_when_cell0_is_back(self):
         uuid = self.refused()
         self.recover(LATE_S)
         self.assertEqual('BUILD', self.get(uuid).status)
@@ -158,7 +158,7 @@ class TestCell0Down(base.TestCase):
         self.assertIsIn('cell0', uuid)
         self.assertClaimsMatch()
 
-    def test_what_it_could_not_take_has_one_fate_if_room_is_there_now(self):
+    def test_failed_build_ends_once_if_capacity_is_free_later(self):
         uuid = self.refused()
         self.bring_back('cell0')
         self.world.start_host('cell1', base.deployment.DeployedHost(
@@ -170,7 +170,7 @@ class TestCell0Down(base.TestCase):
         self.assertIsIn(found.cell, uuid)
         self.assertClaimsMatch()
 
-    def test_what_it_could_not_take_may_be_deleted(self):
+    def test_failed_build_can_be_deleted(self):
         uuid = self.refused()
         self.bring_back('cell0')
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is asked for at once ends as what was asked for."""
+"""Concurrent creations and deletions end as requested."""
 
 import random
 import threading
@@ -62,7 +62,7 @@ class User(threading.Thread):
 
 class TestChurn(base.TestCase):
 
-    def test_each_server_has_its_fate_and_nothing_is_left_of_the_rest(self):
+    def test_each_server_ends_once_and_leaves_no_records(self):
         self.deploy({f'cell{number}': [
             deployment.DeployedHost(f'{name}{number}', vcpus=6, behaviour={
                 'fail_builds': 3, 'abort_builds': 1, 'build_delay': delay})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contributor guide leads to modules and names that there are."""
+"""The contributor guide names existing modules."""
 
 import importlib
 import pkgutil
@@ -40,7 +40,7 @@ def is_there(name):
 
 class TestNames(base.TestCase):
 
-    def test_names_in_the_guide_are_there(self):
+    def test_names_in_the_guide_exist(self):
         # Entry points are named as modules are.
         namespaces = tidy.entry_points(
             (tidy.ROOT / 'setup.cfg').read_text(encoding='utf-8'))
@@ -52,7 +52,7 @@ class TestNames(base.TestCase):
 
         self.assertEqual(set(), missing)
 
-    def test_name_that_is_not_there_is_found(self):
+    def test_missing_name_is_found(self):
         names = named('``compute.outcomes``, ``hosts.table``, ``setup.cfg``, '
                       '``cells.gather.Gatherer`` and ``cells.gather.None_``')
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "How a host is chosen": what it types and what it shows."""
+"""The page "How a host is chosen": commands and output."""
 
 import configparser
 import contextlib
@@ -70,7 +70,7 @@ class TestDecisionPage(base.TestCase):
             self.kept[kept[1]] = out.getvalue().strip()
         return '' if kept else out.getvalue()
 
-    def test_commands_print_what_the_page_shows(self):
+    def test_commands_print_the_output_of_the_page(self):
         self.deploy_page(**self.options())
 
         for options, text in self.blocks('console'):

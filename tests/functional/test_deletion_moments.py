@@ -17,7 +17,7 @@ BURYING = ('Accept', 'Lease', 'Schedule', 'undone Schedule', 'Bury')
 
 
 class Death(BaseException):
-    """What a conductor dies of; nothing is cleaned up."""
+    """Ends a conductor without cleanup."""
 
 
 class MomentCase(base.TestCase):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flavor or a request asks for is given, or refused by its name."""
+"""Requirements are met, or refused by name."""
 
 from cellsched.db.api import flavors
 from cellsched import exception
@@ -40,7 +40,7 @@ class DemandCase(base.TestCase):
 
 class TestDemands(DemandCase):
 
-    def test_build_that_asks_for_what_no_stage_reads_is_buried(self):
+    def test_build_with_unsupported_requirements_fails(self):
         self.start()
 
         [found] = self.built(flavor=self.flavor(hw__cpu_policy='dedicated'))
@@ -51,7 +51,7 @@ class TestDemands(DemandCase):
             'hw:cpu_policy (dedicated CPUs).', found.reason)
         self.assertEqual([], self.held(found.uuid))
 
-    def test_build_that_asks_for_what_a_stage_reads_is_built(self):
+    def test_build_with_supported_requirements_is_built(self):
         self.start()
 
         [found] = self.built(flavor=self.flavor(
@@ -106,7 +106,7 @@ class TestRebuilds(DemandCase):
             force_nodes=[host], image=image or None,
             hints={'_nova_check_type': 'rebuild'})
 
-    def test_host_of_the_server_is_told_and_nothing_claimed(self):
+    def test_host_of_the_server_is_named_and_nothing_claimed(self):
         before = self.held(self.server.uuid)
 
         found = self.ask(self.server.host)
@@ -117,7 +117,7 @@ class TestRebuilds(DemandCase):
         self.assertEqual(before, self.held(self.server.uuid))
         self.assertClaimsMatch()
 
-    def test_host_that_does_not_do_for_the_image_is_told(self):
+    def test_unsuitable_host_for_the_image_is_named(self):
         error = self.assertRaises(
             exception.NoValidHost, self.ask, self.server.host,
             hw_architecture='mips')

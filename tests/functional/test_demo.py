@@ -77,7 +77,7 @@ class DemoTestCase(cli_base.CommandTestCase):
 
 class TestDemo(DemoTestCase):
 
-    def test_default_scenario_shows_what_can_become_of_a_build(self):
+    def test_default_scenario_shows_the_results_of_builds(self):
         ran = self.run_app(app.Shell, 'demo', '-f', 'json')
 
         self.assertEqual(0, ran.code, ran.err)
@@ -112,7 +112,7 @@ class TestDemo(DemoTestCase):
             self.assertIn(word, ran.err)
             self.assertNotIn('%', ran.out)
 
-    def test_formats_and_columns_are_those_of_a_lister(self):
+    def test_output_has_formats_and_columns_of_lists(self):
         for output in 'table', 'yaml', 'json', 'csv':
             ran = self.play(
                 yaml.safe_dump(SMALL), '-f', output, '-c', 'Name')
@@ -122,7 +122,7 @@ class TestDemo(DemoTestCase):
         ran = self.play(yaml.safe_dump(SMALL), '-c', 'Nothing')
         self.assertEnds(1, ran, '--column', 'Nothing')
 
-    def test_what_is_expected_otherwise_ends_with_2(self):
+    def test_unexpected_result_ends_with_2(self):
         for field, value, got in (
                 ('cell', 'south', 'north'), ('host', 'n2', 'n1'),
                 ('attempts', 1, '2'), ('status', 'ERROR', 'ACTIVE'),
@@ -168,7 +168,7 @@ class TestDemo(DemoTestCase):
 
         self.assertEqual(before, sorted(kept.rglob('*')))
 
-    def test_nothing_is_left_of_a_scenario_that_goes_wrong(self):
+    def test_failed_scenario_leaves_nothing(self):
         kept = self.directory / 'kept'
         kept.mkdir()
         text = changed('requests', 1, 'hints', to={'foo': ['bar']})
@@ -298,7 +298,7 @@ class TestBadScenarios(DemoTestCase):
             changed('cells', 1, 'hosts', 0, 'name', to='n1'),
             'cells[1].hosts[0].name', "'n1'", 'north', 'south')
 
-    def test_names_that_are_taken_or_there_not(self):
+    def test_duplicate_and_unknown_names_are_refused(self):
         self.assertRefused(
             changed('requests', 0, 'flavor', to='big'), 'requests[0].flavor',
             'one of small, not big')
@@ -326,7 +326,7 @@ class TestBadScenarios(DemoTestCase):
                     (('requests', 0, 'name'), 'requests[0].name')):
                 self.assertRefused(changed(*path, to=name), field, 'a name')
 
-    def test_hints_that_nobody_reads(self):
+    def test_unsupported_hints_are_refused(self):
         for name in '_nova_check_type', '__class__', 'different_host':
             self.assertRefused(
                 changed('requests', 1, 'hints', to={name: ['x']}),

@@ -77,7 +77,7 @@ class TestDrain(TestCase):
 
         self.assertEqual([0, 0, 0], begun)
 
-    def test_what_cannot_go_stays_and_says_why(self):
+    def test_server_that_cannot_move_stays_with_a_reason(self):
         self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
 
         found = self.drain()
@@ -92,7 +92,7 @@ class TestDrain(TestCase):
             each.outcome for each in self.drain()])
         self.assertAreOn('a2')
 
-    def test_who_was_stopped_goes_on(self):
+    def test_interrupted_drain_continues(self):
         found = self.drain(at_once=1, timeout_s=0)
 
         self.assertEqual(['moving'] * 3, [each.outcome for each in found])
@@ -151,7 +151,7 @@ class TestEvacuate(TestCase):
 
 
 class TestSpread(moving.TestCase):
-    """Weights prefer the fullest host, and there are many."""
+    """Weights prefer the fullest of many hosts."""
 
     def evacuated(self, **options):
         """Return the hosts of a dead host's servers, and how many there are.
@@ -218,7 +218,7 @@ class TestHistory(TestCase):
         self.assertEqual([], self.api.history.migrations(
             base.ADMIN, kind='rebuild').migrations)
 
-    def test_events_of_a_server_say_what_failed(self):
+    def test_events_of_a_server_name_the_failure(self):
         self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
         uuid = self.uuids[0]
         self.moves.migrate(base.ADMIN, uuid)
@@ -233,7 +233,7 @@ class TestHistory(TestCase):
         self.assertEqual(('create', False, ''),
                          (create.action, create.failed, create.reason))
 
-    def test_others_see_their_own_servers_only(self):
+    def test_users_see_their_own_servers_only(self):
         stranger = context.member('x', 'other')
 
         self.assertRaises(exception.PolicyNotAuthorized,

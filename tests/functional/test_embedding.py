@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The task runs in a service of somebody else's."""
+"""The embedded conductor in a service of another project."""
 
 import pathlib
 import subprocess
@@ -73,7 +73,7 @@ class TestEmbedding(base.TestCase):
         self.assertIsIn(found.cell, one)
         self.assertClaimsMatch()
 
-    def test_foreign_service_builds_a_batch_and_buries_what_does_not_fit(self):
+    def test_foreign_service_builds_a_batch_and_records_failures(self):
         several = self.accept(flavor='small', min_count=3)
         [huge] = self.accept(flavor='huge')
 
@@ -130,7 +130,7 @@ class TestEmbedding(base.TestCase):
             mapped[small].cell_mapping.uuid, host.cell_mapping.uuid)
         self.assertClaimsMatch()
 
-    def test_what_nobody_runs_is_taken_up_by_the_periodic_functions(self):
+    def test_periodic_functions_build_servers_without_a_run(self):
         [one] = self.accept(flavor='small')
         later = self.later(3600)
         self.addCleanup(later.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of failures, of the audit and of states say what there is."""
+"""The pages of failures, of the audit and of states are complete."""
 
 import importlib
 import re
@@ -14,7 +14,7 @@ PAGES = tidy.ROOT / 'doc' / 'source'
 
 class TestFailures(base.TestCase):
 
-    def test_each_test_that_covers_a_failure_is_there(self):
+    def test_each_test_of_a_failure_exists(self):
         text = (PAGES / 'admin' / 'failures.rst').read_text(encoding='utf-8')
         named = re.findall(r'``(tests\.[\w.]+)``', text)
         rows = text.count('\n   * - ') - 1
@@ -35,7 +35,7 @@ class TestFailures(base.TestCase):
 
 class TestAudit(base.TestCase):
 
-    def test_each_kind_of_finding_is_told_beside_its_invariant(self):
+    def test_each_finding_is_documented_with_its_invariant(self):
         text = (PAGES / 'admin' / 'audit.rst').read_text(encoding='utf-8')
         sections = re.split(r'(?m)^([SL]\d+), ', text)
         told = {}

@@ -79,7 +79,7 @@ class TestGroupRaces(base.TestCase):
             self.assertEqual(4, len(hosts))
             self.assertEqual(1, len(set(hosts)))
 
-    def test_who_finds_no_host_left_is_told_so(self):
+    def test_member_without_a_free_host_gets_the_reason(self):
         for outcomes in self.races(3, 3, policy='anti-affinity'):
             self.assertEqual([0, 3], sorted(map(len, outcomes)))
 

@@ -71,7 +71,7 @@ class TestThroughTheAPI(HostileTestCase):
         self.assertTrue(error.field.startswith(field), error.field)
         self.assertClear(error)
 
-    def test_what_is_out_of_bounds_is_refused(self):
+    def test_values_out_of_bounds_are_refused(self):
         for field, cases in hostile.WISHES.items():
             for wishes in cases:
                 with self.subTest(field=field, wishes=str(wishes)[:60]):
@@ -82,7 +82,7 @@ class TestThroughTheAPI(HostileTestCase):
         self.assertEqual('ACTIVE', built.status)
         self.assertQuiet()
 
-    def test_what_filters_refuse_is_told_and_takes_nothing(self):
+    def test_refusal_of_a_filter_has_a_reason_and_claims_nothing(self):
         for hint, values in hostile.HINTS:
             with self.subTest(hint=hint, value=str(values)[:60]):
                 [server] = self.built(hints={**hostile.BESIDE.get(hint, {}),
@@ -96,7 +96,7 @@ class TestThroughTheAPI(HostileTestCase):
         [built] = self.built()
         self.assertEqual('ACTIVE', built.status)
 
-    def test_what_is_merely_odd_fits_nowhere(self):
+    def test_unusual_values_find_no_host(self):
         for wishes in hostile.ODD:
             with self.subTest(wishes=str(wishes)[:60]):
                 [server] = self.built(**wishes)
@@ -106,7 +106,7 @@ class TestThroughTheAPI(HostileTestCase):
         self.assertTookNothing()
         self.assertQuiet()
 
-    def test_group_of_others_or_deleted_is_not_there(self):
+    def test_foreign_or_deleted_group_is_not_found(self):
         groups = self.world.api.server_groups
         theirs = groups.create(STRANGER, 'theirs', 'affinity')
         deleted = groups.create(base.USER, 'deleted', 'affinity')
@@ -219,7 +219,7 @@ class TestStraightToTheScheduler(HostileTestCase):
 
         self.assertServes()
 
-    def test_what_is_no_request_is_refused(self):
+    def test_invalid_request_is_refused(self):
         good = self.spec()
         for bad in ({}, [], '', 5, None, [good],
                     {**good, 'nova_object.name': []},
@@ -234,7 +234,7 @@ class TestStraightToTheScheduler(HostileTestCase):
 
         self.assertServes()
 
-    def test_request_of_another_major_version_is_refused_as_such(self):
+    def test_request_of_another_major_version_is_refused(self):
         error = self.assertRaises(
             oslo_messaging.RemoteError, self.select,
             {**self.spec(), 'nova_object.version': '99.0'})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "Installation" names what there is."""
+"""The page "Installation" names existing extras and files."""
 
 import configparser
 from importlib import metadata
@@ -29,7 +29,7 @@ class TestInstallation(base.TestCase):
         self.units = {caption: textwrap.dedent(text)
                       for caption, text in _UNIT.findall(self.text)}
 
-    def test_extras_are_those_that_there_are(self):
+    def test_extras_are_those_of_the_package(self):
         # What is installed has one of pbr's too.
         setup = configparser.RawConfigParser()
         setup.read(tidy.ROOT / 'setup.cfg', encoding='utf-8')

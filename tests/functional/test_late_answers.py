@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a scheduler that nobody waits for any more."""
+"""Answers of a scheduler after the deadline of the caller."""
 
 import threading
 
@@ -14,7 +14,7 @@ from tests.functional import repeating
 
 
 class TestLateAnswers(repeating.TestCase):
-    """The scheduler answers when nobody waits for it any more."""
+    """The scheduler answers after the deadline of the caller."""
 
     def setUp(self):
         #: What schedulers wait for before they claim, and before they answer.
@@ -60,7 +60,7 @@ class TestLateAnswers(repeating.TestCase):
                    f'{count} callers have given up')
         self.post.patient = True
 
-    def test_build_whose_place_is_told_too_late(self):
+    def test_build_with_a_late_answer(self):
         for times in self.each_time():
             self.may_claim.set()
             self.may_answer.clear()
@@ -73,7 +73,7 @@ class TestLateAnswers(repeating.TestCase):
 
             self.goes_on(times, kept, deleted)
 
-    def test_build_whose_place_is_claimed_too_late(self):
+    def test_build_with_a_late_claim(self):
         for times in self.each_time():
             self.choosing()
             [[kept], [deleted]] = self.create(), self.create()
@@ -102,7 +102,7 @@ class TestLateAnswers(repeating.TestCase):
         self.assertEqual(5, self.post.count()[repeating.SELECT])
         self.assertDelivered(times)
 
-    def test_move_whose_place_is_claimed_too_late(self):
+    def test_move_with_a_late_claim(self):
         for times in self.each_time():
             self.go_on()
             staying, moved, deleted = uuids = self.create(min_count=3)

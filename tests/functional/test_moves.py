@@ -125,7 +125,7 @@ class TestMoves(moving.TestCase):
 
         self.assertRests('active', self.host, self.uuid)
 
-    def test_moves_twice_told_are_done_once(self):
+    def test_repeated_moves_run_once(self):
         self.twice()
         other = self.other(self.host)
         self.moves.migrate(base.ADMIN, self.uuid)
@@ -148,7 +148,7 @@ class TestMoves(moving.TestCase):
 
 
 class TestOtherCell(moving.TestCase):
-    """There is room in another cell only."""
+    """Only another cell has capacity."""
 
     def setUp(self):
         super().setUp()
@@ -157,7 +157,7 @@ class TestOtherCell(moving.TestCase):
         self.uuid = self.active()
         self.world.api.flavors.create(base.ADMIN, 'all', 1, 65536 - 256, 10)
 
-    def test_server_is_not_migrated_there(self):
+    def test_server_is_not_migrated_to_another_cell(self):
         self.moves.migrate(base.ADMIN, self.uuid)
 
         self.assertRests('active', 'a1', self.uuid)
@@ -165,14 +165,14 @@ class TestOtherCell(moving.TestCase):
         self.assertIn('No valid host', self.faults(self.uuid)[0])
         self.assertEqual([('migrate', 'Error')], self.actions(self.uuid))
 
-    def test_server_is_not_evacuated_there(self):
+    def test_server_is_not_evacuated_to_another_cell(self):
         self.down('a1')
         self.moves.evacuate(base.ADMIN, self.uuid)
 
         self.assertRests('error', 'a1', self.uuid)
         self.assertIn('No valid host', self.get(self.uuid).reason)
 
-    def test_server_does_not_come_back_there(self):
+    def test_server_is_not_unshelved_in_another_cell(self):
         self.moves.shelve(base.USER, self.uuid)
         self.assertRests('shelved_offloaded', None, self.uuid)
         [found] = self.built(flavor='all')
@@ -233,7 +233,7 @@ class TestOldServices(moving.TestCase):
 
 
 class TestGroups(moving.TestCase):
-    """Members of server groups move as others do, if the policy lets them."""
+    """Members of server groups move if the policy allows it."""
 
     def setUp(self):
         super().setUp()

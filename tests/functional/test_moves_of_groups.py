@@ -66,7 +66,7 @@ class TestMovesOfGroups(GroupsCase):
         self.assertEqual(('ACTIVE', 'a2'), (second.status, second.host))
         self.assertAuditIsClean()
 
-    def test_shelved_server_leaves_its_device_to_others(self):
+    def test_shelved_server_releases_its_device(self):
         [server] = self.built(flavor='graphics')
         self.moves.shelve(base.ADMIN, server.uuid)
         self.soon(lambda: self.assertEqual([], self.held(server.uuid)))
@@ -86,7 +86,7 @@ class TestMovesOfGroups(GroupsCase):
 
         self.assertHoldsGPUOf('a2', server.uuid)
 
-    def test_there_is_no_way_where_no_other_device_is_free(self):
+    def test_move_without_a_free_device_fails(self):
         servers = self.built(flavor='graphics', min_count=2)
 
         self.moves.migrate(base.ADMIN, servers[0].uuid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools/mutation.sh runs, and the changes that are left unnoticed."""
+"""The tests of tools/mutation.sh, and surviving mutations."""
 
 import ast
 import csv
@@ -43,7 +43,7 @@ class TestSuites(base.TestCase):
     def exists(self, name):
         return (ROOT / name.replace('.', '/')).with_suffix('.py').is_file()
 
-    def test_tests_of_each_module_are_there(self):
+    def test_each_module_has_tests(self):
         for package in self.suites.BEYOND_UNIT:
             for path in (ROOT / package).rglob('*.py'):
                 module = path.relative_to(ROOT).as_posix()
@@ -111,7 +111,7 @@ class TestTrees(base.TestCase):
         with self.copies() as [tree]:
             self.assertFalse(tree.passes(['tests.test_endless'], 0.1))
 
-    def test_nothing_runs_and_nothing_is_left_after_an_interruption(self):
+    def test_interruption_leaves_no_process_and_no_file(self):
         with self.copies() as [tree]:
             passed = []
             thread = threading.Thread(target=lambda: passed.append(
@@ -128,7 +128,7 @@ class TestTrees(base.TestCase):
 
 
 class TestSurvivors(base.TestCase):
-    """Each row of the table is about what is there, and gives a reason."""
+    """Each row of the table is current, and has a reason."""
 
     def test_lines_that_are_changed_are_in_their_function(self):
         with SURVIVORS.open(encoding='utf-8', newline='') as file:

@@ -90,7 +90,7 @@ class TestNetworks(base.TestCase):
         self.assertEqual('allocate', self.records(found.uuid)[0][0])
         self.assertNetworksMatch()
 
-    def test_server_whose_build_was_aborted_has_none(self):
+    def test_server_of_an_aborted_build_has_no_ports(self):
         self.deploy(host('a1', abort_builds=1))
 
         [found] = self.built()
@@ -111,7 +111,7 @@ class TestNetworks(base.TestCase):
         self.gone(uuid)
         self.assertNetworksMatch()
 
-    def test_what_cannot_be_taken_back_is_swept_later(self):
+    def test_ports_that_cannot_be_released_are_cleaned_up_later(self):
         self.deploy(host('a1'), fail_deallocations=1)
         [found] = self.built()
 

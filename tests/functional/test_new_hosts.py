@@ -56,7 +56,7 @@ class TestNewHosts(base.TestCase):
         self.assertIn('Mapped host b2.', lines)
         self.assertEqual([], self.world.api.parts.discovery.discover())
 
-    def test_host_is_mapped_by_whom_the_option_says(self):
+    def test_option_selects_the_service_that_maps_hosts(self):
         self.deploy({'cell1': []}, scheduler={
             'discover_hosts_in_cells_interval': -1})
         self.world.start_host('cell1', deployment.DeployedHost('late'))
@@ -91,7 +91,7 @@ class TestNewHosts(base.TestCase):
             return connection.execute(
                 sa.select(models.leaders.c.owner)).scalar()
 
-    def test_name_that_another_cell_has_is_left_out(self):
+    def test_host_name_of_another_cell_is_skipped(self):
         self.deploy({'cell1': ['same'], 'cell2': ['b1']})
         self.assertEqual({'same', 'b1'}, {
             found.host for found in self.built(min_count=2)})
@@ -114,7 +114,7 @@ class TestNewHosts(base.TestCase):
         error = self.assertRaises(exception.HostNameTaken, report)
         self.assertEqual('a host of another cell', error.by)
 
-    def test_discovery_refuses_it_with_both_cells_and_maps_the_others(self):
+    def test_discovery_names_both_cells_and_maps_other_hosts(self):
         self.deploy({'cell1': ['same'], 'cell2': ['b1']})
         self.world.api.parts.discovery.discover()
         self.world.start_host('cell2', deployment.DeployedHost('same'))
@@ -152,7 +152,7 @@ class TestNewHosts(base.TestCase):
         service.start()
         self.assertEqual('cell2', self.cell_of('other'))
 
-    def test_agent_whose_cell_is_not_mapped_does_not_start(self):
+    def test_agent_of_an_unmapped_cell_does_not_start(self):
         self.deploy({'cell1': [], 'cell2': []})
         conf = self.world.conf('api', 'cell2')
         self.take_down('cell2')
@@ -170,7 +170,7 @@ class TestLeavingHosts(base.TestCase):
             connection.execute(
                 sa.delete(table).where(table.c.host.in_(hosts)))
 
-    def test_host_whose_mapping_has_gone_is_used_no_more(self):
+    def test_host_without_a_mapping_is_not_selected(self):
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
         self.built(min_count=3)
         self.unmap('a1', 'b1')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fits nowhere lies in cell0, with the reasons."""
+"""Servers without a valid host are in cell0 with the reasons."""
 
 from cellsched.standalone import deployment
 from tests.functional import base
@@ -16,7 +16,7 @@ class TestNoValidHost(base.TestCase):
         self.assertEqual(('error', None, None), (
             row.vm_state, row.task_state, row.node))
 
-    def test_server_that_fits_nowhere_says_how_many_lack_what(self):
+    def test_fault_counts_the_hosts_by_reason(self):
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
 
         [found] = self.built(flavor='huge')
@@ -80,7 +80,7 @@ class TestNoValidHost(base.TestCase):
             each.status for each in (first, second, third)])
         self.assertClaimsMatch()
 
-    def test_deployment_without_hosts_says_so(self):
+    def test_fault_says_that_there_are_no_hosts(self):
         self.deploy({'cell1': []})
 
         [found] = self.built()

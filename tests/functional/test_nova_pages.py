@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages about an existing Nova name what its package has."""
+"""The pages about an existing Nova match the package."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ class TestPages(base.TestCase):
 
         self.assertIn('\n   '.join(NAMES) + '\n\n', index)
 
-    def test_commands_are_those_that_the_package_brings(self):
+    def test_commands_are_those_of_the_package(self):
         project = tomllib.loads(
             (PACKAGE / 'pyproject.toml').read_text(encoding='utf-8'))
         scripts = project['project']['scripts'].keys()
@@ -47,7 +47,7 @@ class TestPages(base.TestCase):
         typed = re.findall(r'(?m)^   \$ (cellsched-nova\S*)', self.text)
         self.assertEqual({*scripts}, {*typed})
 
-    def test_options_that_are_named_are_there(self):
+    def test_named_options_exist(self):
         there = {opt.dest for opt in options.OPTS}
 
         named = {*re.findall(r'option:`cellsched\.(\w+)`', self.text),
@@ -67,7 +67,7 @@ class TestPages(base.TestCase):
             self.assertIn(f':Default: ``{opt.default}``', told)
             self.assertIn(opt.help.strip().splitlines()[0], told)
 
-    def test_outcomes_of_a_comparison_are_told(self):
+    def test_outcomes_of_a_comparison_are_documented(self):
         self.assertEqual(
             [str(each) for each in comparing.Outcome],
             self.rows('adopting-in-nova')[1:])

@@ -130,7 +130,7 @@ class PayloadCase(base.TestCase):
 
 class TestPayloads(PayloadCase):
 
-    def test_callers_of_each_release_get_what_they_expect(self):
+    def test_callers_of_each_release_get_their_format(self):
         self.assertLessEqual(
             {'4.0', '4.2', '4.3', '4.4', '4.5'}, self.answer_all())
 
@@ -140,5 +140,5 @@ class TestIgnoring(PayloadCase):
     options = {'unmet_demands': 'ignore'}
     expected = 'ignoring'
 
-    def test_what_no_stage_reads_is_passed_over(self):
+    def test_unsupported_requirements_are_skipped(self):
         self.assertEqual({'4.5'}, self.answer_all())

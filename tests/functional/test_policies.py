@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may call what of the API, asked of all that there is.
+"""Policy rules of every operation of the API.
 
 Everything is called by everybody. What is allowed may fail for other reasons:
 the server was never built, so that it cannot be moved.
@@ -107,7 +107,7 @@ class TestServers(TestCase):
             self.assertEqual({who.project_id}, {
                 each.project_id for each in servers.list(who).servers})
 
-    def test_marker_and_project_of_others_are_not_there(self):
+    def test_foreign_marker_and_project_are_not_found(self):
         self.assertRaises(exception.MarkerNotFound, self.api.servers.list,
                           STRANGER, marker=self.uuid)
         self.assertRaises(exception.InvalidField, self.api.servers.list,

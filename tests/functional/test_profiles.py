@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the profiles of the test suite run, and what they leave out."""
+"""The contents of the profiles of the test suite."""
 
 import os
 import pathlib
@@ -62,7 +62,7 @@ class TestProfiles(base.TestCase):
             {line: done.stdout.splitlines().count(line)
              for line in done.stdout.splitlines()})
 
-    def test_default_profile_starts_nothing_for_what_it_leaves_out(self):
+    def test_default_profile_starts_no_unused_server(self):
         done = self.run_tests('')
 
         self.assertEqual(

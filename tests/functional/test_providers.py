@@ -88,9 +88,9 @@ class TestPool(base.TestCase):
 
 
 class TestPage(cli_base.CommandTestCase):
-    """What the page says is done, one command after another."""
+    """The commands of the page, one by one."""
 
-    def test_commands_of_the_page_do_what_it_says(self):
+    def test_commands_of_the_page_work(self):
         cloud = deployment.Deployment(
             self.directory / 'cloud', [deployment.DeployedCell('cell1', [
                 deployment.DeployedHost('compute1'),

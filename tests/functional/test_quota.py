@@ -74,7 +74,7 @@ class TestQuota(base.TestCase):
         self.assertEqual((3, 0), self.used('cores'))
         self.refused()
 
-    def test_requests_count_while_nobody_has_heard_of_them(self):
+    def test_unscheduled_requests_count(self):
         self.limit(instances=3)
         api = self.unheard()
 
@@ -96,7 +96,7 @@ class TestQuota(base.TestCase):
 
         self.assertEqual(['ACTIVE'], [each.status for each in self.built()])
 
-    def test_project_without_limits_gets_what_fits(self):
+    def test_project_without_limits_gets_all_capacity(self):
         self.limit(instances=-1, cores=-1, ram=-1)
 
         self.assertEqual(12, self.fates(self.create(min_count=12))[0])
@@ -116,7 +116,7 @@ class TestQuota(base.TestCase):
         self.assertEqual({'cell1': (True, 6 - there),
                           'cell2': (False, there)}, cells)
 
-    def test_limit_that_is_lowered_meanwhile_buries_what_does_not_fit(self):
+    def test_lowered_limit_fails_builds_over_quota(self):
         [one] = self.unheard().servers.create(base.USER, 'one', 'small')
         two = self.unheard().servers.create(
             base.USER, 'two', 'small', min_count=1, max_count=4)

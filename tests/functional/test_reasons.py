@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators ask why a build found no host, and what would have helped."""
+"""Reasons why a build found no host, for operators."""
 
 import contextlib
 import io
@@ -111,7 +111,7 @@ class TestReasons(base.TestCase):
         self.assertEqual(live, self.run_shell(
             'host', 'list', '--snapshot', path, '-f', 'json'))
 
-    def test_what_was_decided_is_kept_when_the_scheduler_stops(self):
+    def test_decisions_are_kept_when_the_scheduler_stops(self):
         self.deploy({'cell1': ['a1']})
         [built] = self.built()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is lost, repeated or left lying ends as what was asked for."""
+"""Recovery of lost, repeated and interrupted builds."""
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ LATE_S = 3600
 
 
 class Death(BaseException):
-    """What a process dies of; nothing of it is cleaned up."""
+    """Ends a process without cleanup."""
 
 
 class Dying(tasks.Step):
@@ -28,7 +28,7 @@ class Dying(tasks.Step):
 
 
 class DyingTask(build_and_schedule.BuildAndSchedule):
-    """A task whose process dies after so many steps."""
+    """A task that ends after a number of steps."""
 
     steps_done = 0
 
@@ -45,7 +45,7 @@ STEPS = ['Schedule', 'FindCell', 'Decide', 'WriteRows', 'Release']
 
 
 def before(steps, done):
-    """Return the steps up to those done, and what comes before them."""
+    """Return the completed steps, and the steps before them."""
     names = [step.name for step in steps]
     return steps[:names.index(STEPS[0]) + done]
 
@@ -75,7 +75,7 @@ class RecoveryTestCase(base.TestCase):
 
 class TestRecoverer(RecoveryTestCase):
 
-    def test_build_whose_message_was_lost_is_taken_up(self):
+    def test_build_with_a_lost_message_is_recovered(self):
         [uuid] = self.accept()
 
         self.recover()
@@ -85,7 +85,7 @@ class TestRecoverer(RecoveryTestCase):
         self.recover(LATE_S)
         self.assertBuilt(uuid)
 
-    def test_build_that_somebody_works_on_is_left_alone(self):
+    def test_leased_build_is_not_recovered(self):
         [uuid] = self.accept()
         self.assertRaises(
             Death, self.task(dying_after(0)).run, base.USER, [uuid])
@@ -144,7 +144,7 @@ class TestRecoverer(RecoveryTestCase):
         self.assertEqual([], self.running())
         self.assertClaimsMatch()
 
-    def test_request_that_cannot_be_read_does_not_stop_the_others(self):
+    def test_unreadable_request_does_not_stop_other_builds(self):
         [broken], [sound] = self.accept(), self.accept()
         table = base.api_models.build_requests
         with self.world.api.parts.database.writer() as connection:
@@ -188,7 +188,7 @@ class TestRepeats(RecoveryTestCase):
         self.assertBuilt(*uuids)
         self.assertEqual(sorted(uuids), self.running())
 
-    def test_second_conductor_finishes_what_a_first_one_only_began(self):
+    def test_second_conductor_finishes_a_started_build(self):
         """The first one's lease has run out, but it is not dead."""
         for steps_done in range(len(STEPS)):
             [uuid] = self.accept()

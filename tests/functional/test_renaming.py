@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user changes of a server is kept, at whatever moment that is."""
+"""Changes of a server are kept at every moment of a build."""
 
 import fixtures
 
@@ -81,7 +81,7 @@ class TestRenaming(base.TestCase):
             self.assertEqual(('renamed', ()), (found.name, found.tags))
             self.assertIn(found.cell, cells)
 
-    def test_check_of_revisions_is_what_keeps_the_change(self):
+    def test_check_of_revisions_keeps_the_change(self):
         """Without it what is changed between row and release is lost."""
         held = build_requests.held
 

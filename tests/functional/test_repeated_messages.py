@@ -56,13 +56,13 @@ class TestAfterwards(repeating.TestCase):
         self.assertEqual([], self.unexpected())
         self.assertClaimsMatch()
 
-    def test_what_comes_again_changes_nothing(self):
+    def test_repeated_message_changes_nothing(self):
         for times in self.each_time():
             uuid = self.live()
 
             self.assertChangesNothing(times, uuid)
 
-    def test_what_comes_again_brings_nothing_deleted_back(self):
+    def test_repeated_message_restores_nothing_deleted(self):
         for times in self.each_time():
             uuid = self.live()
             self.delete(uuid)
@@ -74,7 +74,7 @@ class TestAfterwards(repeating.TestCase):
             self.assertEqual({*repeating.LIFE, repeating.TERMINATE},
                              set(self.post.count()))
 
-    def test_what_comes_again_of_many_changes_nothing(self):
+    def test_repeated_message_of_a_batch_changes_nothing(self):
         for times in self.each_time():
             for host in ('a1', 'a2'):
                 self.driver(host).fail_builds(1)
@@ -93,7 +93,7 @@ class TestAfterwards(repeating.TestCase):
 
 
 class TestAtEachStep(repeating.TestCase):
-    """At each step of whoever works, all comes again that was sent so far."""
+    """At each step of a task, all earlier messages are repeated."""
 
     #: The steps at which it came already, since the server was at rest.
     met = frozenset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A build that fails on its host is tried on others, in the same cell."""
+"""A failed build is retried on other hosts of its cell."""
 
 import sqlalchemy as sa
 
@@ -40,7 +40,7 @@ class TestReschedule(base.TestCase):
         self.assertEqual([], self.driver('a1').list_instances())
         self.assertEqual([], self.faults('cell1', found.uuid))
 
-    def test_build_that_failed_on_all_hosts_of_its_cell_stays_there(self):
+    def test_build_that_failed_on_all_hosts_stays_in_its_cell(self):
         self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
                                host('a2', fail_builds=9)],
                      'cell2': [host('b1')]})

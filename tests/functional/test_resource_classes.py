@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers whose flavors ask for other classes than CPUs, memory and disk."""
+"""Servers with flavors of custom resource classes."""
 
 import pathlib
 
@@ -54,7 +54,7 @@ class TestResourceClasses(base.TestCase):
         return [dict(each.resources) for each
                 in self.world.api.parts.claims.claims_of([uuid]).get(uuid, ())]
 
-    def test_server_takes_what_the_flavor_asks_for_and_gives_it_back(self):
+    def test_server_claims_and_releases_the_resources_of_its_flavor(self):
         self.start(a1=0, a2=3)
         [first] = self.built(flavor='asking')
         self.assertEqual('a2', first.host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page "Backup and restore" says of databases that are put back."""
+"""The page "Backup and restore": restored databases."""
 
 import contextlib
 import io
@@ -177,7 +177,7 @@ class TestRestore(base.TestCase):
         self.assertEqual('cell1', api.servers.get(base.USER, waiting).cell)
         self.assertEqual((0, [], ''), self.audit())
 
-    def test_cell_is_left_to_a_human(self):
+    def test_cell_needs_an_operator(self):
         deleted = self.build()
         self.back_up('cell1')
         self.end(deleted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was buried is built after all, under the same uuid."""
+"""A server in cell0 is built again with the same uuid."""
 
 import sqlalchemy as sa
 
@@ -165,7 +165,7 @@ class TestTrouble(RetryCase):
         self.assertEqual([], self.listed())
         self.assertClaimsMatch()
 
-    def test_retry_waits_for_cell0_and_says_so(self):
+    def test_retry_waits_for_cell0_with_a_reason(self):
         """The server would be in two cells otherwise."""
         uuid = self.buried()
         self.make_room()
@@ -187,7 +187,7 @@ class TestTrouble(RetryCase):
 
 class TestCell0Down(RetryCase):
 
-    def test_build_that_cannot_be_buried_says_why(self):
+    def test_build_without_a_record_in_cell0_has_a_reason(self):
         [uuid] = self.unheard().servers.create(base.USER, 'server', 'huge')
         self.take_down('cell0')
 

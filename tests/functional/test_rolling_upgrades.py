@@ -50,7 +50,7 @@ class TestOlderCallers(base.TestCase):
             self.assertIn(place['host'], ('a1', 'a2', 'b1'))
         self.assertEqual(2, len(places))
 
-    def test_those_before_there_were_objects(self):
+    def test_callers_without_objects(self):
         asked, where = legacy.dicts(self.spec)
 
         for version in ('4.0', '4.1', '4.2'):
@@ -58,16 +58,16 @@ class TestOlderCallers(base.TestCase):
                 version, request_spec=asked, filter_properties=where))
         self.assertEqual([], self.claimed())
 
-    def test_those_before_there_were_claims(self):
+    def test_callers_without_claims(self):
         self.assertPlaces(self.ask('4.3', spec_obj=self.spec))
         self.assertEqual([], self.claimed())
 
-    def test_those_before_there_were_alternates(self):
+    def test_callers_without_alternates(self):
         self.assertPlaces(self.ask(
             '4.4', spec_obj=self.spec, instance_uuids=UUIDS))
         self.assertEqual(UUIDS, self.claimed())
 
-    def test_those_of_today(self):
+    def test_current_callers(self):
         answer = self.ask(
             '4.5', spec_obj=self.spec, instance_uuids=UUIDS,
             return_objects=True, return_alternates=True)
@@ -75,7 +75,7 @@ class TestOlderCallers(base.TestCase):
         self.assertEqual(2, len(answer))
         self.assertEqual(UUIDS, self.claimed())
 
-    def test_those_of_other_versions_are_refused(self):
+    def test_callers_of_other_versions_are_refused(self):
         for version in ('3.1', '4.6', '5.0'):
             error = self.assertRaises(
                 oslo_messaging.RemoteError, self.ask, version,
@@ -123,7 +123,7 @@ class Scheduler4_5(rpc_base.Recorder):
 
 
 class OlderServers(rpc_base.LocalTestCase):
-    """The base of stories with servers that know only what they say."""
+    """The base of tests with servers of older versions."""
 
     def run_server(self, endpoint, topic):
         made = oslo_messaging.get_rpc_server(
@@ -152,7 +152,7 @@ class TestOlderSchedulers(OlderServers):
         for pin in not_understood:
             self.assertRaises(oslo_messaging.RemoteError, self.select, pin)
 
-    def test_4_0_and_what_is_like_it(self):
+    def test_version_4_0_and_equivalents(self):
         self.assertUnderstands(
             Scheduler4_0(), ['4.0', '4.1', '4.2', 'kilo', 'liberty'],
             ['4.3', '4.4', None])
@@ -177,14 +177,14 @@ class TestAgents(OlderServers):
         kind(self.transport, version_cap=cap).terminate_instance(
             context.admin(), 'host', newer.INSTANCE)
 
-    def test_older_one_is_spared_what_it_does_not_know(self):
+    def test_older_receiver_gets_no_unknown_argument(self):
         agent = self.run_server(newer.OlderAgent(), compute.TOPIC)
 
         self.remove(newer.ComputeAPI, '6.0')
 
         self.assertEqual(newer.UUID, agent.next())
 
-    def test_newer_one_takes_what_older_callers_send(self):
+    def test_newer_receiver_accepts_older_callers(self):
         agent = self.run_server(newer.Agent(), compute.TOPIC)
 
         self.remove(compute.ComputeAPI)
@@ -216,7 +216,7 @@ class TestConductors(OlderServers):
         kind(self.transport, version_cap=cap).build_and_schedule(
             context.admin(), UUIDS)
 
-    def test_older_one_is_spared_what_it_does_not_know(self):
+    def test_older_receiver_gets_no_unknown_argument(self):
         server = self.run_server(newer.OlderConductor(), conductor.TOPIC)
 
         for pin in ('1.0', '1.19'):
@@ -224,7 +224,7 @@ class TestConductors(OlderServers):
 
             self.assertEqual(UUIDS, server.next())
 
-    def test_newer_one_takes_what_older_callers_send(self):
+    def test_newer_receiver_accepts_older_callers(self):
         server = self.run_server(newer.Conductor(), conductor.TOPIC)
 
         self.build(conductor.ConductorAPI)
@@ -252,7 +252,7 @@ class TestAutomaticVersions(base.TestCase):
                 connection.execute(
                     models.services.update().values(version=version))
 
-    def test_agents_tell_theirs_and_servers_come_and_go(self):
+    def test_agents_report_their_version_and_build_servers(self):
         found = self.built(min_count=2)
 
         self.assertEqual({'ACTIVE'}, {each.status for each in found})
@@ -263,7 +263,7 @@ class TestAutomaticVersions(base.TestCase):
         self.assertIn(f'has version {newest}; the newest that is known here '
                       f'is {newest}', self.logs.output)
 
-    def test_cell_that_is_down_is_left_out(self):
+    def test_unreachable_cell_is_skipped(self):
         down = self.cells()['cell1'].identity
         self.take_down('cell1')
 
@@ -300,7 +300,7 @@ class TestAutomaticVersions(base.TestCase):
         self.assertLeftNothing(found.uuid)
         self.assertNotIn('the lowest that runs is 99', self.logs.output)
 
-    def test_conductor_older_than_every_agent_says_so(self):
+    def test_conductor_older_than_every_agent_is_refused(self):
         self.set_versions(99, 'cell1', 'cell2')
 
         [found] = self.built()
@@ -329,7 +329,7 @@ class TestPinnedDeployment(base.TestCase):
 
         self.assertEqual('ACTIVE', found.status)
 
-    def test_it_does_not_start_with_others(self):
+    def test_old_agent_does_not_start_beside_new_ones(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.deploy, {'cell1': ['a1']},
             upgrade_levels={'scheduler': 'pike'})

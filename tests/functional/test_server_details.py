@@ -34,7 +34,7 @@ class TestServerDetails(base.TestCase):
                          (details.group.uuid, details.group.name))
         self.assertEqual(([], []), (details.faults, details.moves))
 
-    def test_server_that_waits_for_a_cell_has_what_was_asked_for(self):
+    def test_unscheduled_server_shows_its_request(self):
         uuid = self.unheard().servers.create(
             base.USER, 'waiting', 'small')[0]
 
@@ -63,7 +63,7 @@ class TestServerDetails(base.TestCase):
         self.assertEqual((found.host, self.get(found.uuid).host),
                          (move.source, move.dest))
 
-    def test_of_one_whose_cell_is_down_it_is_what_was_asked_for(self):
+    def test_server_of_an_unreachable_cell_shows_its_request(self):
         [found] = self.built(availability_zone=None, image_ref='cirros')
         self.take_down(found.cell)
 
@@ -74,7 +74,7 @@ class TestServerDetails(base.TestCase):
         self.bring_back(found.cell)
         self.assertEqual(found, self.details(found.uuid).server)
 
-    def test_what_is_not_theirs_is_not_there(self):
+    def test_foreign_server_is_not_found(self):
         [found] = self.built()
 
         self.assertRaises(exception.InstanceNotFound, self.details,

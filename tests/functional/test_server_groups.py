@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers are placed with regard to the others of their group."""
+"""Servers are scheduled by the policy of their group."""
 
 from cellsched import exception
 from cellsched.rpc import scheduler
@@ -7,7 +7,7 @@ from tests.functional import base
 
 
 class Recording(scheduler.SchedulerAPI):
-    """A scheduler's client that keeps the groups of what it asks."""
+    """A scheduler's client that records the groups of requests."""
 
     def __init__(self, transport):
         super().__init__(transport)
@@ -47,7 +47,7 @@ class TestServerGroups(base.TestCase):
     def members(self):
         return self.groups.get(base.USER, self.group.uuid).members
 
-    def test_scheduler_knows_who_is_in_the_group_when_it_places(self):
+    def test_scheduler_gets_the_members_of_the_group(self):
         one, two = self.accept(), self.accept()
 
         group = self.build(one)
@@ -60,7 +60,7 @@ class TestServerGroups(base.TestCase):
         three = self.accept()
         self.assertEqual([two, three], self.build(two).members)
 
-    def test_members_are_those_that_were_accepted_and_not_deleted(self):
+    def test_members_are_accepted_servers_that_are_not_deleted(self):
         found = self.built(hints=self.hints(), min_count=2)
         [buried] = self.built(hints=self.hints(), flavor='huge')
 

@@ -12,7 +12,7 @@ THREE_CELLS = {'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2'],
 
 class TestLanding(base.TestCase):
 
-    def test_one_server_is_in_one_cell_and_holds_what_it_takes(self):
+    def test_server_is_in_one_cell_with_its_claim(self):
         self.deploy(THREE_CELLS)
 
         [found] = self.built('web')
@@ -104,7 +104,7 @@ class TestLanding(base.TestCase):
                 each.status, each.cell, each.availability_zone))
         self.assertEqual('a1', default.host)
 
-    def test_zone_that_there_is_not_is_a_reason(self):
+    def test_unknown_zone_is_a_reason(self):
         self.deploy({'cell1': ['a1']})
 
         [found] = self.built(availability_zone='moon')

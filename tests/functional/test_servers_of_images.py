@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts tell what the images of their servers say, and are chosen by it."""
+"""Hosts are selected by the images of their servers."""
 
 import json
 

@@ -47,7 +47,7 @@ class SimulationTestCase(base.TestCase):
         self.addCleanup(self.harness.close)
 
     def assertKept(self, seed, *args):
-        """Return the outcome of a seed, which must keep all promises."""
+        """Return the outcome of a seed, which must keep all invariants."""
         outcome = simulation.Simulation(self.harness, seed, *args).run()
         if outcome.failure:
             self.addDetail('trace', content.text_content(outcome.text()))
@@ -56,7 +56,7 @@ class SimulationTestCase(base.TestCase):
 
 
 class TestSeeds(SimulationTestCase):
-    """Whatever goes wrong."""
+    """Seeds with all kinds of faults."""
 
 
 def _seeds(share):
@@ -79,7 +79,7 @@ class TestSimulation(SimulationTestCase):
             for seed in range(3):
                 self.assertKept(seed, [kind], 0.3)
 
-    def test_without_faults_what_fits_is_built(self):
+    def test_without_faults_servers_with_capacity_are_built(self):
         outcome = self.assertKept(1, [])
         self.assertIn("('active', None)", outcome.text())
 
@@ -91,7 +91,7 @@ class TestSimulation(SimulationTestCase):
             '    2     1.000 a1: reached Spawn\n'
             'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
 
-    def test_seed_says_everything(self):
+    def test_seed_determines_the_history(self):
         """Neither the order of sets nor that of threads does."""
         said = [subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', _TRACES,

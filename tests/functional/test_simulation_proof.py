@@ -35,12 +35,12 @@ _change = instances._change
 
 
 def lease_anything(connection, uuids, owner, now, expires_at):
-    """Take up what others are working on too."""
+    """Recover leased builds too."""
     return _lease(connection, uuids, owner, now + 10 ** 9, expires_at)
 
 
 def renew_anything(connection, owners, expires_at):
-    """Take what is leased by anybody for one's own."""
+    """Treat every lease as the own one."""
     return build_requests.present(connection, owners)
 
 
@@ -54,19 +54,19 @@ def decide_anyway(connection, uuids, cell_id, now):
 
 
 def create_anew(connection, those, now):
-    """Write servers over those that are there."""
+    """Overwrite existing servers."""
     those = list(those)
     instances.purge(connection, [each.uuid for each in those])
     return _create(connection, those, now)
 
 
 def hold_anything(connection, owners):
-    """Own what was deleted or is leased by others too."""
+    """Renew deleted and foreign leases too."""
     return dict.fromkeys(owners, 0)
 
 
 def claim_again(claims, held):
-    """Take what is held already once more."""
+    """Claim existing claims again."""
     return list(claims)
 
 

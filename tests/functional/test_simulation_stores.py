@@ -55,7 +55,7 @@ class TestServers(StoresTestCase):
                 for seed in range(2):
                     self.assertKept(seed, [kind], 0.3, name)
 
-    def test_without_faults_what_fits_is_built(self):
+    def test_without_faults_servers_with_capacity_are_built(self):
         for name in claim_servers.KINDS:
             outcome = self.assertKept(1, [], None, name)
             self.assertIn("('active', None)", outcome.text())

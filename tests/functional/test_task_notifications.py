@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What conductors tell of builds, and when they tell nothing."""
+"""Notifications of conductors about builds."""
 
 import oslo_messaging
 from oslo_messaging.notify import _impl_test as recorded
@@ -68,7 +68,7 @@ class TestTaskNotifications(base.TestCase):
         self.assertIn(reason, failure['exception_message'])
         return failure
 
-    def test_build_that_fits_nowhere_is_told_once_with_its_reason(self):
+    def test_failed_build_sends_one_notification_with_its_reason(self):
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']}, **TOLD)
 
         [found] = self.built(flavor='huge')
@@ -79,7 +79,7 @@ class TestTaskNotifications(base.TestCase):
         self.assertEqual('NoValidHost', failure['exception'])
         self.assertIn('Traceback', failure['traceback'])
 
-    def test_each_of_several_is_told_once(self):
+    def test_each_failed_server_sends_one_notification(self):
         self.deploy({'cell1': ['a1']}, **TOLD)
 
         found = self.built(flavor='huge', min_count=3, max_count=3)
@@ -92,7 +92,7 @@ class TestTaskNotifications(base.TestCase):
                  else each['nova_object.data']['instance_uuid']
                  for each in told])
 
-    def test_build_whose_alternates_are_used_up_is_told_by_its_cell(self):
+    def test_cell_notifies_of_a_build_without_alternates(self):
         self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
                                host('a2', fail_builds=9)]}, **TOLD)
 
@@ -103,7 +103,7 @@ class TestTaskNotifications(base.TestCase):
             found.uuid, 'conductor-cell1', 'Exhausted all hosts')
         self.assertEqual('MaxRetriesExceeded', failure['exception'])
 
-    def test_server_that_is_new_is_told_where_that_is_configured(self):
+    def test_new_server_sends_a_notification_if_configured(self):
         self.deploy({'cell1': ['a1']}, **{
             **TOLD, 'notifications': {
                 'notification_format': 'versioned',
@@ -119,7 +119,7 @@ class TestTaskNotifications(base.TestCase):
              'new_task_state': 'scheduling'},
             data['state_update']['nova_object.data'])
 
-    def test_build_that_succeeds_is_not_told(self):
+    def test_successful_build_sends_no_notification(self):
         self.deploy({'cell1': ['a1']}, **TOLD)
 
         self.built()
@@ -130,7 +130,7 @@ class TestTaskNotifications(base.TestCase):
             {message['event_type']
              for _, message, _, _ in recorded.NOTIFICATIONS})
 
-    def test_without_a_driver_nothing_is_said(self):
+    def test_no_notification_is_sent_without_a_driver(self):
         self.deploy({'cell1': [host('a1', fail_builds=9)]}, notifications={
             'notification_format': 'both',
             'notify_on_state_change': 'vm_and_task_state'})

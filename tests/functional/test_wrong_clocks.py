@@ -64,7 +64,7 @@ class Deployment(deployment.Deployment):
 
 
 class TestWrongClocks(base.TestCase):
-    """By default options, and whoever is wrong."""
+    """Wrong clocks of each service, with default options."""
 
     def bring_up(self, **ahead_s):
         """Start services; their hosts' clocks are ahead by so much."""
@@ -103,7 +103,7 @@ class TestWrongClocks(base.TestCase):
 
         self.assertAllAreBuilt()
 
-    def test_scheduler_and_who_asks_it(self):
+    def test_scheduler_and_its_callers(self):
         for ahead_s in (WRONG_S, -WRONG_S):
             with self.subTest(ahead_s=ahead_s):
                 self.bring_up(api=ahead_s)
@@ -151,7 +151,7 @@ class TestWrongClocks(base.TestCase):
         self.addCleanup(api.close)
         return api.servers.create(base.USER, 'name', 'small')
 
-    def test_what_an_api_accepted_is_found_in_time(self):
+    def test_accepted_server_is_recovered_in_time(self):
         """Neither at once, as if it were old, nor much later."""
         self.bring_up()
         for ahead_s in (WRONG_S, -WRONG_S):
@@ -193,7 +193,7 @@ class TestWrongClocks(base.TestCase):
 
 
 class TestDoubt(base.TestCase):
-    """Hosts that all go down at one time, for who reads them."""
+    """Hosts that go down at the same time."""
 
     def setUp(self):
         super().setUp()

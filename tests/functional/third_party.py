@@ -74,7 +74,7 @@ class TestBothFilters(TestCase):
         self.report_gpu_memory(a1=0, a2=9999, b1=9999)
         self.assertEqual(['b1'], self.select(hints=GPU, extra_specs=PRODUCT))
 
-    def test_weigher_keeps_licensed_hosts_for_who_needs_them(self):
+    def test_weigher_keeps_licensed_hosts_for_licensed_servers(self):
         self.assertEqual(['a2'], self.select())
 
     def test_reason_has_the_counts_of_both_in_order(self):

@@ -61,7 +61,7 @@ class TestClass(TestCase):
         self.assertEqual(('ACTIVE', 1024),
                          (third.status, self.claimed(third.uuid)))
 
-    def test_answer_to_a_foreign_caller_says_whole_pages(self):
+    def test_answer_to_a_foreign_caller_has_whole_pages(self):
         self.deploy({'cell1': [host('a1')]})
         client = scheduler.SchedulerAPI(
             self.world.api.parts.transports.get(), timeout_s=base.TIMEOUT_S)
@@ -78,7 +78,7 @@ class TestClass(TestCase):
             [{'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1, PAGES: 1024}],
             [each['resources'] for each in given.values()])
 
-    def test_audit_finds_nothing_wrong_with_what_is_taken(self):
+    def test_audit_has_no_finding_about_used_resources(self):
         self.deploy({'cell1': [host('a1')]})
         self.flavor('paged', 1500)
         self.built(flavor='paged')
@@ -92,7 +92,7 @@ class TestClass(TestCase):
 
 class TestColumn(TestCase):
 
-    def test_filter_decides_on_what_agents_report(self):
+    def test_filter_reads_the_reports_of_agents(self):
         self.deploy({'cell1': [host('a1', celsius=36.5)], 'cell2': [
             host('b1', celsius=30), host('b2', celsius=None)]},
             filter_scheduler={'enabled_filters': (
@@ -100,7 +100,7 @@ class TestColumn(TestCase):
 
         self.assertEqual('b1', self.built()[0].host)
 
-    def test_nearest_miss_is_told(self):
+    def test_nearest_miss_is_named(self):
         self.deploy({'cell1': [host('a1', celsius=36.5)]},
                     filter_scheduler={'enabled_filters': (
                         'ComputeFilter', 'CoolHostFilter')})

@@ -20,7 +20,7 @@ BEYOND_UNIT = {
     'cellsched/conductor': (
         'functional.test_deletion',
         'functional.test_moves',
-        'functional.test_moves_cut_short',
+        'functional.test_interrupted_moves',
         'functional.test_networks',
         'functional.test_quota',
         'functional.test_recovery',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves whose conductor or agent dies, and moves of servers that go."""
+"""Moves with a killed conductor or agent, or a deleted server."""
 
 from tests.functional import base
 from tests.functional import moving
@@ -45,7 +45,7 @@ class TestCase(moving.TestCase):
 
 
 class TestKilled(TestCase):
-    """Whoever works on a move dies, and nobody hears of it any more."""
+    """The process of a move is killed."""
 
     def killed(self, step, move, uuid, *args):
         self.at[step] = self.kill
@@ -122,7 +122,7 @@ class TestKilled(TestCase):
                 self.assertEqual({}, self.holding(uuid))
             self.over(uuid)
 
-    def test_who_wakes_up_late_changes_nothing(self):
+    def test_late_process_changes_nothing(self):
         for step in (*PLACED, *BUILT):
             uuid, host = self.at_rest()
             self.at[step] = self.strand
@@ -133,7 +133,7 @@ class TestKilled(TestCase):
             self.assertRests('active', host, uuid)
             self.over(uuid)
 
-    def test_who_wakes_up_late_takes_nothing_from_the_next_move(self):
+    def test_late_process_does_not_disturb_the_next_move(self):
         for step in (*PLACED, *BUILT):
             uuid, host = self.at_rest()
 

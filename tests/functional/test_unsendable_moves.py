@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of which nobody can be told are not begun, and change nothing."""
+"""Moves whose message cannot be sent change nothing."""
 
 from amqp import exceptions as amqp_exc
 import fixtures
@@ -19,7 +19,7 @@ FAILURES = (
 )
 
 
-class TestUntold(moving.TestCase):
+class TestUnsendableMoves(moving.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -40,7 +40,7 @@ class TestUntold(moving.TestCase):
         self.assertEqual(['error'] * asked, self.statuses(self.uuid))
         self.assertRests('active', self.host, self.uuid)
 
-    def test_server_is_what_it_was(self):
+    def test_server_does_not_change(self):
         moves = self.moves
         wishes = [(ask, failure) for failure in FAILURES
                   for ask in (moves.migrate, moves.rebuild, moves.shelve)]
@@ -50,7 +50,7 @@ class TestUntold(moving.TestCase):
             self.assertIn('was not begun', str(error))
             self.assert_nothing_begun(asked)
 
-    def test_error_of_a_foreign_driver_changes_nothing_either(self):
+    def test_error_of_a_foreign_driver_changes_nothing(self):
         self.ask(self.moves.migrate, RuntimeError('a driver of somebody'),
                  RuntimeError)
 
