@@ -51,7 +51,7 @@ class Controller:
 
 
 class ServerController(Controller):
-    """A part of the API whose methods take the uuid of a server."""
+    """A part of the API with methods that take the uuid of a server."""
 
     def __init__(
         self, authorizer: authorization.Authorizer,

@@ -99,7 +99,7 @@ class Moves(base.ServerController):
     ) -> None:
         """Rebuild a server of a failed host on another host of its cell.
 
-        Raises what :meth:`migrate` does.
+        Raises the errors of :meth:`migrate`.
 
         :param host: the destination; by default the scheduler selects one
         """
@@ -152,7 +152,7 @@ class Moves(base.ServerController):
     def shelve(self, context: RequestContext, uuid: str) -> None:
         """Shelve a server: remove it from its host, and keep it.
 
-        Raises what :meth:`rebuild` does.
+        Raises the errors of :meth:`rebuild`.
         """
         aimed = self._aim(context, uuid)
         accepted = self._accept(
@@ -168,7 +168,7 @@ class Moves(base.ServerController):
     def unshelve(self, context: RequestContext, uuid: str) -> None:
         """Restore a shelved server on a host of its cell.
 
-        Raises what :meth:`rebuild` does.
+        Raises the errors of :meth:`rebuild`.
         """
         aimed = self._aim(context, uuid)
         accepted = self._accept(

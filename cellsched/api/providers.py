@@ -63,7 +63,7 @@ class ProviderRecord:
     :param root: uuid of the root of a child; else the uuid of the provider
     :param host: the compute host, unless the provider is shared
     :param cell: name of the cell of the host
-    :param aggregate: name of the aggregate whose hosts share the provider
+    :param aggregate: name of the aggregate that shares the provider
     :param inventories: by resource class
     :param consumers: number of consumers with an allocation
     """
@@ -83,7 +83,7 @@ class ProviderRecord:
 
     @property
     def over_capacity(self) -> list[str]:
-        """The resource classes whose usage exceeds the capacity, sorted.
+        """The resource classes with more usage than capacity, sorted.
 
         That happens when an inventory is reduced. Existing allocations stay,
         and no more is allocated of these classes.
@@ -185,8 +185,8 @@ class Providers(base.Controller):
     """Lists all resource providers, and changes the sharing providers.
 
     Agents report compute nodes and the providers below them. An operator
-    creates the providers that the hosts of an aggregate share, such as a
-    storage pool. The row in the API database is written first, and the claim
+    creates the providers that the hosts of an aggregate share: a storage pool,
+    for example. The row in the API database is written first, and the claim
     store is updated from it. A change that was interrupted is completed when
     it is repeated.
 
@@ -254,7 +254,7 @@ class Providers(base.Controller):
         Existing allocations stay, even if the inventory becomes smaller.
 
         :param name: its name or uuid
-        :param aggregate: id or name of the aggregate whose hosts share it
+        :param aggregate: id or name of the aggregate that shares it
         :param inventories: fields to change, by resource class; None removes
             a class
         :raises cellsched.exception.InvalidField: names the field and the

@@ -81,7 +81,7 @@ class Quotas(Controller):
     ) -> list[Quota]:
         """Return limit and usage of each resource.
 
-        :param user_id: return those of this user in the project
+        :param user_id: the user in the project, if not all
         :raises cellsched.exception.InvalidField: the id is invalid
         """
         _check_owner(project_id, user_id)

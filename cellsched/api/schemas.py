@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON schemas of the input of the API.
 
-A list may be a tuple, and an object any mapping; see ``validation``. A schema
-that needs more than its bounds to say what is expected has a description.
+A list may be a tuple, and an object any mapping; see ``validation``. If the
+bounds of a schema do not explain it, the schema has a description.
 """
 
 from collections.abc import Collection

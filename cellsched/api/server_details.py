@@ -43,7 +43,7 @@ class FaultRecord:
 class ServerDetails:
     """A server with its details.
 
-    If its cell does not answer, flavor, image and zone are those of the
+    If its cell does not answer, flavor, image and zone are taken from the
     request, and there are no faults and no moves.
 
     :param flavor: None if the request of the server is lost

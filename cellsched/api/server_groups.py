@@ -23,7 +23,7 @@ _WHERE = 'server group'
 
 
 class ServerGroups(base.Controller):
-    """Manages server groups, whose policies place servers together or apart.
+    """Manages server groups, which place servers together or apart.
 
     A project sees its own groups, an administrator all groups.
 
@@ -120,7 +120,7 @@ class ServerGroups(base.Controller):
 
 
 def _owner(context: RequestContext) -> str | None:
-    """Return the project whose groups are visible; None for all."""
+    """Return the project of the visible groups; None for all."""
     return None if context.is_admin else context.project_id or ''
 
 

@@ -98,8 +98,8 @@ class ServerHistory(base.ServerController):
         """Return moves of one server, or of all; the newest first.
 
         :param host: only moves to or from this host, for administrators
-        :param status: only moves in this status, such as ``error``
-        :param kind: only moves of this kind, such as ``migration``
+        :param status: only moves in this status: ``error``, for example
+        :param kind: only moves of this kind: ``migration``, for example
         :param limit: the largest number of moves, 1 to 1000
         :raises cellsched.exception.InvalidField: names the field and the
             bound

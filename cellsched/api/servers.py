@@ -110,8 +110,8 @@ class Servers(base.ServerController):
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.FlavorNotFound: the flavor does not exist
-        :raises cellsched.exception.InstanceGroupNotFound: the project has no
-            such server group
+        :raises cellsched.exception.InstanceGroupNotFound: the group does not
+            exist in the project
         :raises cellsched.exception.OverQuota: the quota of the project does
             not allow ``min_count`` servers
         """
@@ -226,8 +226,8 @@ class Servers(base.ServerController):
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.FlavorNotFound: the flavor does not exist
-        :raises cellsched.exception.MarkerNotFound: the project has no such
-            server
+        :raises cellsched.exception.MarkerNotFound: the server does not exist
+            in the project
         :raises cellsched.exception.CellsDown: a cell does not answer, and
             every cell is required
         """
@@ -306,7 +306,7 @@ def _accept(
 
     The fields that all servers share are serialized and validated once.
 
-    :param request: a request whose ``max_count`` the quota allows
+    :param request: a request with a ``max_count`` that the quota allows
     :param group: the group to join, without its members
     """
     project_id = context.project_id or ''
@@ -355,7 +355,7 @@ def _spec(
     flavor: objects.Flavor, group: objects.InstanceGroup | None,
     uuids: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the primitive of what is asked for the first server."""
+    """Return the primitive of the request specification of a server."""
     return objects.RequestSpec(
         project_id=context.project_id, user_id=context.user_id,
         availability_zone=request.availability_zone, flavor=flavor,

@@ -180,7 +180,7 @@ def _problem(error: Any) -> str:
 
 
 def _expected(error: Any) -> str:
-    """Return what a schema expects, for people."""
+    """Return the expectation of a schema, for people."""
     schema = error.schema
     if error.validator == 'required':
         schema = schema.get('properties', {}).get(
@@ -275,7 +275,7 @@ def _check_hint_names(
 def _check_devices(
     devices: Sequence[Mapping[str, Any]], several: bool
 ) -> None:
-    """Check what a schema cannot say of block devices.
+    """Check the constraints of block devices that no schema has.
 
     :param several: whether more than one server gets them
     """

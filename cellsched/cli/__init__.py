@@ -9,5 +9,5 @@ command, declare it there and name it in the entry points of
 space.
 
 The help of all commands imports the module of each command. So a command
-imports what takes long, such as SQLAlchemy or numpy, when it runs.
+imports SQLAlchemy or numpy, which take long, when it runs.
 """

@@ -114,7 +114,7 @@ class Commands(commandmanager.CommandManager):
 
 
 class App(app.App):
-    """An application; what its commands need is made on first use."""
+    """An application; its backend is created on first use."""
 
     #: The namespace of the entry points of the commands.
     namespace: ClassVar[str]
@@ -191,7 +191,7 @@ class App(app.App):
         return self.backend.api
 
     def say(self, line: str) -> None:
-        """Print a line about what was done, on standard output."""
+        """Print a line on standard output."""
         print(line, file=self.stdout)
 
     def warn(self, text: str) -> None:
@@ -375,7 +375,7 @@ class Shell(App):
 class Manage(App):
     """Databases and cells, for operators.
 
-    The names, arguments and exit codes are those of ``nova-manage``.
+    Names, arguments and exit codes are as in ``nova-manage``.
     """
 
     NAME = 'cellsched-manage'

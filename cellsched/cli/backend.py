@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The deployment of the configuration, as commands use it.
 
-A command imports this module when it runs, and no earlier. What only some
-commands need is imported by the member that needs it: to import a scheduler
-or a conductor takes longer than most commands.
+A command imports this module when it runs, and no earlier. A member imports
+the modules that only some commands need: to import a scheduler or a conductor
+takes longer than most commands.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes of commands, and commands declared by a function.
 
-A command is declared by its arguments, its columns and a function whose
-docstring is the help::
+A command is declared by its arguments, its columns and a function, with the
+help as docstring::
 
     @base.show(argument('flavor', metavar='FLAVOR', help='id or name'),
                columns=COLUMNS)
@@ -93,7 +93,7 @@ Arguments = Sequence[Argument | Exclusive]
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return an argument; the parameters are those of ``add_argument``."""
+    """Return an argument; as ``add_argument`` takes it."""
     return Argument(names, options)
 
 
@@ -190,7 +190,7 @@ def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
 def invalid(
     option: str, problem: str, expected: str
 ) -> exception.InvalidField:
-    """Return the error of an option whose value is invalid."""
+    """Return the error of an invalid value of an option."""
     return exception.InvalidField(
         f'{option}: {problem}; expected {expected}', where='options',
         field=option, problem=problem, expected=expected)
@@ -199,7 +199,7 @@ def invalid(
 class Command(command.Command):
     """A command; its docstring is its help.
 
-    The application reports what the command raises, and the process ends
+    The application reports an error of the command, and the process ends
     with :attr:`failure_code` then.
     """
 
@@ -257,7 +257,7 @@ class Command(command.Command):
 
 
 class _Columns(Command):
-    """A command whose columns are known before it runs."""
+    """A command with columns that are known before it runs."""
 
     columns: ClassVar[Collection[str]]
 
@@ -323,9 +323,8 @@ class ChangeCommand(ReportCommand):
 
         An error with one thing is reported, and the next thing is changed.
 
-        :param action: the past participle that the report says, such as
-            ``deleted``
-        :param kind: the noun that the report says, such as ``flavor``
+        :param action: the past participle in the report: ``deleted``
+        :param kind: the noun in the report: ``flavor``
         :param do: changes the thing of a name; returns more fields of the
             report
         :returns: the names of the changed things, and the exit code
@@ -446,7 +445,7 @@ def _made(base: type, function: _Function, **members: Any) -> Any:
 
 
 def values(columns: Columns, item: Any) -> tuple[Any, ...]:
-    """Return what the columns show of an item."""
+    """Return the values that the columns show of an item."""
     return tuple(
         operator.attrgetter(get)(item) if isinstance(get, str) else get(item)
         for get in columns.values())

@@ -17,12 +17,12 @@ _ALL = 'all cells'
 class ShowCapacity(base.Lister):
     """Show how many more servers of one kind fit in each cell.
 
-    The enabled filters select the hosts, and the number of servers that fit
-    on each of them is counted. The filters are not asked again for further
+    The enabled filters select the hosts, and the number of servers that fit on
+    each of them is counted. The filters are not asked again for further
     servers, so a filter that limits the servers on a host is ignored. Each
     cell is counted as if the other cells were unused: if hosts of several
-    cells share a provider, such as a storage pool, fewer servers fit in all
-    cells than the sum.
+    cells share a provider, for example a storage pool, fewer servers fit in
+    all cells than the sum.
 
     On a terminal, or with ``--chart``, a bar chart is drawn above the table.
     ``--plot`` draws a chart to a file, and requires ``cellsched[plot]``. Ends

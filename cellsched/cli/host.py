@@ -57,7 +57,7 @@ class ListHosts(base.Lister):
 class ShowHost(base.ShowOne):
     """Show a host, or a node of a host, with all columns that filters read.
 
-    Providers lists the child providers, such as devices, and the sharing
+    Providers lists the child providers, for example devices, and the sharing
     providers of the host, with the available amounts. Child providers are
     shown without the names that agents give them; ``provider show`` has the
     names.

@@ -76,7 +76,7 @@ def read(app: App, path: pathlib.Path) -> HostDocument:
 
 
 def of(app: Shell, path: pathlib.Path | None) -> HostDocument:
-    """Return the hosts in a file, or those of the deployment now."""
+    """Return the hosts in a file, or the hosts of the deployment now."""
     if path is not None:
         return read(app, path)
     snapshot = app.deployment.snapshot()

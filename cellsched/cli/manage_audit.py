@@ -27,16 +27,16 @@ class Audit(base.Lister):
     place; S3, the mapping of a server names its cell; S4, each claim belongs
     to a server and has its size; L1, a service works on each unfinished task;
     S13, each failure has a reason. Violations are checked again after
-    --settle seconds, because a change may have been in progress; those found
-    both times are listed.
+    --settle seconds, because a change may have been in progress; a violation
+    found both times is listed.
 
     With --fix, the violations with a safe repair are repaired, and the list
-    names them. The others, such as two running servers with one id, need an
-    operator, and the list says what to do.
+    names them. Another violation, for example two running servers with one id,
+    needs an operator, and the list has advice.
 
-    Claims of consumers that the API database does not know, such as those of
-    a Nova that only uses the scheduler, are counted on standard error and not
-    changed.
+    Claims of consumers that the API database does not know, for example the
+    servers of a Nova that only uses the scheduler, are counted on standard
+    error and not changed.
 
     Ends with 0 if there is no violation, with 1 if violations remain, with 2
     if all violations are repaired, and with 3 after an error.

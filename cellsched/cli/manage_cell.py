@@ -58,7 +58,7 @@ _TRANSPORT = base.argument(
 
 
 class MapCell0(base.Command):
-    """Map cell0, which has the servers whose builds failed.
+    """Map cell0, which has the servers with failed builds.
 
     cell0 has a database, and no broker or hosts. Without
     ``--database_connection``, the name of its database is the name in
@@ -198,12 +198,11 @@ class ListCells(base.Lister):
 class UpdateCell(base.Command):
     """Change the name or the URLs of a cell, or disable or enable it.
 
-    What is not given does not change. Nova's command takes the URLs that are
-    not given from the configuration; this command does so only with
-    ``--from-configuration``. So a cell can be renamed with any
-    configuration, and a new password does not appear in the list of
-    processes. Services use the change after at most ``[cells]
-    refresh_interval`` seconds.
+    Fields that are not given do not change. Nova's command takes the URLs that
+    are not given from the configuration; this command does so only with
+    ``--from-configuration``. So a cell can be renamed with any configuration,
+    and a new password does not appear in the list of processes. Services use
+    the change after at most ``[cells] refresh_interval`` seconds.
 
     Ends with 1 if the cell does not exist, with 2 if it could not be changed,
     with 3 if another cell has one of the URLs, with 4 if both ``--enable``
@@ -452,9 +451,9 @@ class MapCellAndHosts(base.Command):
 class SimpleCellSetup(base.Command):
     """Set up a deployment with one cell, that of ``[database] connection``.
 
-    Does what ``map_cell0``, ``db sync`` for cell0, ``map_cell_and_hosts`` and
-    ``map_instances`` do, in this order. Ends with 1 if the transport URL is
-    missing, or the cell has no hosts.
+    Does the work of ``map_cell0``, ``db sync`` for cell0,
+    ``map_cell_and_hosts`` and ``map_instances``, in this order. Ends with 1 if
+    the transport URL is missing, or the cell has no hosts.
 
     Example::
 

@@ -105,8 +105,8 @@ class SyncCell(_Sync):
     configured. The database of this cell is that of ``[database]
     connection``, which may be unset above the cells. Run the command once
     with the configuration of each cell, or with ``--all-cells``, which
-    upgrades all mapped cells; if one fails, the others are upgraded and the
-    command ends with 1. The databases must exist, and may be empty.
+    upgrades all mapped cells; if one fails, the command upgrades the next one
+    and ends with 1. The databases must exist, and may be empty.
 
     Examples::
 
@@ -206,7 +206,7 @@ class SyncClaims(_Sync):
 
     The database is that of ``[claims] connection``, or else of
     ``[api_database] connection``. It must exist, and may be empty. A store
-    other than ``sql`` creates what it needs, and has only one version.
+    other than ``sql`` creates its tables or keys, and has only one version.
 
     Example::
 
@@ -337,8 +337,8 @@ class ArchiveDeletedRows(_Archiving):
     Ends with 0 if there was nothing to archive, or with ``--until-complete``
     when everything is archived; with 1 if rows were archived and there may be
     more; with 2 if ``--max_rows`` is invalid; with 3 if no API database is
-    configured; with 4 if ``--before`` is invalid; and with 5 after an error,
-    such as a cell that does not answer. The other cells are archived then.
+    configured; with 4 if ``--before`` is invalid; and with 5 after an error;
+    the other cells are archived then.
 
     Example::
 
@@ -422,8 +422,8 @@ class PurgeShadowTables(_Archiving):
     Ends with 0 if rows were removed; with 1 unless exactly one of
     ``--before`` and ``--all`` is given; with 2 if ``--before`` is invalid;
     with 3 if there was nothing to remove; with 4 if no API database is
-    configured; and with 5 after an error, such as a cell that does not
-    answer. The rows of other cells are removed then.
+    configured; and with 5 after an error; the rows of other cells are
+    removed then.
 
     Example::
 

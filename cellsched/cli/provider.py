@@ -109,7 +109,7 @@ def list_providers(
     a sharing provider is shared by the hosts of an aggregate. The table shows
     the usage and the capacity of each resource class, and the number of
     traits; other formats have all fields and names. Over Capacity lists the
-    classes whose usage exceeds the capacity, because the inventory was
+    classes with more usage than capacity, because the inventory was
     reduced; existing servers keep their share, and no more is allocated. If a
     cell does not answer, a warning names it and its providers are missing.
 

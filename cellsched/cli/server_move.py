@@ -83,8 +83,8 @@ class _Move(base.ChangeCommand):
 class RebuildServer(_Move):
     """Rebuild servers on their hosts; the data on their disks is lost.
 
-    If another image is given, the host must be suitable for it. A server
-    whose rebuild fails is in ERROR, and can be rebuilt again.
+    If another image is given, the host must be suitable for it. If a
+    rebuild fails, the server is in ERROR, and can be rebuilt again.
 
     Example::
 

@@ -102,7 +102,7 @@ def delete_service(
     """Delete services of removed hosts.
 
     The compute nodes and the mapping of the host are deleted too. A service
-    that is up, or whose host has servers, is not deleted. If the agent starts
+    that is up, or has servers on its host, is not deleted. If the agent starts
     again, the host is added as a new one.
 
     Example::

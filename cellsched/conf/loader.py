@@ -5,11 +5,11 @@ oslo.config ignores unknown names, and parses a value when it is first read.
 The loader checks all names and values before a service starts, so that a
 mistyped name is reported at once.
 
-Loading takes two steps, because an option names the enabled plug-ins, whose
-options are registered afterwards. A service names the kinds of plug-ins that
-it uses. Plug-ins of other kinds are imported only if a file sets a name that
-may be one of their options. The same holds for oslo.messaging if no message
-is sent.
+Loading takes two steps: an option names the enabled plug-ins, and their
+options are registered after it is read. A service names the kinds of plug-ins
+that it uses. Plug-ins of other kinds are imported only if a file sets a name
+that may be one of their options. The same holds for oslo.messaging if no
+message is sent.
 """
 
 import argparse
@@ -63,9 +63,9 @@ def load(
 ) -> cfg.ConfigOpts:
     """Return a new configuration with all options registered.
 
-    :param args: command line arguments, such as ``--config-file``
-    :param files: configuration files; by default those in the usual places
-    :param dirs: directories of files; by default those in the usual places
+    :param args: command line arguments: ``--config-file``, ``--debug``
+    :param files: configuration files; by default in the usual places
+    :param dirs: directories of files; by default in the usual places
     :param kinds: namespaces of the plug-ins that are used
     :param messages: whether messages are sent or received
 
@@ -204,7 +204,7 @@ def _without_messaging(
 ) -> list[tuple[str, str, str]]:
     """Return the names in files without those in groups of oslo.messaging.
 
-    A service that sends messages checks those. The names that oslo.messaging
+    A service that sends messages checks them. The names that oslo.messaging
     has in other groups become known.
     """
     others = [each for each in named
