@@ -316,7 +316,7 @@ def _accept(
         context, request, flavor, uuids[0], reservation_id, now)
     spec = _spec(context, request, flavor, group, uuids)
     build_requests.create_all(connection, [
-        request_rows.Wanted(
+        request_rows.StoredRequest(
             uuid, project_id,
             _with(instance, uuid=uuid, launch_index=index,
                   display_name=_name(request, index)),

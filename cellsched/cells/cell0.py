@@ -297,7 +297,7 @@ class _Burial:
             uuid: objects.BuildRequest(instance_uuid=uuid, instance=instance)
             for uuid, instance in self.instances.items()}
 
-    def take(self, entries: Iterable[request_rows.Leased]) -> None:
+    def take(self, entries: Iterable[request_rows.LeasedRequest]) -> None:
         """Have requests as they were just read."""
         for entry in entries:
             request = entry.request

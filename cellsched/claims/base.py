@@ -159,7 +159,7 @@ def of_selection(
     joins = membership(group, selection.service_host, uuid)
     return [Claim(uuid, provider, resources, joins, project_id or None,
                   user_id or None)
-            for provider, resources in selection.wanted().items()]
+            for provider, resources in selection.requested().items()]
 
 
 #: The inventory of one resource class of a provider.

@@ -435,9 +435,9 @@ class ServerClock:
         began = self._clock.monotonic()
         if self._said is None or began - self._said[0] >= SPACING_S:
             query = QUERIES[connection.dialect.name]
-            said = float(connection.exec_driver_sql(query).scalar_one())
+            value = float(connection.exec_driver_sql(query).scalar_one())
             ended = self._clock.monotonic()
-            self._said = ended, said - (began + ended) / 2
+            self._said = ended, value - (began + ended) / 2
             # SQLAlchemy begins a transaction at a read.
             connection.rollback()
         return self._clock.monotonic() + self._said[1]

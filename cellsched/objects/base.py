@@ -412,7 +412,7 @@ class Object(base.VersionedObject):
                     TypeError, ValueError) as exc:
                 raise exception.InvalidField(
                     where=cls.obj_name(), field=name,
-                    expected=_told(exc)) from exc
+                    expected=_shortened(exc)) from exc
         return self
 
     def obj_attr_is_set(self, attrname: str) -> bool:
@@ -483,12 +483,12 @@ class Object(base.VersionedObject):
     def but(self, **values: Any) -> Self:
         """Return a shallow copy with other values, which are not checked."""
         made = self._made(self.obj_context, self._written | values.keys())
-        mine, its = self.__dict__, made.__dict__
-        its.update((kept_as, mine[kept_as])
-                   for _, kept_as, _, _ in self._table if kept_as in mine)
+        own, its = self.__dict__, made.__dict__
+        its.update((kept_as, own[kept_as])
+                   for _, kept_as, _, _ in self._table if kept_as in own)
         its.update((KEPT_AS + name, value)
                    for name, value in values.items())
-        if 'VERSION' in mine:
+        if 'VERSION' in own:
             made.VERSION = self.VERSION
         return made
 
@@ -548,7 +548,7 @@ def _read(self: Object, kind: Kind, value: Any) -> Any:
     return field.coerce(self, name, field.from_primitive(self, name, value))
 
 
-def _told(exc: Exception) -> str:
+def _shortened(exc: Exception) -> str:
     """Return a received value as one short line for an error message."""
     text = f'{exc} is missing' if isinstance(exc, KeyError) else f'{exc}'
     return ''.join(each if each.isprintable() else '?'

@@ -37,10 +37,10 @@ def uuid_of(node: str, name: str) -> str:
 
 def dump(children: Iterable[Child]) -> str | None:
     """Return the JSON text of a node's children, None without any."""
-    said = [{'uuid': child.uuid, 'name': child.name, 'parent': child.parent,
-             'traits': sorted(child.traits)}
-            for child in sorted(children, key=lambda child: child.name)]
-    return json.dumps(said) if said else None
+    value = [{'uuid': child.uuid, 'name': child.name, 'parent': child.parent,
+              'traits': sorted(child.traits)}
+             for child in sorted(children, key=lambda child: child.name)]
+    return json.dumps(value) if value else None
 
 
 def load(text: str | None) -> list[Child]:
@@ -50,19 +50,19 @@ def load(text: str | None) -> list[Child]:
     name is skipped, and a text that is no list has no children.
     """
     try:
-        said = json.loads(text) if text else ()
+        value = json.loads(text) if text else ()
     except (RecursionError, ValueError):
-        said = ()
-    return [_child(each) for each in said
+        value = ()
+    return [_child(each) for each in value
             if isinstance(each, dict) and isinstance(each.get('uuid'), str)
             and isinstance(each.get('name'), str)
-            ] if isinstance(said, list) else []
+            ] if isinstance(value, list) else []
 
 
-def _child(said: dict[str, Any]) -> Child:
-    parent, traits = said.get('parent'), said.get('traits')
+def _child(value: dict[str, Any]) -> Child:
+    parent, traits = value.get('parent'), value.get('traits')
     return Child(
-        said['uuid'], said['name'],
+        value['uuid'], value['name'],
         parent if isinstance(parent, str) else None,
         frozenset(map(str, traits)) if isinstance(traits, list)
         else frozenset())

@@ -65,10 +65,10 @@ def request_spec(
     :raises cellsched.exception.InvalidField: names a field that a decision
         needs and that cannot be read
     """
-    asked = _said('request_spec', request_spec)
-    wishes = _said('filter_properties', filter_properties)
-    instance = _said('request_spec.instance_properties',
-                     asked.get('instance_properties'), objects.Instance)
+    asked = _fields_of('request_spec', request_spec)
+    wishes = _fields_of('filter_properties', filter_properties)
+    instance = _fields_of('request_spec.instance_properties',
+                          asked.get('instance_properties'), objects.Instance)
     volume = asked.get('is_bfv', False)
     if not isinstance(volume, bool):
         raise _invalid('request_spec.is_bfv', 'true or false')
@@ -129,20 +129,20 @@ def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
         (place for place in places if place[1]), (path, {}))
     if isinstance(given, objects.Flavor):
         return given
-    said = _said(path, given)
-    values = _readable(objects.Flavor, said)
+    found = _fields_of(path, given)
+    values = _readable(objects.Flavor, found)
     for name in _SIZES:
-        size = said.get(name)
+        size = found.get(name)
         values[name] = _number(
             f'{path}.{name}', instance.get(name) if size is None else size,
             0 if name == 'ephemeral_gb' else None)
     # Older callers send an empty string for None.
-    values['swap'] = _number(f'{path}.swap', said.get('swap') or 0)
-    values['name'] = _text_or_none(f'{path}.name', said.get('name'))
+    values['swap'] = _number(f'{path}.swap', found.get('swap') or 0)
+    values['name'] = _text_or_none(f'{path}.name', found.get('name'))
     values['extra_specs'] = {
         name: _scalar(_below(f'{path}.extra_specs', name), value)
-        for name, value in _said(
-            f'{path}.extra_specs', said.get('extra_specs')).items()}
+        for name, value in _fields_of(
+            f'{path}.extra_specs', found.get('extra_specs')).items()}
     return objects.Flavor(**values)
 
 
@@ -166,12 +166,12 @@ def _image(path: str, given: Any) -> objects.ImageMeta | None:
         return None
     if isinstance(given, objects.ImageMeta):
         return given
-    said = _said(path, given)
-    values = _readable(objects.ImageMeta, said)
+    value = _fields_of(path, given)
+    values = _readable(objects.ImageMeta, value)
     for name in ('id', 'disk_format'):
-        values[name] = _text_or_none(f'{path}.{name}', said.get(name))
+        values[name] = _text_or_none(f'{path}.{name}', value.get(name))
     values['properties'] = _properties(
-        f'{path}.properties', said.get('properties'))
+        f'{path}.properties', value.get('properties'))
     return objects.ImageMeta(**values)
 
 
@@ -182,20 +182,20 @@ def _properties(path: str, given: Any) -> objects.ImageMetaProps:
     """
     if isinstance(given, objects.ImageMetaProps):
         return given
-    said = {name: value for name, value in _said(path, given).items()
-            if value is not None}
-    properties = {_RENAMED[name]: value for name, value in said.items()
+    found = {name: value for name, value in _fields_of(path, given).items()
+             if value is not None}
+    properties = {_RENAMED[name]: value for name, value in found.items()
                   if name in _RENAMED}
-    adapter = said.pop('vmware_adaptertype', None)
+    adapter = found.pop('vmware_adaptertype', None)
     if adapter == 'ide':
         properties['hw_disk_bus'] = 'ide'
     elif adapter:
         properties |= {'hw_disk_bus': 'scsi', 'hw_scsi_model': adapter}
-    traits = [name.removeprefix(_TRAIT) for name, value in said.items()
+    traits = [name.removeprefix(_TRAIT) for name, value in found.items()
               if name.startswith(_TRAIT) and value == 'required']
     if traits:
         properties['traits_required'] = traits
-    properties |= {name: value for name, value in said.items()
+    properties |= {name: value for name, value in found.items()
                    if name not in _RENAMED}
     return objects.ImageMetaProps(**properties)
 
@@ -203,9 +203,9 @@ def _properties(path: str, given: Any) -> objects.ImageMetaProps:
 def _retry(path: str, given: Any) -> objects.SchedulerRetries | None:
     if not given:
         return None
-    said = _said(path, given)
+    value = _fields_of(path, given)
     nodes = []
-    for pair in _listed(f'{path}.hosts', said.get('hosts')):
+    for pair in _listed(f'{path}.hosts', value.get('hosts')):
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise _invalid(f'{path}.hosts', 'a list of [host, node]')
         nodes.append(objects.ComputeNode(
@@ -213,7 +213,7 @@ def _retry(path: str, given: Any) -> objects.SchedulerRetries | None:
             hypervisor_hostname=_text_or_none(f'{path}.hosts', pair[1])))
     return objects.SchedulerRetries(
         num_attempts=_number(
-            f'{path}.num_attempts', said.get('num_attempts'), len(nodes)),
+            f'{path}.num_attempts', value.get('num_attempts'), len(nodes)),
         hosts=objects.ComputeNodeList(objects=nodes))
 
 
@@ -221,10 +221,10 @@ def _limits(given: Any) -> objects.SchedulerLimits:
     """Return the limits of an earlier decision; no later one reads them."""
     if isinstance(given, objects.SchedulerLimits):
         return given
-    said = given if isinstance(given, dict) else {}
+    value = given if isinstance(given, dict) else {}
     values: dict[str, Any] = dict.fromkeys(objects.SchedulerLimits.fields)
     return objects.SchedulerLimits(
-        **values | _readable(objects.SchedulerLimits, said))
+        **values | _readable(objects.SchedulerLimits, value))
 
 
 def _group(
@@ -238,7 +238,7 @@ def _group(
     policies = _listed(f'{path}.group_policies', wishes.get('group_policies'))
     if not policies:
         raise _invalid(f'{path}.group_policies', 'a list of one policy')
-    rules = _said(f'{path}.group_rules', wishes.get('group_rules'))
+    rules = _fields_of(f'{path}.group_rules', wishes.get('group_rules'))
     group = objects.InstanceGroup(
         policy=_text_or_none(f'{path}.group_policies', policies[0]),
         hosts=_texts(f'{path}.group_hosts', wishes.get('group_hosts')),
@@ -257,16 +257,18 @@ def _hints(path: str, given: Any) -> dict[str, list[str]]:
     return {
         name: [_scalar(_below(path, name), each) for each in (
             value if isinstance(value, (list, tuple)) else [value])]
-        for name, value in _said(path, given).items()}
+        for name, value in _fields_of(path, given).items()}
 
 
-def _readable(kind: type[base.Object], said: dict[str, Any]) -> dict[str, Any]:
+def _readable(
+    kind: type[base.Object], value: dict[str, Any],
+) -> dict[str, Any]:
     """Return the readable fields of an object or dict."""
     readable, nothing = {}, kind()
     for name, field in kind.fields.items():
-        if said.get(name) is not None:
+        if value.get(name) is not None:
             try:
-                readable[name] = field.coerce(nothing, name, said[name])
+                readable[name] = field.coerce(nothing, name, value[name])
             except (ArithmeticError, AttributeError, TypeError, ValueError):
                 continue
     return readable
@@ -278,7 +280,7 @@ def _object(path: str, kind: type[base.Object], value: Any) -> Any:
     return value
 
 
-def _said(
+def _fields_of(
     path: str, value: Any, kind: type[base.Object] | None = None
 ) -> Any:
     """Return a dict, or an object of a class; both have ``get``.
@@ -382,10 +384,10 @@ def _write_image(image: objects.ImageMeta | None) -> dict[str, Any]:
     if image is None:
         return {}
     properties = image.get('properties')
-    said = {name: image.get(name) for name in image.fields
-            if image.obj_attr_is_set(name)}
-    return said | {'properties': dict(properties.items() if properties
-                                      else ())}
+    value = {name: image.get(name) for name in image.fields
+             if image.obj_attr_is_set(name)}
+    return value | {'properties': dict(properties.items() if properties
+                                       else ())}
 
 
 def _filter_properties(spec: objects.RequestSpec) -> dict[str, Any]:
@@ -410,14 +412,14 @@ def _filter_properties(spec: objects.RequestSpec) -> dict[str, Any]:
 def _write_group(group: objects.InstanceGroup | None) -> dict[str, Any]:
     if group is None:
         return {}
-    said = {
+    value = {
         'group_updated': True,
         'group_hosts': sorted(set(group.get('hosts') or ())),
         'group_policies': [group.get('policy')],
         'group_members': sorted(set(group.get('members') or ())),
     }
     if group.get('uuid') is not None:
-        said['group_uuid'] = group.uuid
+        value['group_uuid'] = group.uuid
     if group.get('_rules'):
-        said['group_rules'] = dict(group.get('_rules'))
-    return said
+        value['group_rules'] = dict(group.get('_rules'))
+    return value

@@ -122,10 +122,10 @@ def parse_groups(
         one of these forms too
     :raises cellsched.exception.InvalidField: names what makes no sense
     """
-    said = tuple([
+    given = tuple([
         (key, value) for key, value in extra_specs.items()
         if key.startswith(_SCOPES)]) if extra_specs else ()
-    of_flavor = _numbered(said) if said else ()
+    of_flavor = _numbered(given) if given else ()
     subtrees = _same_subtree(level) if level is not None else ()
     if not of_flavor and not requested and not subtrees:
         return NO_GROUPS
@@ -222,23 +222,23 @@ def _of_flavor(
     """
     amounts: dict[str, dict[str, int]] = {}
     traits: dict[str, dict[str, str]] = {}
-    others = {}
-    for key, said in specs:
+    rest = {}
+    for key, value in specs:
         found = _SPEC.fullmatch(key)
         if found is None:
             continue
         kind, suffix, name = found.groups()
         if kind == 'resources':
             _part(amounts, suffix, key)[name] = resources.parse_amount(
-                key, name, said)
-        elif said not in (_REQUIRED, _FORBIDDEN):
-            others[suffix] = key
+                key, name, value)
+        elif value not in (_REQUIRED, _FORBIDDEN):
+            rest[suffix] = key
         elif is_trait(name):
-            _part(traits, suffix, key)[name] = said
+            _part(traits, suffix, key)[name] = value
         else:
             raise resources.refuse(key, _TRAITS)
-    for suffix in others.keys() & amounts.keys():
-        raise resources.refuse(others[suffix], 'required or forbidden')
+    for suffix in rest.keys() & amounts.keys():
+        raise resources.refuse(rest[suffix], 'required or forbidden')
     suffixes = amounts.keys() | traits.keys()
     if len(suffixes) > GROUPS_MAX:
         raise resources.refuse(key, f'at most {GROUPS_MAX} groups')
@@ -269,7 +269,7 @@ def _part(
 
 def _with(traits: Mapping[str, str] | None, kind: str) -> frozenset[str]:
     return frozenset(
-        [name for name, said in traits.items() if said == kind]
+        [name for name, value in traits.items() if value == kind]
     ) if traits else frozenset()
 
 
@@ -278,16 +278,16 @@ def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
         [each for each in amounts.items() if each[1]]))
 
 
-def _requested(said: Any) -> list[tuple[str, RequestGroup]]:
+def _requested(value: Any) -> list[tuple[str, RequestGroup]]:
     """Return the groups of ``requested_resources`` with their field names.
 
     Empty groups are left out.
     """
-    if not isinstance(said, (list, tuple)) or len(said) > GROUPS_MAX:
+    if not isinstance(value, (list, tuple)) or len(value) > GROUPS_MAX:
         raise _refuse('requested_resources',
                       f'a list of at most {GROUPS_MAX} groups')
     pairs = [(f'requested_resources[{place}]', each)
-             for place, each in enumerate(said) if not is_other(each)]
+             for place, each in enumerate(value) if not is_other(each)]
     groups = [(field, _group(field, each)) for field, each in pairs]
     return [(field, group) for field, group in groups if any(group[1:])]
 
@@ -322,15 +322,15 @@ def _group(field: str, document: Any) -> RequestGroup:
                data.get('forbidden_aggregates')))
 
 
-def _given(field: str, said: Any) -> tuple[tuple[str, int], ...]:
+def _given(field: str, value: Any) -> tuple[tuple[str, int], ...]:
     """Return the amounts of a ``RequestGroup``."""
-    if said is None:
+    if value is None:
         return ()
-    if not isinstance(said, dict) or len(said) > PARTS_MAX:
+    if not isinstance(value, dict) or len(value) > PARTS_MAX:
         raise _refuse(
             field, f'amounts of at most {PARTS_MAX} resource classes')
     amounts = {}
-    for name, amount in said.items():
+    for name, amount in value.items():
         shown = f'{field}.{_shown(name)}'
         if not isinstance(name, str) or not resources.is_known(name):
             raise _refuse(shown, resources.CLASSES)
@@ -344,14 +344,14 @@ def _given(field: str, said: Any) -> tuple[tuple[str, int], ...]:
 
 def _same_subtree(level: Any) -> tuple[frozenset[str], ...]:
     """Return the sets of suffixes of ``request_level_params``."""
-    said = _data('request_level_params', level, 'RequestLevelParams').get(
+    value = _data('request_level_params', level, 'RequestLevelParams').get(
         'same_subtree')
-    if not said:
+    if not value:
         return ()
     field = 'request_level_params.same_subtree'
     sets = tuple([
         _names(field, each, _suffix, 'lists of suffixes of groups')
-        for each in _listed(field, said)])
+        for each in _listed(field, value)])
     if not all(sets):
         raise _refuse(field, 'lists of at least one suffix')
     return sets
@@ -367,45 +367,46 @@ def _data(field: str, document: Any, name: str) -> dict[str, Any]:
     raise _refuse(field, f"Nova's {name}, or a dict of its fields")
 
 
-def _listed(field: str, said: Any) -> Iterable[Any]:
-    if said is None:
+def _listed(field: str, value: Any) -> Iterable[Any]:
+    if value is None:
         return ()
-    if isinstance(said, (list, tuple, set, frozenset)) and (
-            len(said) <= PARTS_MAX):
-        return said
+    if isinstance(value, (list, tuple, set, frozenset)) and (
+            len(value) <= PARTS_MAX):
+        return value
     raise _refuse(field, f'a list of at most {PARTS_MAX}')
 
 
 def _names(
-    field: str, said: Any, read: Callable[[Any], str | None], expected: str
+    field: str, value: Any, read: Callable[[Any], str | None], expected: str
 ) -> frozenset[str]:
     """Return a list of names.
 
     :param read: returns the normalized name, or None for an invalid one
     """
-    names = [read(each) for each in _listed(field, said)]
+    names = [read(each) for each in _listed(field, value)]
     if None in names:
         raise _refuse(field, expected)
     return frozenset(name for name in names if name is not None)
 
 
-def _uuids(field: str, said: Any) -> frozenset[str]:
-    return _names(field, said, _uuid, 'uuids of aggregates')
+def _uuids(field: str, value: Any) -> frozenset[str]:
+    return _names(field, value, _uuid, 'uuids of aggregates')
 
 
-def _uuid(said: Any) -> str | None:
-    if (isinstance(said, str) and len(said) <= 36
-            and uuidutils.is_uuid_like(said)):
-        return str(uuid.UUID(said))
+def _uuid(value: Any) -> str | None:
+    if (isinstance(value, str) and len(value) <= 36
+            and uuidutils.is_uuid_like(value)):
+        return str(uuid.UUID(value))
     return None
 
 
-def _trait(said: Any) -> str | None:
-    return said if isinstance(said, str) and is_trait(said) else None
+def _trait(value: Any) -> str | None:
+    return value if isinstance(value, str) and is_trait(value) else None
 
 
-def _suffix(said: Any) -> str | None:
-    return said if isinstance(said, str) and _SUFFIX.fullmatch(said) else None
+def _suffix(value: Any) -> str | None:
+    is_suffix = isinstance(value, str) and _SUFFIX.fullmatch(value)
+    return value if is_suffix else None
 
 
 def _shown(name: Any) -> str:

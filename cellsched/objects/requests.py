@@ -151,11 +151,11 @@ class RequestSpec(base.Object):
         disk_gb = (more['ephemeral_gb'] or 0) + swap_gb
         if not self.get('is_bfv', False):
             disk_gb += flavor.root_gb
-        wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
-                  'DISK_GB': disk_gb}
+        requested = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
+                     'DISK_GB': disk_gb}
         if more['extra_specs']:
-            wanted.update(resources.requested(more['extra_specs']))
-        return {name: amount for name, amount in wanted.items() if amount}
+            requested.update(resources.requested(more['extra_specs']))
+        return {name: amount for name, amount in requested.items() if amount}
 
     def group_demand(self) -> request_groups.GroupDemand:
         """Return the request groups of one instance.
@@ -405,7 +405,7 @@ class Selection(base.Object):
             'mappings': {suffix: list(providers)
                          for suffix, providers in mappings.items()}})
 
-    def wanted(self) -> dict[str, dict[str, int]]:
+    def requested(self) -> dict[str, dict[str, int]]:
         """Return the amounts of the allocation request, by provider."""
         request = jsonutils.loads(self.get('allocation_request') or 'null')
         return {provider: dict(asked['resources']) for provider, asked

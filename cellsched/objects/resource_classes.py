@@ -42,7 +42,7 @@ _WORD_MAX = 40
 _PLAIN = resource_class.ResourceClass()
 
 
-class Installed(NamedTuple):
+class InstalledClasses(NamedTuple):
     """Resource classes of other packages.
 
     :param usable: by name
@@ -59,7 +59,7 @@ def is_known(name: str) -> bool:
 
 
 @functools.cache
-def load() -> Installed:
+def load() -> InstalledClasses:
     """Return the installed classes of other packages; cached.
 
     No option enables them. A broken class is named in the log and affects
@@ -68,7 +68,7 @@ def load() -> Installed:
     usable, broken = plugins.load_installed(plugins.RESOURCE_CLASSES, _load)
     for problem in broken.values():
         LOG.error('Resource class cannot be used: %s', problem)
-    return Installed(
+    return InstalledClasses(
         {name: made for name, made in usable.items()
          if name not in standard_classes.STANDARD},
         frozenset(broken) - standard_classes.STANDARD.keys())
@@ -94,9 +94,9 @@ def check(field: str, found: Any) -> None:
     """
     plugins.check_class(field, found, resource_class.ResourceClass)
     for name in 'word', 'unit':
-        said = getattr(found, name)
-        if not (isinstance(said, str) and said.isprintable()
-                and len(said) <= _WORD_MAX):
+        value = getattr(found, name)
+        if not (isinstance(value, str) and value.isprintable()
+                and len(value) <= _WORD_MAX):
             raise exception.ConfigurationInvalid(
                 field=field, expected=f'a {name} of at most {_WORD_MAX} '
                                       'printable characters')
@@ -124,16 +124,16 @@ def charge(name: str, amount: int) -> int | None:
     if found is None or not amount:
         return None if found is None else 0
     try:
-        said: Any = found.amount_taken(amount)
-        if type(said) is not int or said < amount:
-            raise ValueError(f'{amount} is asked for, and {said!a:.80} is no '
+        value: Any = found.amount_taken(amount)
+        if type(value) is not int or value < amount:
+            raise ValueError(f'{amount} is asked for, and {value!a:.80} is no '
                              'whole number of at least that')
     except exception.STOPS:
         raise
     except BaseException:
         LOG.exception('Resource class %s failed', name)
         return None
-    return said
+    return value
 
 
 def _get(name: str) -> resource_class.ResourceClass | None:

@@ -81,24 +81,24 @@ def requested(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
     :raises cellsched.exception.InvalidField: names the extra spec with an
         unknown class or an invalid amount
     """
-    return {name: parse_amount(key, name, said)
-            for key, said in (extra_specs.items() if extra_specs else ())
+    return {name: parse_amount(key, name, value)
+            for key, value in (extra_specs.items() if extra_specs else ())
             for name in (key.removeprefix(AMOUNT),) if name != key}
 
 
-def parse_amount(key: str, name: str, said: str) -> int:
+def parse_amount(key: str, name: str, value: str) -> int:
     """Return the amount that an extra spec takes.
 
     :param key: the extra spec
     :param name: the resource class in the key
-    :param said: the value
+    :param value: the value
     :raises cellsched.exception.InvalidField: names the extra spec with an
         unknown class or an invalid amount
     """
     if not is_known(name):
         raise refuse(key, CLASSES)
-    amount = int(said) if (
-        isinstance(said, str) and _AMOUNT.fullmatch(said)) else -1
+    amount = int(value) if (
+        isinstance(value, str) and _AMOUNT.fullmatch(value)) else -1
     if not 0 <= amount <= AMOUNT_MAX:
         raise refuse(key, AMOUNTS)
     return charge(name, amount, functools.partial(refuse, key))

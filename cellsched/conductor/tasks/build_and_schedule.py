@@ -371,4 +371,4 @@ class _Lease:
     owner: str
     #: Who has leased them for this, if anybody has.
     held_by: str | None = None
-    leased: Sequence[request_rows.Leased] = ()
+    leased: Sequence[request_rows.LeasedRequest] = ()

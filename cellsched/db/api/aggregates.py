@@ -84,11 +84,11 @@ def changes(
     if since == until:
         return AggregateChanges(until, False, [], None)
     complete = since is None or not feed.follows(since, until)
-    told = (sa.true() if since is None or complete
-            else feed.changed(_TABLE, since, until))
+    reported = (sa.true() if since is None or complete
+                else feed.changed(_TABLE, since, until))
     rows = connection.execute(
         sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.name,
-                  told.label('told')).order_by(_TABLE.c.id)).all()
+                  reported.label('told')).order_by(_TABLE.c.id)).all()
     return AggregateChanges(
         until, complete, _filled(connection, [r for r in rows if r.told]),
         frozenset(row.id for row in rows))

@@ -70,11 +70,12 @@ def create(
 
     :param min_count: if fewer can be built, none is built
     """
-    create_all(connection, map(request_rows.wanted, requests), now, min_count)
+    create_all(connection, map(request_rows.stored_form, requests), now,
+               min_count)
 
 
 def create_all(
-    connection: sa.Connection, wanted: Iterable[request_rows.Wanted],
+    connection: sa.Connection, requested: Iterable[request_rows.StoredRequest],
     now: datetime.datetime, min_count: int = 1,
 ) -> None:
     """Add the requests of one batch, given as primitives.
@@ -85,7 +86,7 @@ def create_all(
         {'created_at': now, 'instance_uuid': each.uuid,
          'project_id': each.project_id, **request_rows.texts(each),
          'buried': each.buried, 'min_count': min_count, 'lease_count': 0}
-        for each in wanted])
+        for each in requested])
 
 
 def get(
@@ -102,7 +103,7 @@ def get(
 
 def read(
     connection: sa.Connection, uuids: Iterable[str]
-) -> list[request_rows.Leased]:
+) -> list[request_rows.LeasedRequest]:
     """Return the current requests of instances, without deleted ones."""
     return request_rows.leased([
         row for chunk in statements.chunks(uuids)
@@ -129,7 +130,7 @@ def revise(
     change(request)
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.id == row.id)
-        .values(**request_rows.texts(request_rows.wanted(request)),
+        .values(**request_rows.texts(request_rows.stored_form(request)),
                 revision=row.revision + 1))
     return True
 
@@ -143,12 +144,12 @@ def explain(
     :param owner: only requests that this owner still leases
     :param again: whether to replace an earlier reason
     """
-    mine = [] if owner is None else [_TABLE.c.lease_owner == owner]
+    own = [] if owner is None else [_TABLE.c.lease_owner == owner]
     if not again:
-        mine.append(_TABLE.c.failure.is_(None))
+        own.append(_TABLE.c.failure.is_(None))
     for chunk in statements.chunks(uuids):
         chunk = statements.lock(
-            connection, _TABLE.c.instance_uuid, chunk, *mine)
+            connection, _TABLE.c.instance_uuid, chunk, *own)
         connection.execute(
             sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
             .values(failure=failure))
@@ -171,7 +172,7 @@ def list_all(
 def lease(
     connection: sa.Connection, uuids: Iterable[str], owner: str, now: float,
     expires_at: float,
-) -> list[request_rows.Leased]:
+) -> list[request_rows.LeasedRequest]:
     """Lease requests that have no valid lease; return the leased ones.
 
     A missing request was deleted by its user.
@@ -207,15 +208,15 @@ def renew(
 
     :param owners: the expected owner, by instance
     """
-    mine = [*owners] if len(owners) == 1 else [*held(connection, owners)]
-    for chunk in statements.chunks(mine):
+    own = [*owners] if len(owners) == 1 else [*held(connection, owners)]
+    for chunk in statements.chunks(own):
         renewed = connection.execute(_RENEW, {
             'these': chunk, 'until': expires_at,
             'owners': sorted({owners[uuid] for uuid in chunk})}).rowcount
         if renewed < len(chunk):
             # The instance had a request.
             return set()
-    return set(mine)
+    return set(own)
 
 
 def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:
@@ -252,16 +253,16 @@ def delete(
     :param revisions: delete only requests with this revision; the default is
         the revision of an unchanged request
     """
-    mine = [] if owner is None else [_TABLE.c.lease_owner == owner]
+    own = [] if owner is None else [_TABLE.c.lease_owner == owner]
     if revisions is None:
         return statements.delete_counted(
-            connection, _TABLE.c.instance_uuid, uuids, *mine)
+            connection, _TABLE.c.instance_uuid, uuids, *own)
     alike: dict[int, list[str]] = {}
     for uuid in uuids:
         alike.setdefault(revisions.get(uuid, 0), []).append(uuid)
     return {uuid for revision, those in sorted(alike.items())
             for uuid in statements.delete_counted(
-                connection, _TABLE.c.instance_uuid, those, *mine,
+                connection, _TABLE.c.instance_uuid, those, *own,
                 _TABLE.c.revision == revision)}
 
 

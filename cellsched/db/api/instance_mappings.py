@@ -82,8 +82,8 @@ def _usage(accepted: bool, by_user: bool) -> sa.Select[Any]:
                *([_WANTED, _TABLE.c.cell_id.is_(None)] if accepted
                  else [_PLACED])).subquery())
     return sa.select(*(
-        there + here if accepted else there - here
-        for there, here in zip(placed.c, requested.c))
+        present + here if accepted else present - here
+        for present, here in zip(placed.c, requested.c))
     ).select_from(placed.join(requested, sa.true()))
 
 

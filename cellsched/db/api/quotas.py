@@ -62,9 +62,9 @@ def limits(
     in missing limits.
     """
     found: dict[Any, dict[str, int]] = collections.defaultdict(dict)
-    wanted = {each: None for project, user in owners
-              for each in ((project, None), (project, user))}
-    for chunk in statements.chunks(wanted):
+    requested = {each: None for project, user in owners
+                 for each in ((project, None), (project, user))}
+    for chunk in statements.chunks(requested):
         projects, users = (
             [each for each in dict.fromkeys(names) if each is not None]
             for names in zip(*chunk))
@@ -75,7 +75,7 @@ def limits(
     default = found[None, None]
     return {(project, user): {
         **({} if user is not None else default), **found[project, user]}
-        for project, user in wanted}
+        for project, user in requested}
 
 
 def _read(
@@ -107,11 +107,11 @@ def lock(
 
 def set_limits(
     connection: sa.Connection, project_id: str, user_id: str | None,
-    wanted: Mapping[str, int], now: datetime.datetime,
+    requested: Mapping[str, int], now: datetime.datetime,
 ) -> None:
     """Set limits by resource, of a project or of a user in it."""
     table, owner = _owner(project_id, user_id)
-    for resource, limit in sorted(wanted.items()):
+    for resource, limit in sorted(requested.items()):
         change = (
             sa.update(table)
             .where(*(table.c[name] == value for name, value in owner.items()),

@@ -80,12 +80,12 @@ def list_batches(
                               of.c.project_id == _TABLE.c.project_id))
             .where(of.c.instance_uuid.in_(chunk), _is_overdue(_TABLE, due))
             .distinct())}
-    wanted = set(uuids)
+    requested = set(uuids)
     batches: dict[str, list[str]] = {}
     for _, row in sorted(rows.items()):
         batches.setdefault(request_rows.batch_of(row), []).append(
             row.instance_uuid)
-    return [batch for batch in batches.values() if wanted & set(batch)]
+    return [batch for batch in batches.values() if requested & set(batch)]
 
 
 def claim(
@@ -105,10 +105,10 @@ def claim(
     firsts = statements.lock_free(
         connection, _KEY, [batch[0] for batch in batches], overdue)
     won = [batch for batch in batches if batch[0] in firsts]
-    others = statements.lock_free(
+    rest = statements.lock_free(
         connection, _KEY, [uuid for batch in won for uuid in batch[1:]],
         overdue)
-    claimed = [[uuid for uuid in batch if uuid in firsts or uuid in others]
+    claimed = [[uuid for uuid in batch if uuid in firsts or uuid in rest]
                for batch in won]
     for chunk in statements.chunks(
             uuid for batch in claimed for uuid in batch):

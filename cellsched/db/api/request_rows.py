@@ -17,7 +17,7 @@ from cellsched import objects
 _OWN = ('uuid', 'display_name', 'launch_index')
 
 
-class Wanted(NamedTuple):
+class StoredRequest(NamedTuple):
     """A request, with the primitives of its objects."""
 
     uuid: str
@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Leased:
+class LeasedRequest:
     """A leased request with its request spec.
 
     :param min_count: if fewer of its batch can be built, none is built
@@ -47,27 +47,27 @@ class Leased:
     broken: exception.RequestUnreadable | None = None
 
 
-def wanted(request: objects.BuildRequest) -> Wanted:
+def stored_form(request: objects.BuildRequest) -> StoredRequest:
     """Return a request as primitives."""
     def primitive(name: str) -> dict[str, Any] | None:
         kept = request.get(name)
         return None if kept is None else kept.obj_to_primitive()
 
-    return Wanted(
+    return StoredRequest(
         request.instance_uuid, request.project_id,
         request.instance.obj_to_primitive(), primitive('tags'),
         primitive('block_device_mappings'), request.get('buried', False))
 
 
-def texts(wanted: Wanted) -> dict[str, Any]:
+def texts(requested: StoredRequest) -> dict[str, Any]:
     """Return the columns that contain serialized objects."""
-    return {'instance': jsonutils.dumps(wanted.instance),
-            'tags': wanted.tags and jsonutils.dumps(wanted.tags),
-            'block_device_mappings': wanted.block_device_mappings
-            and jsonutils.dumps(wanted.block_device_mappings)}
+    return {'instance': jsonutils.dumps(requested.instance),
+            'tags': requested.tags and jsonutils.dumps(requested.tags),
+            'block_device_mappings': requested.block_device_mappings
+            and jsonutils.dumps(requested.block_device_mappings)}
 
 
-def leased(rows: Iterable[sa.Row[Any]]) -> list[Leased]:
+def leased(rows: Iterable[sa.Row[Any]]) -> list[LeasedRequest]:
     """Return requests with their request specs.
 
     An unreadable request is ``broken`` and does not affect the rest.
@@ -114,7 +114,7 @@ def batch_of(row: sa.Row[Any]) -> str:
 
 def _leased(
     row: sa.Row[Any], instances: '_Alike', specs: '_Alike'
-) -> Leased:
+) -> LeasedRequest:
     request, broken = _request(row, instances)
     spec = objects.RequestSpec(instance_uuid=row.instance_uuid)
     if row.spec is None:
@@ -127,7 +127,7 @@ def _leased(
             broken = broken or unreadable(
                 row.instance_uuid, 'request specification', 'cannot be read',
                 exc)
-    return Leased(
+    return LeasedRequest(
         request=request, min_count=row.min_count, tries=row.lease_count,
         revision=row.revision, spec=spec, broken=broken)
 

@@ -144,8 +144,8 @@ def _from_row(row: Any) -> SharedProvider:
     return SharedProvider(
         row.uuid, row.name, row.aggregate_uuid,
         frozenset(json.loads(row.traits)),
-        {name: resources.Inventory(**said)
-         for name, said in json.loads(row.inventories).items()})
+        {name: resources.Inventory(**value)
+         for name, value in json.loads(row.inventories).items()})
 
 
 def _not_found(name: str) -> exception.ResourceProviderNotFound:

@@ -160,19 +160,19 @@ def rows(
     """Return the rows of servers, including deleted ones."""
     found: dict[str, ServerRow] = {}
     for chunk in statements.chunks(uuids):
-        there = connection.execute(_ROWS, {'these': chunk}).all()
-        if not there:
+        present = connection.execute(_ROWS, {'these': chunk}).all()
+        if not present:
             continue
         moving: dict[str, list[MoveRow]] = {}
         for uuid, kind, status in connection.execute(
-                _MOVING, {'these': [row.uuid for row in there]}):
+                _MOVING, {'these': [row.uuid for row in present]}):
             moving.setdefault(uuid, []).append(MoveRow(kind, status))
-        wrong = [row.uuid for row in there
+        wrong = [row.uuid for row in present
                  if row.vm_state == 'error' and not row.deleted]
         reasons, failed = _reasons(connection, wrong)
         children = _children(connection, {
-            row.provider for row in there if row.provider})
-        for row in there:
+            row.provider for row in present if row.provider})
+        for row in present:
             found[row.uuid] = ServerRow(
                 row.vm_state, row.task_state, row.host, row.launched_at,
                 bool(row.deleted), row.project_id, row.user_id, row.provider,

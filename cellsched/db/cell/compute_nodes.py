@@ -31,11 +31,11 @@ def save(
 
     :param uuid: the uuid for a new node
     """
-    mine = sa.and_(_TABLE.c.host == host,
-                   _TABLE.c.hypervisor_hostname == node,
-                   _TABLE.c.deleted == 0)
+    own = sa.and_(_TABLE.c.host == host,
+                  _TABLE.c.hypervisor_hostname == node,
+                  _TABLE.c.deleted == 0)
     lane = models.FEED.move(connection, host)
-    change = sa.update(_TABLE).where(mine).values(
+    change = sa.update(_TABLE).where(own).values(
         {'updated_at': now, **values, **models.FEED.marks})
     if not connection.execute(change, {'in_lane': lane}).rowcount:
         statements.insert_missing(connection, _TABLE.c.uuid, [{
@@ -44,7 +44,7 @@ def save(
             'lane': lane,
             'position': models.FEED.position(connection, lane)}])
     return connection.execute(
-        sa.select(_TABLE.c.uuid).where(mine)).scalar_one()
+        sa.select(_TABLE.c.uuid).where(own)).scalar_one()
 
 
 def find(
@@ -167,7 +167,7 @@ def list_all(connection: sa.Connection) -> list[RootRow]:
 def _traits(text: str | None) -> frozenset[str]:
     """Return the trait names in a JSON text; none if it is no list."""
     try:
-        said = json.loads(text) if text else ()
+        value = json.loads(text) if text else ()
     except (RecursionError, ValueError):
-        said = ()
-    return frozenset(map(str, said) if isinstance(said, list) else ())
+        value = ()
+    return frozenset(map(str, value) if isinstance(value, list) else ())

@@ -172,9 +172,9 @@ def create_image_properties(
     """
     rows = [{'created_at': now, 'deleted': 0, 'instance_uuid': uuid,
              'key': key, 'value': str(value)[:VALUE_MAX]}
-            for uuid, mine in properties.items()
+            for uuid, own in properties.items()
             for key, value in ((_PREFIX + name, value)
-                               for name, value in mine.items())
+                               for name, value in own.items())
             if len(key) <= VALUE_MAX]
     if rows:
         statements.insert_all(connection, _ADD_PROPERTIES, rows)

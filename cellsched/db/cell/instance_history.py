@@ -108,12 +108,13 @@ def _add_failure(
     now: datetime.datetime, reason: Exception, host: str, details: str,
 ) -> None:
     """Record a failed event in the latest action with this name."""
-    told = {'created_at': now, 'event': event, 'start_time': now,
-            'finish_time': now, 'result': _FAILED, 'host': host,
-            'details': details, 'traceback': _traceback(reason), 'deleted': 0}
+    reported = {'created_at': now, 'event': event, 'start_time': now,
+                'finish_time': now, 'result': _FAILED, 'host': host,
+                'details': details, 'traceback': _traceback(reason),
+                'deleted': 0}
     for chunk in statements.chunks(uuids):
         connection.execute(sa.insert(_EVENTS), [
-            {**told, 'action_id': each} for each in connection.execute(
+            {**reported, 'action_id': each} for each in connection.execute(
                 _LATEST, {'these': chunk, 'name': action}).scalars()])
 
 

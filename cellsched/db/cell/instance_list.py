@@ -128,7 +128,7 @@ class InstanceFilter:
 
 
 def page(
-    connection: sa.Connection, wanted: InstanceFilter,
+    connection: sa.Connection, requested: InstanceFilter,
     order: sort_order.SortOrder, after: Sequence[Any] | None = None,
     limit: int | None = None,
 ) -> Sequence[sa.Row[Any]]:
@@ -142,7 +142,7 @@ def page(
     dialect = connection.dialect.name
     query = (
         sa.select(*(_TABLE.c[name] for name in _columns(order)))
-        .where(*wanted.conditions())
+        .where(*requested.conditions())
         .order_by(*order.clauses(_TABLE.c, dialect)).limit(limit))
     if after is not None:
         query = query.where(order.after(_TABLE.c, after, dialect))

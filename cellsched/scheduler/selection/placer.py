@@ -454,7 +454,7 @@ class Placer:
             batch += [claims_base.Claim(
                 located.consumers.get(uuid, uuid), provider, amounts, joins,
                 project_id, user_id) for provider, amounts in (
-                    first.wanted() if choice.is_parted
+                    first.requested() if choice.is_parted
                     else {node: resources}).items()]
         return batch
 

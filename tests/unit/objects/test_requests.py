@@ -198,14 +198,14 @@ class TestSelection(base.TestCase):
                 wire.UUID, {'VCPU': 1, 'MEMORY_MB': 512}))
 
         self.assertEqual({wire.UUID: {'VCPU': 1, 'MEMORY_MB': 512}},
-                         selection.wanted())
+                         selection.requested())
 
     def test_nothing_is_wanted_without_a_request(self):
         for selection in (
                 objects.Selection(), objects.Selection(
                     allocation_request=None),
                 objects.Selection.obj_from_primitive(wire.SELECTION)):
-            self.assertEqual({}, selection.wanted())
+            self.assertEqual({}, selection.requested())
 
     def test_older_callers_get_host_node_and_limits(self):
         selection = objects.Selection.obj_from_primitive(wire.SELECTION)

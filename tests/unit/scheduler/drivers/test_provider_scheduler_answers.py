@@ -14,7 +14,7 @@ from tests.unit.scheduler.drivers import random_states as states
 def told(places):
     """Return what is told of places: hosts and what each provider gives."""
     return [[(each.service_host, each.nodename, each.cell_uuid,
-              each.availability_zone, each.wanted()) for each in place]
+              each.availability_zone, each.requested()) for each in place]
             for place in places]
 
 

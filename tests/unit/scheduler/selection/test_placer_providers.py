@@ -229,7 +229,7 @@ class TestGroups(ProvidersCase):
 
         self.assertEqual(
             {self.world.providers['a2'], self.world.providers['a2-gpu']},
-            set(other.wanted()))
+            set(other.requested()))
 
     def test_loser_of_a_device_goes_on_elsewhere(self):
         other, made = self.world.placer()

@@ -65,7 +65,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
         self.assertEqual(('null', None), (
             place.allocation_request, place.allocation_request_version))
         self.assertIsNone(json.loads(place.allocation_request))
-        self.assertEqual({}, place.wanted())
+        self.assertEqual({}, place.requested())
         self.assertEqual({}, place.to_dict()['limits'])
         self.assertEqual((batches, asked), (
             len(self.world.claims.batches), self.other.asked))
