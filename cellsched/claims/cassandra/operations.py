@@ -15,7 +15,7 @@ release
 transfer
     the write of the source's row, MOVING to MOVED
 
-:mod:`.recovery` ends operations whose client stopped.
+:mod:`.recovery` ends the operations of clients that stopped.
 """
 
 from collections.abc import Iterable
@@ -111,7 +111,7 @@ class BatchClaim:
     # Consumers.
 
     def _insert(self, claims: Sequence[base.Claim]) -> dict[str, _Record]:
-        """Insert intents; return those of consumers that held nothing.
+        """Insert intents; return the intents of consumers without claims.
 
         :raises _Busy: another operation on a consumer is in progress
         :raises cellsched.exception.ClaimConflict: a consumer holds other
@@ -332,7 +332,7 @@ class Release:
     def _delete_claims(
         self, marked: Sequence[_Record]
     ) -> list[_Record]:
-        """Return the records whose claims are deleted at all providers."""
+        """Return the records without claims at any provider."""
         by_provider: dict[str, list[requests.ClaimRow]] = {}
         for record in marked:
             for provider, row in record.holding.rows(record.consumer).items():
@@ -441,7 +441,7 @@ def _entries(intents: Iterable[_Record]) -> list[Entry]:
 def _without(
     used: Mapping[str, int], rows: Iterable[requests.ClaimRow]
 ) -> dict[str, int]:
-    """Return the used amounts less those of some rows."""
+    """Return the used amounts less the amounts of some rows."""
     remaining = dict(used)
     for row in rows:
         for name, amount in json.loads(row.resources).items():
@@ -458,7 +458,7 @@ def _is_several(claims: Sequence[base.Claim]) -> bool:
 def _intents(
     claims: Sequence[base.Claim], attempt: str
 ) -> dict[str, _Record]:
-    """Return the intents of a batch by consumer, sorted by their uuids."""
+    """Return the intents of a batch by consumer, sorted by uuid."""
     several = _is_several(claims)
     taken: dict[str, dict[str, Mapping[str, int]]] = {}
     first: dict[str, base.Claim] = {}
