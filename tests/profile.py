@@ -54,7 +54,10 @@ SIMULATION_SEEDS = size(125, 1000)
 STORE_SEEDS = size(24, 60)
 
 #: Seeds whose trace is compared between processes.
-TRACED_SEEDS = size(3, 10)
+TRACED_SEEDS = size(2, 10)
+
+#: Seeds of the simulation for each kind of fault alone.
+SINGLE_FAULT_SEEDS = size(1, 3)
 
 #: Seeds of models of claim stores whose servers or clients fail.
 FAULT_SEEDS = size(20, 60)
@@ -70,6 +73,9 @@ SLOWEST_RACING_CLAIMS = size(20, 40)
 
 #: Rounds of transactions that race for rows.
 RACING_ROUNDS = size(4, 10)
+
+#: Modules through which the libraries are imported that warn.
+ENTRANCES = size(2, 10)
 
 #: Requests that a model and the real server are compared with.
 COMPARED_REQUESTS = size(150, 500)

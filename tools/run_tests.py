@@ -410,7 +410,7 @@ def _lowest_environment() -> Check:
 #: Processes of tests that compute, and of those that wait most of the time.
 #: Each imports all tests before it runs some.
 COMPUTING = profile.size(2, 4)
-WAITING = profile.size(6, 8)
+WAITING = profile.size(5, 8)
 
 PARTS: Mapping[str, Callable[[], list[Step]]] = {
     each.__name__: each for each in (

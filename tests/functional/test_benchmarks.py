@@ -9,11 +9,19 @@ import sys
 import yaml
 
 from benchmarks import exactness_figures
+from tests import profile
 from tests.unit import base
 
 RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
+@profile.by_default(
+    'test_workload_gives_figures_and_their_floor',
+    'test_builds_are_held_against_bars',
+    'test_claims_are_held_against_the_same_writes',
+    'test_exactness_is_told_in_files', 'test_every_workload_is_sound',
+    'test_mistake_is_told_in_one_line',
+    reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
 
     def benchmark(self, *args, script=RUN):

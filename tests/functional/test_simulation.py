@@ -76,7 +76,7 @@ class TestSimulation(SimulationTestCase):
 
     def test_each_fault_alone_and_often_breaks_nothing(self):
         for kind in faults.KINDS:
-            for seed in range(3):
+            for seed in range(profile.SINGLE_FAULT_SEEDS):
                 self.assertKept(seed, [kind], 0.3)
 
     def test_without_faults_servers_with_capacity_are_built(self):

@@ -87,7 +87,7 @@ def change_anyhow(connection, uuids, transition, values, now, expected):
 
 
 @profile.by_default(
-    'test_fence_of_the_lease', 'test_uniqueness_of_rows',
+    'test_fence_of_the_lease',
     reason='more guards whose absence the simulation notices')
 class TestSimulationProof(base.TestCase):
 

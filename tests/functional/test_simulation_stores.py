@@ -52,7 +52,7 @@ class TestServers(StoresTestCase):
     def test_each_fault_of_the_server_alone_and_often_breaks_nothing(self):
         for name in claim_servers.KINDS:
             for kind in faults.SERVER_KINDS:
-                for seed in range(2):
+                for seed in range(profile.SINGLE_FAULT_SEEDS):
                     self.assertKept(seed, [kind], 0.3, name)
 
     def test_without_faults_servers_with_capacity_are_built(self):

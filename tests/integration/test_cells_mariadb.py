@@ -16,12 +16,15 @@ from tests.integration import base
 from tests.integration import mariadb
 from tests.integration import servers
 from tests.integration import serving
+from tests import profile
 
 PASSWORD = 'a/b@c:d%e#f?g h&i=j+k,l;m$n"o\\p[q]{r}'
 
 NEW_PASSWORD = PASSWORD[::-1]
 
 
+@profile.full_only(
+    'MariaDB: by default a page leads through the same on PostgreSQL')
 class TestCells(stories.TestCase, base.TestCase):
 
     def setUp(self):

@@ -15,10 +15,13 @@ from tests.integration.nova import caller
 from tests.integration import pages
 from tests.integration import processes
 from tests.integration import test_first_deployment
+from tests import profile
 
 PAGE = 'user/nova-callers.rst'
 
 
+@profile.full_only(
+    'whole Novas: by default its client makes the calls of the page')
 class TestNovaCallers(pages.Following):
 
     @classmethod

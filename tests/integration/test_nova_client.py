@@ -57,6 +57,7 @@ class TestNames(base.TestCase):
             test_requirements.NOVA_NAMES.read_text()))
 
 
+@profile.full_only('an environment of Nova that cannot be made')
 class TestEnvironment(base.TestCase):
 
     def test_that_nova_cannot_be_installed_is_told(self):

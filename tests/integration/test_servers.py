@@ -84,6 +84,7 @@ class TestRabbitMQ(TestCase):
 
         self.assertNotEqual(broker.url('one'), other.url('one'))
 
+    @profile.full_only('a server that dies; other tests kill one')
     def test_broker_can_be_killed_and_started_again(self):
         broker = self.own(servers.RabbitMQ)
         url = broker.url('one')

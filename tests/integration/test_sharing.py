@@ -14,6 +14,7 @@ from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
 from tests.integration import sharing
+from tests import profile
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 
@@ -81,6 +82,7 @@ class TestSharing(base.TestCase):
 
         self.assert_gone(output)
 
+    @profile.full_only('other ends of a run; by default it ends by itself')
     def test_nothing_is_left_however_the_end_comes(self):
         for number in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
             with self.subTest(signal=number):
