@@ -30,6 +30,7 @@ from typing import IO
 from rich import console
 from rich import progress
 import subunit
+from subunit import test_results
 import testtools
 
 from tests import profile
@@ -244,8 +245,11 @@ class Runner:
             process = self._start(
                 step, command, niceness, stdout=subprocess.PIPE,
                 stderr=errors)
-            listener = testtools.StreamToDict(
-                lambda test: self._take(test, counts, advance))
+            listener = testtools.StreamResultRouter(testtools.StreamToDict(
+                lambda test: self._take(test, counts, advance)))
+            # Such as what could not be imported.
+            listener.add_rule(
+                test_results.CatFiles(errors), 'test_id', test_id=None)
             listener.startTestRun()
             subunit.ByteStreamToStreamResult(
                 process.stdout, non_subunit_name='output').run(listener)
@@ -263,8 +267,6 @@ class Runner:
         advance: Callable[[], None],
     ) -> None:
         """Count one test, which has ended."""
-        if test['id'] in (None, 'output'):
-            return
         status, details = test['status'], test['details']
         if status in ('success', 'xfail'):
             counts.passed += 1
