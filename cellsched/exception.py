@@ -114,7 +114,7 @@ _USER_TEXTS = {
     'GroupPolicyViolated': 'its server group leaves no place for it',
     'HostMappingNotFound': 'the host that was chosen has left',
     'KombuError': 'a message broker did not answer',
-    'LimitsUnavailable': 'nobody tells how much its project may have',
+    'LimitsUnavailable': 'the quota limits of its project are unavailable',
     'MessageDeliveryFailure': 'a message broker did not answer',
     'MessagingTimeout': 'a service did not answer in time',
     'NotFound': 'something that it needs has gone',
@@ -171,7 +171,7 @@ class CellschedException(Exception):
             raise AttributeError(name) from None
 
     def format_message(self) -> str:
-        """Return the text without what a transport may have appended."""
+        """Return the text, without additions of a transport."""
         return str(self.args[0])
 
 
@@ -476,7 +476,7 @@ class HostStateUncertain(CellschedException):
 class DeadlineExceeded(CellschedException):
     """The message arrived after the deadline of its caller."""
 
-    msg_fmt = 'Nobody has waited for this for %(late_s)s seconds.'
+    msg_fmt = 'The deadline of this call passed %(late_s)s seconds ago.'
     code = 504
 
 
@@ -503,13 +503,13 @@ class RequestUnreadable(CellschedException):
 
 
 class TaskAbandoned(CellschedException):
-    msg_fmt = ('The %(task)s of %(uuid)s was not brought to its end, and '
-               'nobody was at work on it any more.')
+    msg_fmt = ('The %(task)s of %(uuid)s was not finished: its process has '
+               'stopped.')
     safe = True
 
 
 class ReasonUnknown(CellschedException):
-    msg_fmt = 'Server %(uuid)s is in ERROR, and nobody recorded why.'
+    msg_fmt = 'Server %(uuid)s is in ERROR without a recorded reason.'
     safe = True
 
 

@@ -4,7 +4,7 @@
 A configured plug-in that cannot be used stops the service: it must not run
 without a configured filter. An installed plug-in that is not configured is not
 imported, except to list all installed plug-ins; a broken one does not affect
-the list of the others.
+the rest of the list.
 """
 
 from collections.abc import Callable

@@ -47,8 +47,8 @@ class Demo(base.Lister):
 
     Starts a scheduler, conductors and compute agents as they run in
     production, on SQLite files and an in-process transport; creates the
-    servers that the scenario asks for, and shows what became of them. Ends
-    with 2 if that is not what the scenario expects.
+    servers of the scenario, and shows their final states. Ends with 2 if a
+    state is not the expected one.
 
     Example::
 
@@ -63,7 +63,7 @@ class Demo(base.Lister):
         parser.add_argument(
             '--scenario', type=pathlib.Path, metavar='FILE',
             help='the scenario to play; by default one of three cells that '
-                 'shows what can become of a build')
+                 'shows the possible results of a build')
         parser.add_argument(
             '--keep', type=pathlib.Path, metavar='DIR',
             help='leave databases and configuration in this directory, which '

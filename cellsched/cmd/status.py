@@ -41,9 +41,10 @@ class Status(upgradecheck.UpgradeCommands):
 
     def check(self) -> upgradecheck.Code:
         """Run the checks, and print the results."""
-        # A command line that is wrong is to be told of at once.
+        # An invalid command line is reported before these imports.
         from cellsched.conf import loader
-        from cellsched.wiring import services
+        from cellsched.wiring.components import Components
+        from cellsched.wiring import maintenance
 
         try:
             conf = loader.load(files=self._conf.config_file,
@@ -51,9 +52,9 @@ class Status(upgradecheck.UpgradeCommands):
             for group in ('api_database', 'database'):
                 # Do not retry: a person waits for the result.
                 conf.set_default('max_retries', 0, group)
-            parts = services.Components(conf)
+            parts = Components(conf)
             try:
-                return services.upgrade_checks(conf, parts).check()
+                return maintenance.upgrade_checks(conf, parts).check()
             finally:
                 parts.close()
         except exception.CellschedException as exc:

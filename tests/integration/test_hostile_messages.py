@@ -221,7 +221,7 @@ class TestHostileMessages(base.TestCase):
                 ('message: nova_object:', {'args': {'value': {
                     'nova_object.name': 'Flavor'}}}),
                 ('message: context.user:', {'_context_user': CRLF}),
-                ('Nobody has waited', {'_context_deadline': 1})):
+                ('The deadline of this call', {'_context_deadline': 1})):
             with self.subTest(said=said):
                 self.assertTells(said, **message)
 

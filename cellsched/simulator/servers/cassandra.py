@@ -18,9 +18,9 @@ class _Partition:
 
 
 class CassandraModel:
-    """Does at once what Cassandra does for each request.
+    """A model of Cassandra that executes each request at once.
 
-    It forgets nothing, and never lets the row of a fenced attempt expire.
+    It keeps all rows: that of a fenced attempt never expires.
 
     :param adds: whether it adds to a column under a condition
     """
@@ -33,7 +33,7 @@ class CassandraModel:
         self.created = False
 
     def answer(self, request: Any) -> Any:
-        """Return what the server answers; raise nothing but for a misuse."""
+        """Return the answer of the server; raises errors only for misuse."""
         name = type(request).__name__
         answers: Any = getattr(self, f'_{_snake(name)}')
         return answers(request)
@@ -212,5 +212,5 @@ def _at_most(amount: int | None, most: int) -> bool:
 
 
 def _sum(amount: int | None, more: int) -> int | None:
-    """Return a sum; with what is not there it is not there either."""
+    """Return a sum, or None if a term is None."""
     return None if amount is None else amount + more

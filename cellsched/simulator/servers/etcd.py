@@ -30,17 +30,16 @@ class EtcdModel:
         self.revision = 1
         #: Up to this revision only the last change of each key is known.
         self.compacted = 0
-        #: By so many revisions the member is behind that is asked for what it
-        #: has itself.
+        #: Revisions that the member misses in a serializable read.
         self.behind = 0
         self._keys: dict[bytes, protocol.Found] = {}
         self._written: list[protocol.Found] = []
 
     def answer(self, request: protocol.Request) -> protocol.Answer:
-        """Do what is asked for, all of it or nothing, and answer.
+        """Execute a request atomically, and return the answer.
 
-        :raises cellsched.claims.remote.OutcomeUnknown: what is waited for is
-            not there; a server would not answer
+        :raises cellsched.claims.remote.OutcomeUnknown: a watch has no change,
+            so that a server would not answer
         """
         if isinstance(request, protocol.Transaction):
             return self._transact(request)
@@ -49,22 +48,19 @@ class EtcdModel:
         return self._changes(request)
 
     def compact(self) -> None:
-        """Forget all but what keys hold now."""
+        """Remove all but the current values."""
         self.compacted = self.revision
         self._written = []
 
     def read(self, key: bytes, end: bytes = b'') -> list[protocol.Found]:
-        """Return a key, or those before an end, sorted."""
+        """Return one key, or the sorted keys of a range."""
         if not end:
             return [self._keys[key]] if key in self._keys else []
         return [self._keys[each] for each in sorted(self._keys)
                 if key <= each < end]
 
     def _has(self, key: bytes) -> tuple[protocol.Found, ...]:
-        """Return a key as a member has it that is behind.
-
-        It may not have heard of what was written last.
-        """
+        """Return a key as a lagging member has it."""
         heard = self.revision - self.behind
         return tuple([kv for kv in self._written
                       if kv.key == key and kv.revision <= heard][-1:])

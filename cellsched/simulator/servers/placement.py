@@ -38,10 +38,10 @@ class _Consumer:
 
 @dataclasses.dataclass
 class Begun:
-    """A request of which Placement has read what is concerned."""
+    """A request after Placement has read the records of it."""
 
     request: messages.PlacementRequest
-    #: What it answers, whatever comes.
+    #: The answer, if it does not depend on the records.
     answer: Answer | None = None
     providers: dict[str, int] = dataclasses.field(default_factory=dict)
     consumers: dict[str, tuple[int, int]] = dataclasses.field(
@@ -87,7 +87,7 @@ class PlacementModel:
         self._numbers = 0
 
     def answer(self, request: messages.PlacementRequest) -> Answer:
-        """Return what it answers to a request that meets no other."""
+        """Return the answer to a request without concurrent requests."""
         return self.finish(self.begin(request))
 
     def begin(self, request: messages.PlacementRequest) -> Begun:
@@ -104,7 +104,7 @@ class PlacementModel:
         return begun
 
     def finish(self, begun: Begun) -> Answer:
-        """Do what was asked, and return the answer."""
+        """Execute the request, and return the answer."""
         if begun.answer is not None:
             return begun.answer
         request = begun.request
@@ -122,7 +122,7 @@ class PlacementModel:
             if there is not None and there.number == number:
                 del self.consumers[consumer]
 
-    # What consumers hold.
+    # Allocations.
 
     def _begin(self, begun: Begun) -> None:
         body = begun.request.body or {}
@@ -188,7 +188,7 @@ class PlacementModel:
             'allocate'))
 
     def _attempt(self, begun: Begun, rows: _Rows) -> _Rows:
-        """Return the rows with those that are wanted, if there is room."""
+        """Return the allocations with the new ones, if they fit."""
         unknown = {name for _, _, name, _ in begun.wanted} - self.classes
         if unknown:
             raise _Refused(400, 'undefined_code', (
@@ -269,7 +269,7 @@ class PlacementModel:
             'project_id': project_id, 'user_id': user_id,
             'consumer_type': kind})
 
-    # What providers have.
+    # Providers.
 
     def _route(self, request: messages.PlacementRequest) -> Answer:
         method, body = request.method, request.body or {}

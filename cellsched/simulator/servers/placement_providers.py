@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers of the model of OpenStack Placement, and what it tells of them."""
+"""Providers of the model of OpenStack Placement, and their documents."""
 
 from collections.abc import Mapping
 import dataclasses

@@ -35,7 +35,7 @@ _REASON_LENGTH_MAX = 60
 
 
 class FilterSuite(suite.ColumnPluginSuite):
-    """Tests of a filter, for whose class ``plugin`` is set."""
+    """Tests of the filter class in ``plugin``."""
 
     namespace = plugins.FILTERS
 
@@ -45,7 +45,7 @@ class FilterSuite(suite.ColumnPluginSuite):
     ) -> None:
         """Check which hosts the filter keeps, with these options.
 
-        Like the pipeline, asks a filter only what applies to it.
+        As in the pipeline, only applicable methods are called.
         """
         plugin = builders.plugin(self.plugin, **options)
         answer = self.ask(plugin, hosts, request or builders.request())

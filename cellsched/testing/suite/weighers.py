@@ -26,7 +26,7 @@ from cellsched.testing.suite import plugins as suite
 
 
 class WeigherSuite(suite.ColumnPluginSuite):
-    """Tests of a weigher, for whose class ``plugin`` is set."""
+    """Tests of the weigher class in ``plugin``."""
 
     namespace = plugins.WEIGHERS
 
@@ -36,7 +36,7 @@ class WeigherSuite(suite.ColumnPluginSuite):
     ) -> None:
         """Check the scores of hosts before they are scaled.
 
-        Like the pipeline, asks a weigher only what applies to it.
+        As in the pipeline, only applicable methods are called.
         """
         plugin = builders.plugin(self.plugin, **options)
         answer = self.ask(plugin, hosts, request or builders.request())

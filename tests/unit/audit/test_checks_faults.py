@@ -16,7 +16,7 @@ class TestReasons(base.TestCase):
 
         [reason] = self.read(self.cell('cell1'), instance_history.latest,
                              [uuid]).values()
-        self.assertIn('nobody recorded why', reason)
+        self.assertIn('without a recorded reason', reason)
 
     def test_fault_without_a_text_says_nothing(self):
         uuid = self.failed('cell2', fault=False)

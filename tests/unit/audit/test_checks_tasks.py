@@ -21,7 +21,7 @@ class TestBuilds(base.TestCase):
             self.assertMends(('L1', 'build-stranded', uuid, 'cell1'))
 
             self.assertEqual('error', self.row(uuid, 'cell1').vm_state)
-            self.assertIn(f'The build of {uuid} was not brought to its end',
+            self.assertIn(f'The build of {uuid} was not finished',
                           self.reason(uuid, 'cell1'))
             self.assertEqual({}, self.held(uuid))
 
@@ -90,7 +90,7 @@ class TestTasks(base.TestCase):
                 (after.vm_state, None, before[uuid].host),
                 (row.vm_state, row.task_state, row.host))
             reason = self.reason(uuid, 'cell1')
-            self.assertIn('nobody was at work', reason)
+            self.assertIn('its process has stopped', reason)
             self.assertNotIn('build', reason.replace('rebuild', ''))
             self.assertEqual('audit', self.blamed(uuid))
 

@@ -151,7 +151,7 @@ class TestReasons(TestCase):
 
         self.repair(uuid, Action.EXPLAIN)
 
-        self.assertFault(uuid, 'nobody recorded why')
+        self.assertFault(uuid, 'without a recorded reason')
         [action] = self.rows_of(models.instance_actions, uuid)
         self.assertEqual(samples.NOW, action.start_time)
 

@@ -111,7 +111,7 @@ class TestLimits(UnifiedTestCase):
 
         self.assertEqual(503, refused.code)
         self.assertIn('it answered what oslo.limit cannot read', str(refused))
-        self.assertEqual('nobody tells how much its project may have',
+        self.assertEqual('the quota limits of its project are unavailable',
                          exception.user_text(refused))
         self.keystone.broken = False
         # It is not waited for by each request.

@@ -475,7 +475,7 @@ class TestDeadlines(DispatcherTestCase):
     def test_what_nobody_waits_for_is_not_begun(self):
         for late_s in (server.LATE_S + 1, 1e9):
             error, line = self.assertRefused(
-                exception.DeadlineExceeded, 'Nobody has waited', 'take',
+                exception.DeadlineExceeded, 'The deadline of', 'take',
                 self.late(late_s), args={'needed': 1})
             self.assertEqual(late_s, error.late_s)
 
@@ -672,7 +672,7 @@ class TestTranslation(base.RPCTestCase):
             exception.HostStateUncertain(hosts=9, known=10))
 
         self.assertEqual('NoValidHost', type(sent).__name__)
-        self.assertIn('9 of 10 went down at one time', str(sent))
+        self.assertIn('9 of 10 went down at the same time', str(sent))
 
     def test_text_with_format_directives_stays_as_it_is(self):
         for text in ('%s%n%(x)s', '{0.__class__}'):
