@@ -5,8 +5,8 @@ import re
 import sys
 import tomllib
 
-from integrations.nova.cellsched_nova import comparing
 from integrations.nova.cellsched_nova import options
+from integrations.nova.cellsched_nova.shadow import comparison
 from tests.unit import base
 from tests.unit import tidy
 
@@ -69,5 +69,5 @@ class TestPages(base.TestCase):
 
     def test_outcomes_of_a_comparison_are_documented(self):
         self.assertEqual(
-            [str(each) for each in comparing.Outcome],
+            [str(each) for each in comparison.Outcome],
             self.rows('adopting-in-nova')[1:])

@@ -336,7 +336,7 @@ class TestCommands(TestCase):
             '[notifications]\nnotification_format = both\n')
         process = subprocess.Popen(
             [self.python, '-W', 'ignore', '-m',
-             'cellsched_nova.shadow_commands', '--config-file',
+             'cellsched_nova.shadow.commands', '--config-file',
              self.there['conf'], '--config-file', str(conf), 'run'],
             text=True, env={**os.environ, **variables()},
             stdout=subprocess.PIPE)

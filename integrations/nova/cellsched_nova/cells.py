@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import json
 from typing import Any
 
 from nova import context as nova_context
@@ -127,3 +128,112 @@ def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
                 instance.uuid, instance.host, instance.node,
                 instance.task_state).filter(
                     instance.deleted == 0, instance.uuid.in_(uuids))}
+
+
+#: Statistics that tell each host apart; the first two are columns.
+_COUNTS = frozenset({'failed_builds', 'io_workload', 'image_props'})
+
+
+def has_reported(node: Any) -> bool:
+    """Return whether a compute node has said yet what is free on it."""
+    return 'free_disk_gb' in node and node.free_disk_gb is not None
+
+
+def columns(nodes: Sequence[Any], cell: str) -> dict[str, Any]:
+    """Return the columns that compute nodes fill.
+
+    :param nodes: Nova's ``ComputeNode`` objects, which have reported
+    """
+    stats = [node.stats or {} for node in nodes]
+    return {
+        'host': [node.host for node in nodes],
+        'nodename': [node.hypervisor_hostname for node in nodes],
+        'host_ip': [str(node.host_ip) if node.host_ip else None
+                    for node in nodes],
+        'cell': cell,
+        'vcpus_total': [node.vcpus for node in nodes],
+        'total_usable_ram_mb': [node.memory_mb for node in nodes],
+        'total_usable_disk_gb': [node.local_gb for node in nodes],
+        'cpu_allocation_ratio': [node.cpu_allocation_ratio for node in nodes],
+        'ram_allocation_ratio': [node.ram_allocation_ratio for node in nodes],
+        'disk_allocation_ratio': [
+            node.disk_allocation_ratio for node in nodes],
+        'num_io_ops': [_number(each, 'io_workload') for each in stats],
+        'failed_builds': [_number(each, 'failed_builds') for each in stats],
+        'free_pci_devices': [_free_devices(node) for node in nodes],
+        'hypervisor_type': [node.hypervisor_type or None for node in nodes],
+        'hypervisor_version': [node.hypervisor_version or 0
+                               for node in nodes],
+        'cpu_info': [node.cpu_info or '' for node in nodes],
+        'supported_instances': [_supported(node) for node in nodes],
+        'stats': [_lasting(each) for each in stats],
+        'metrics': [node.metrics or '' for node in nodes],
+        **usage(nodes),
+    }
+
+
+def usage(nodes: Sequence[Any]) -> dict[str, list[int]]:
+    """Return the columns of what compute nodes said is used on them."""
+    free_mb = [1024 * min(
+        node.free_disk_gb, node.free_disk_gb
+        if node.disk_available_least is None else node.disk_available_least)
+        for node in nodes]
+    return {
+        'vcpus_used': [node.vcpus_used for node in nodes],
+        'free_ram_mb': [node.free_ram_mb for node in nodes],
+        'unreserved_ram_mb': [node.memory_mb for node in nodes],
+        'free_disk_mb': free_mb,
+        'unreserved_disk_mb': [1024 * node.local_gb for node in nodes],
+        'disk_mb_used': [1024 * node.local_gb_used for node in nodes],
+        'num_instances': [_number(node.stats or {}, 'num_instances')
+                          for node in nodes],
+    }
+
+
+def uses_less(now: Any, before: Any) -> bool:
+    """Return whether less is used on a compute node than before."""
+    return any(getattr(now, name) < getattr(before, name) for name in (
+        'vcpus_used', 'memory_mb_used', 'local_gb_used')) or (
+        _number(now.stats or {}, 'num_instances')
+        < _number(before.stats or {}, 'num_instances'))
+
+
+def service_columns(services: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the columns that rows of compute services fill.
+
+    :param services: one for each host
+    """
+    return {
+        'service_disabled': [bool(each.disabled) for each in services],
+        'forced_down': [bool(each.forced_down) for each in services],
+        'last_seen_up': [_timestamp(each.last_seen_up or each.created_at)
+                         for each in services],
+    }
+
+
+def _timestamp(time: datetime.datetime | None) -> float:
+    """Return seconds since the epoch of a time as databases keep it."""
+    if time is None:
+        return 0.0
+    return time.replace(tzinfo=datetime.UTC).timestamp()
+
+
+def _number(stats: Any, name: str) -> int:
+    return int(stats.get(name) or 0)
+
+
+def _free_devices(node: Any) -> int:
+    pools = node.pci_device_pools
+    return sum(pool.count for pool in pools) if pools else 0
+
+
+def _supported(node: Any) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(each.to_list())
+                 for each in node.supported_hv_specs or ())
+
+
+def _lasting(stats: Any) -> str:
+    """Return the statistics that hosts have in common, as JSON text."""
+    lasting = {name: value for name, value in stats.items()
+               if name not in _COUNTS and not name.startswith('num_')}
+    return json.dumps(lasting, sort_keys=True) if lasting else ''

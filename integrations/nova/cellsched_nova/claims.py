@@ -15,10 +15,10 @@ from cellsched.claims import placement as placement_claims
 from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
-from cellsched_nova.holdings import Addition
-from cellsched_nova.holdings import Holdings
-from cellsched_nova import owed_releases
-from cellsched_nova.patience import Patience
+from cellsched_nova.allocations import Addition
+from cellsched_nova.allocations import Allocations
+from cellsched_nova.deadline import Deadline
+from cellsched_nova import deferred_releases
 from cellsched_nova import report_client
 
 LOG = log.getLogger(__name__)
@@ -27,7 +27,7 @@ AllocationRequest = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class ClaimParts:
+class ClaimComponents:
     """The parts that claims of all requests share.
 
     :param store: the product's claim store
@@ -37,15 +37,15 @@ class ClaimParts:
     """
 
     store: base.ClaimStore
-    holdings: Holdings
-    owed: owed_releases.OwedReleases
-    patience: Patience
+    holdings: Allocations
+    owed: deferred_releases.DeferredReleases
+    patience: Deadline
 
 
 def make(
-    client: Any, timeout_s: float, places: owed_releases.Places,
+    client: Any, timeout_s: float, places: deferred_releases.Places,
     guards: int = 1,
-) -> ClaimParts:
+) -> ClaimComponents:
     """Return what claims in the Placement of Nova.
 
     :param client: Nova's report client
@@ -54,13 +54,13 @@ def make(
     :param places: returns where instances are
     :param guards: how many guards writes share
     """
-    patience = Patience(timeout_s)
+    patience = Deadline(timeout_s)
     sender = report_client.ReportClient(client, patience)
-    holdings = Holdings(sender, patience, guards)
+    holdings = Allocations(sender, patience, guards)
     store = placement_claims.PlacementClaims(
         sender, clock.Clock(), random.Random(), guards=guards,
         retry_timeout_s=timeout_s)
-    return ClaimParts(store, holdings, owed_releases.OwedReleases(
+    return ClaimComponents(store, holdings, deferred_releases.DeferredReleases(
         store, holdings, places), patience)
 
 
@@ -88,7 +88,9 @@ class ServerClaims:
     :param spec: Nova's request
     """
 
-    def __init__(self, parts: ClaimParts, context: Any, spec: Any) -> None:
+    def __init__(
+        self, parts: ClaimComponents, context: Any, spec: Any
+    ) -> None:
         self._store = parts.store
         self._holdings = parts.holdings
         self._owed = parts.owed

@@ -7,20 +7,28 @@ taken over from Nova's, again and again: Nova reads its own at each request.
 """
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 from typing import Any
 
+from keystoneauth1 import exceptions as ks_exceptions
+import nova.conf
 from nova import config
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import weights as nova_weights
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 import oslo_messaging
+import sqlalchemy as sa
 
 from cellsched.conf import enabled
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched import plugins
+from cellsched import urls
 from cellsched_nova import options
+from cellsched_nova import placement
 from cellsched_nova import records
 
 #: What names plug-ins is read by Nova's own loaders.
@@ -204,3 +212,35 @@ def _names(conf: cfg.ConfigOpts, group: str) -> list[str]:
 
 def _section(conf: cfg.ConfigOpts, group: str) -> Any:
     return conf if group == 'DEFAULT' else conf[group]
+
+
+CONF = nova.conf.CONF
+
+
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Translate what they raise, so that it can be told in one line.
+
+    :raises cellsched.exception.ConfigurationInvalid: an option is missing, or
+        has a wrong value
+    :raises cellsched.exception.DatabaseUnreachable: a database of Nova's does
+        not answer, or is something else
+    :raises cellsched_nova.placement.PlacementUnavailable: likewise Placement
+    """
+    try:
+        yield
+    except cfg.Error as exc:
+        raise exception.ConfigurationInvalid(
+            field='options', expected=str(exc)) from None
+    except db_exc.CantStartEngineError:
+        raise exception.ConfigurationInvalid(
+            field='[api_database] connection',
+            expected='the URL of Nova\'s API database') from None
+    except (db_exc.DBError, sa.exc.SQLAlchemyError) as exc:
+        inner = getattr(exc, 'inner_exception', None) or exc
+        inner = getattr(inner, 'orig', None) or inner
+        raise exception.DatabaseUnreachable(
+            schema='Nova', url=urls.mask(CONF.api_database.connection or ''),
+            reason=(str(inner).splitlines() or [''])[0]) from exc
+    except ks_exceptions.ClientException as exc:
+        raise placement.PlacementUnavailable(reason=str(exc)) from exc

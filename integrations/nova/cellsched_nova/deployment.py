@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
 import random
 from typing import Any
@@ -16,26 +17,69 @@ from nova.scheduler import host_manager
 
 from cellsched.cli import deployment
 from cellsched.conf import database
+from cellsched.context import RequestContext
 from cellsched.db.api.decisions import DecisionRow
 from cellsched.db import session
 from cellsched import exception
 from cellsched.hosts import document
 from cellsched import objects
 from cellsched.objects import base
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import planning as product_planning
 from cellsched_nova import claims
 from cellsched_nova import configuration
-from cellsched_nova import decision_parts
+from cellsched_nova.decision import Components
+from cellsched_nova.decision import make_components
+from cellsched_nova.decision import RequestDecision
 from cellsched_nova import enabled_plugins
-from cellsched_nova import errors
+from cellsched_nova import filters
 from cellsched_nova import options
 from cellsched_nova import placement
-from cellsched_nova import planning
 from cellsched_nova import records
 from cellsched_nova import requests
 from cellsched_nova import rows
 from cellsched_nova import source
-from cellsched_nova import stages
+
+
+class NovaPlanner:
+    """Decides as the scheduler does, by either way, and claims nothing.
+
+    :param parts: what decides; what it is to record is not
+    """
+
+    def __init__(self, parts: Components) -> None:
+        # A plan is the same each time, whichever process makes it.
+        self._parts = dataclasses.replace(
+            parts, policy=dataclasses.replace(parts.policy, start=0.0))
+
+    def plan(
+        self, context: RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int,
+    ) -> tuple[list[list[Any]], decision_record.Decision]:
+        """Return for each server its host and others, and the decision.
+
+        Nothing is chosen, and there is a reason, where not all of them fit.
+
+        :raises cellsched.exception.Invalid: Nova's API would have refused it
+        """
+        kept: list[decision_record.Decision] = []
+        parts = dataclasses.replace(
+            self._parts, record=lambda *said: kept.append(said[-1]))
+        asking = nova_context.RequestContext(
+            user_id=context.user_id, project_id=context.project_id,
+            is_admin=True)
+        decision = RequestDecision(
+            parts, asking, requests.write(asking, request, uuids[0]), uuids,
+            alternates, claim=False)
+        try:
+            places = decision.select()
+        except nova_exception.NoValidHost as exc:
+            if not kept:
+                # Of a request that makes no sense nothing is recorded.
+                raise exc.__cause__ or exc from None
+            places = []
+        return places, kept[-1]
+
 
 CONF = nova.conf.CONF
 
@@ -76,12 +120,12 @@ class NovaDeployment(deployment.ReadDeployment):
         return None
 
     def cells(self) -> Mapping[str, str]:
-        with errors.translated():
+        with configuration.translate_errors():
             return {cell.uuid: cell.name or cell.uuid for cell
                     in nova_objects.CellMappingList.get_all(_admin())}
 
     def flavor(self, name: str) -> objects.Flavor:
-        with errors.translated():
+        with configuration.translate_errors():
             for read in (nova_objects.Flavor.get_by_flavor_id,
                          nova_objects.Flavor.get_by_name):
                 try:
@@ -91,7 +135,7 @@ class NovaDeployment(deployment.ReadDeployment):
         raise exception.FlavorNotFound(flavor=name)
 
     def server_group(self, uuid: str) -> objects.InstanceGroup:
-        with errors.translated():
+        with configuration.translate_errors():
             try:
                 return _read(nova_objects.InstanceGroup.get_by_uuid(
                     _admin(), uuid))
@@ -100,7 +144,7 @@ class NovaDeployment(deployment.ReadDeployment):
                     uuid=uuid) from None
 
     def snapshot(self) -> document.HostDocument:
-        with errors.translated():
+        with configuration.translate_errors():
             self._check_placement()
             self._taken = self._hosts.snapshot(_admin())
             return self._taken
@@ -113,9 +157,9 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, self._random,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
-        with errors.translated():
+        with configuration.translate_errors():
             self._check_placement()
-            return _Translating(planning.NovaPlanner(self._parts))
+            return _Translating(NovaPlanner(self._parts))
 
     def available(
         self, snapshot: document.HostDocument, request: objects.RequestSpec
@@ -130,7 +174,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, request,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
-        with errors.translated():
+        with configuration.translate_errors():
             parts, context = self._parts, _admin()
             spec = requests.write(context, request, _NOBODY)
             why = requests.beyond_columns(
@@ -147,7 +191,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self._manager.aggs_by_id)
             return product_planning.available(
                 self.conf, snapshot, request, parts.plugins.on_columns(
-                    spec, states, [stages.enabled_cells(self._manager)]))
+                    spec, states, [filters.enabled_cells(self._manager)]))
 
     def decisions(
         self, name: str, limit: int | None
@@ -176,8 +220,8 @@ class NovaDeployment(deployment.ReadDeployment):
         return source.NovaHosts(self._manager, self._client, CONF)
 
     @functools.cached_property
-    def _parts(self) -> decision_parts.Parts:
-        return decision_parts.make(
+    def _parts(self) -> Components:
+        return make_components(
             self.conf, self._random, self._hosts, self._manager, self._client,
             claims.make(self._client, 0.0, self._hosts.places), CONF)
 
@@ -202,11 +246,11 @@ class NovaDeployment(deployment.ReadDeployment):
 class _Translating:
     """Plans, and translates the errors of Nova's libraries."""
 
-    def __init__(self, planner: planning.NovaPlanner) -> None:
+    def __init__(self, planner: NovaPlanner) -> None:
         self._planner = planner
 
     def plan(self, *args: Any) -> Any:
-        with errors.translated():
+        with configuration.translate_errors():
             return self._planner.plan(*args)
 
 

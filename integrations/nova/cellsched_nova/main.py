@@ -16,9 +16,9 @@ def main() -> int:
         # It reads the configuration for that.
         print(f'cannot be honoured: {exc}', file=sys.stderr)
         return 1
-    from cellsched_nova import service
+    from cellsched_nova import manager
 
-    return service.run(sys.argv)
+    return manager.run(sys.argv)
 
 
 if __name__ == '__main__':

@@ -1,35 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manager that Nova's service runs in the place of its own."""
+"""The scheduler manager that Nova's service runs, and that service."""
 
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
 import random
+import sys
 from typing import Any
 
+from nova.compute import utils
 import nova.conf
 from nova import exception as nova_exception
-from nova import objects as nova_objects
-from nova.scheduler import manager
+from nova import objects
+from nova.objects import fields
+from nova.scheduler.manager import SchedulerManager
+from nova.scheduler import rpcapi
+from nova import service
+from nova import thread_pool_factory
+from nova import version
+from oslo_concurrency import processutils
 from oslo_log import log
 import oslo_messaging
+from oslo_reports import guru_meditation_report
+from oslo_reports import opts as report_opts
 from oslo_serialization import jsonutils
 
 from cellsched import exception
 from cellsched_nova import claims
 from cellsched_nova import configuration
-from cellsched_nova import deciding
-from cellsched_nova import decision_parts
-from cellsched_nova import notices
+from cellsched_nova.decision import Components
+from cellsched_nova.decision import make_components
+from cellsched_nova.decision import RequestDecision
 from cellsched_nova import options
 from cellsched_nova import records
 from cellsched_nova import report_client
 from cellsched_nova import source
 
+
+@contextlib.contextmanager
+def notify_request(notifier: Any, context: Any, spec: Any) -> Iterator[None]:
+    """Tell that a request begins, and that it is done, unless it fails.
+
+    :param notifier: that of the messages without versions
+    """
+    for phase in fields.NotificationPhase.START, fields.NotificationPhase.END:
+        notifier.info(
+            context, f'scheduler.select_destinations.{phase}',
+            {'request_spec': spec.to_legacy_request_spec_dict()})
+        utils.notify_about_scheduler_action(
+            context=context, request_spec=spec,
+            action=fields.NotificationAction.SELECT_DESTINATIONS, phase=phase)
+        if phase == fields.NotificationPhase.START:
+            yield
+
+
 CONF = nova.conf.CONF
 LOG = log.getLogger(__name__)
+
+#: The binary name of a scheduler in Nova's service records.
+_BINARY = 'nova-scheduler'
 
 _NOT_GIVEN = object()
 
 
-class ColumnSchedulerManager(manager.SchedulerManager):
+class ColumnSchedulerManager(SchedulerManager):
     """Decides on columns, over Nova's databases and Placement.
 
     What Nova's manager hears of aggregates and instances, its host manager
@@ -51,9 +85,9 @@ class ColumnSchedulerManager(manager.SchedulerManager):
             records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()
 
-    def _make_parts(self) -> decision_parts.Parts:
+    def _make_parts(self) -> Components:
         """Return what decides as the options are now."""
-        parts = decision_parts.make(
+        parts = make_components(
             self._options.conf, self._random, self._hosts, self.host_manager,
             self._client, self._claims, CONF, self._records.record)
         by_row = parts.plugins.by_row
@@ -97,16 +131,61 @@ class ColumnSchedulerManager(manager.SchedulerManager):
     ) -> list[Any]:
         """Choose a host for each instance, and claim it; as Nova's does."""
         if spec_obj is _NOT_GIVEN:
-            spec_obj = nova_objects.RequestSpec.from_primitives(
+            spec_obj = objects.RequestSpec.from_primitives(
                 context, request_spec, filter_properties)
         self._follow_options()
         alternates = (CONF.scheduler.max_attempts - 1
                       if return_objects and return_alternates else 0)
-        decision = deciding.RequestDecision(
+        decision = RequestDecision(
             self._parts, context, spec_obj, instance_uuids, alternates)
-        with notices.told(self.notifier, context, spec_obj):
+        with notify_request(self.notifier, context, spec_obj):
             selections = decision.select()
         if return_objects:
             return selections
         return jsonutils.to_primitive(
             [first.to_dict() for first, *_ in selections])
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the service until it is stopped; return an exit code.
+
+    :param argv: as nova-scheduler's
+    """
+    options.register_opts(CONF)
+    try:
+        configuration.read(argv)
+    except exception.ConfigurationInvalid as exc:
+        print(f'cannot be honoured: {exc}', file=sys.stderr)
+        return 1
+    problems = configuration.problems(
+        CONF, 'api_database', 'database', 'placement')
+    if problems:
+        for problem in problems:
+            print(f'cannot be honoured: {problem}', file=sys.stderr)
+        return 1
+    log.setup(CONF, 'nova')
+    objects.register_all()
+    report_opts.set_defaults(CONF)
+    objects.Service.enable_min_version_cache()
+    guru_meditation_report.TextGuruMeditation.setup_autorun(
+        version, conf=CONF)
+    install_manager()
+    try:
+        with configuration.translate_errors():
+            server = service.Service.create(
+                binary=_BINARY, topic=rpcapi.RPC_TOPIC)
+    except exception.CellschedException as exc:
+        print(f'cannot start: {exc}', file=sys.stderr)
+        return 1
+    # A worker is a copy of this process, and cannot use its threads.
+    thread_pool_factory.reset_all_executors()
+    service.serve(server, workers=CONF.scheduler.workers
+                  or processutils.get_worker_count())
+    service.wait()
+    return 0
+
+
+def install_manager() -> None:
+    """Have Nova make the manager of this package for its scheduler."""
+    kind = ColumnSchedulerManager
+    service.SERVICE_MANAGERS[_BINARY] = f'{kind.__module__}.{kind.__name__}'

@@ -10,7 +10,7 @@ from cellsched.claims.placement import client as product_client
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched_nova.patience import Patience
+from cellsched_nova.deadline import Deadline
 
 
 class LateReportClient:
@@ -35,7 +35,7 @@ class ReportClient:
 
     url = 'the Placement of Nova'
 
-    def __init__(self, client: Any, patience: Patience) -> None:
+    def __init__(self, client: Any, patience: Deadline) -> None:
         self._client = client
         self._patience = patience
 

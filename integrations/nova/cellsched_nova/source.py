@@ -23,9 +23,7 @@ from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched_nova import aggregates
 from cellsched_nova import cells as cells_
-from cellsched_nova import nodes as nodes_
 from cellsched_nova import placement
-from cellsched_nova import unclaimed
 
 LOG = log.getLogger(__name__)
 
@@ -79,7 +77,7 @@ class NovaHosts(source.HostSource):
         # When to ask for what is taken of a node; the oldest is first.
         self._freed: collections.deque[tuple[float, str]] = (
             collections.deque())
-        self._unclaimed = unclaimed.UnclaimedChoices()
+        self._unclaimed = PendingChoices()
 
     @property
     def given_by_others(self) -> frozenset[str]:
@@ -307,16 +305,16 @@ class NovaHosts(source.HostSource):
         self._drop(gone)
         nodes = [node for node in changes.nodes
                  if node.host in changes.services
-                 and nodes_.has_reported(node)]
+                 and cells_.has_reported(node)]
         uuids = [node.uuid for node in nodes]
         new = {uuid for uuid in uuids if uuid not in self._nodes}
         again_at = time.monotonic() + _DELETING_S
         self._freed.extend(
             (again_at, node.uuid) for node in nodes if node.uuid not in new
-            and nodes_.uses_less(node, self._nodes[node.uuid]))
+            and cells_.uses_less(node, self._nodes[node.uuid]))
         self._nodes.update(zip(uuids, nodes))
         if nodes:
-            self.table.put(uuids, nodes_.columns(nodes, cell))
+            self.table.put(uuids, cells_.columns(nodes, cell))
             for uuid in uuids:
                 # What Placement said before is newer than what hosts say.
                 facts = self._providers.facts(uuid)
@@ -327,7 +325,7 @@ class NovaHosts(source.HostSource):
             if uuid in self._nodes}
         mine = list(self._marks[cell])
         if mine:
-            self.table.put(mine, nodes_.service_columns([
+            self.table.put(mine, cells_.service_columns([
                 changes.services[self._nodes[uuid].host] for uuid in mine]))
         return new
 
@@ -339,7 +337,7 @@ class NovaHosts(source.HostSource):
     def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
         """Take over what Placement says of a host."""
         node = self._nodes[uuid]
-        told = nodes_.usage([node])
+        told = cells_.usage([node])
         reserved_mb = facts.reserved.get('MEMORY_MB', 0)
         used = collections.Counter(self._unclaimed.held(uuid))
         used.update(facts.used)
@@ -353,3 +351,46 @@ class NovaHosts(source.HostSource):
         self.table.put([uuid], {
             name: told[name] for name in (
                 'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
+
+
+class PendingChoices:
+    """Chosen hosts without a claim, counted as used for a limited time.
+
+    The caller named no servers, so the scheduler could claim nothing. Any
+    thread may call any method; none blocks.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: dict[str, list[table.PendingAllocation]] = {}
+
+    def add(self, allocations: Iterable[table.PendingAllocation]) -> None:
+        """Count these allocations from now on."""
+        with self._lock:
+            for allocation in allocations:
+                self._pending.setdefault(
+                    allocation.node, []).append(allocation)
+
+    def held(self, node: str) -> Mapping[str, int]:
+        """Return the counted amounts of a host, by resource class."""
+        held = collections.Counter[str]()
+        with self._lock:
+            for allocation in self._pending.get(node, ()):
+                held.update(dict(allocation.resources))
+        return held
+
+    def expire(self, before: float) -> list[str]:
+        """Stop counting what was chosen before a time.
+
+        :param before: wall clock time, in seconds since the epoch
+        :returns: the hosts with expired allocations
+        """
+        with self._lock:
+            expired = [node for node, allocations in self._pending.items()
+                       if any(each.at < before for each in allocations)]
+            for node in expired:
+                current = [each for each in self._pending.pop(node)
+                           if each.at >= before]
+                if current:
+                    self._pending[node] = current
+            return expired

@@ -5,17 +5,17 @@ from keystoneauth1 import exceptions as ks_exceptions
 
 from cellsched.claims import base
 from cellsched import exception
-from tests import claimed
+from tests import claim_fixtures
 
-SOURCE = claimed.SOURCE
-HOST = claimed.HOST
-OTHER = claimed.OTHER
-SERVERS = claimed.SERVERS
+SOURCE = claim_fixtures.SOURCE
+HOST = claim_fixtures.HOST
+OTHER = claim_fixtures.OTHER
+SERVERS = claim_fixtures.SERVERS
 
-request = claimed.request
+request = claim_fixtures.request
 
 
-class TestNewServers(claimed.TestCase):
+class TestNewServers(claim_fixtures.TestCase):
 
     def test_claim_says_whose_it_is(self):
         self.assertTrue(self.claims.claim(SERVERS[0], request(HOST, OTHER)))
@@ -88,7 +88,7 @@ class TestNewServers(claimed.TestCase):
         self.assertEqual([], self.claims.writes)
 
 
-class TestServerThatHoldsSomething(claimed.TestCase):
+class TestServerThatHoldsSomething(claim_fixtures.TestCase):
 
     server = SERVERS[0]
 

@@ -14,7 +14,7 @@ from cellsched.testing import builders
 from cellsched_nova import configuration
 from cellsched_nova import enabled_plugins
 from cellsched_nova import rows
-from tests import configured
+from tests import configuration_fixtures
 
 nova_objects.register_all()
 
@@ -47,7 +47,7 @@ class HostState:
         self.allocation_candidates = []
 
 
-class TestEnabledPlugins(configured.TestCase):
+class TestEnabledPlugins(configuration_fixtures.TestCase):
 
     def setUp(self):
         super().setUp()

@@ -11,11 +11,10 @@ import textwrap
 import nova.conf
 
 from cellsched_nova import commands
-from cellsched_nova import comparing
-from cellsched_nova import comparisons
 from cellsched_nova import configuration
-from cellsched_nova import shadow_commands
-from tests import configured
+from cellsched_nova.shadow.commands import ShadowShell
+from cellsched_nova.shadow import comparison
+from tests import configuration_fixtures
 
 CONF = nova.conf.CONF
 
@@ -31,7 +30,7 @@ _BLOCK = re.compile(
 
 #: Commands that are parsed as they are typed.
 APPS = {'cellsched-nova': commands.NovaShell,
-        'cellsched-nova-shadow': shadow_commands.ShadowShell}
+        'cellsched-nova-shadow': ShadowShell}
 
 
 def typed():
@@ -49,25 +48,25 @@ class Store:
 
     def groups(self):
         return [
-            self.group(comparing.Outcome.SAME, '', 705, '08:00:00',
+            self.group(comparison.Outcome.SAME, '', 705, '08:00:00',
                        '12:00:00', 'req-5f0c…', '9d1e…'),
-            self.group(comparing.Outcome.EQUAL, '', 291, '08:01:10',
+            self.group(comparison.Outcome.EQUAL, '', 291, '08:01:10',
                        '11:59:00', 'req-2b7a…', '01cc…'),
-            self.group(comparing.Outcome.WEIGHT, 'RAMWeigher', 4, '11:42:37',
+            self.group(comparison.Outcome.WEIGHT, 'RAMWeigher', 4, '11:42:37',
                        '11:50:00', 'req-77e2…', '6a30…')]
 
     def group(self, outcome, reason, requests, first, last, request, server):
         first_at, last_at = (
             datetime.datetime.fromisoformat(f'2026-03-02T{time}Z').timestamp()
             for time in (first, last))
-        return comparisons.Group(
+        return comparison.Group(
             outcome, reason, requests, first_at, last_at,
-            comparisons.Comparison(
+            comparison.Comparison(
                 last_at, request, server, 'host1', 'host2',
-                comparing.Verdict(outcome, reason)))
+                comparison.Verdict(outcome, reason)))
 
 
-class TestPages(configured.TestCase):
+class TestPages(configuration_fixtures.TestCase):
 
     def app(self, kind):
         return kind(io.StringIO(), io.StringIO())
@@ -90,7 +89,7 @@ class TestPages(configured.TestCase):
     def test_report_of_comparisons_is_shown_as_it_is_printed(self):
         [shown] = [output for words, output in typed()
                    if words == ['cellsched-nova-shadow', 'report']]
-        app = self.app(shadow_commands.ShadowShell)
+        app = self.app(ShadowShell)
         app.store = Store()
 
         self.assertEqual(0, app.run(['report']), app.stderr.getvalue())

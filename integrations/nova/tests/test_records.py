@@ -13,14 +13,14 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from cellsched_nova import configuration
 from cellsched_nova import records
-from tests import configured
+from tests import configuration_fixtures
 
 CONF = nova.conf.CONF
 
 SERVER = '10000000-0000-4000-8000-000000000000'
 
 
-class TestCase(configured.TestCase):
+class TestCase(configuration_fixtures.TestCase):
 
     def setUp(self):
         super().setUp()

@@ -9,12 +9,11 @@ import pathlib
 import tempfile
 import unittest
 
-from cellsched_nova import comparing
-from cellsched_nova import comparisons
-from cellsched_nova import shadow_commands
-from tests import told
+from cellsched_nova.shadow import commands
+from cellsched_nova.shadow import comparison
+from tests import specs
 
-Outcome = comparing.Outcome
+Outcome = comparison.Outcome
 
 REQUEST = 'req-1'
 
@@ -25,7 +24,7 @@ class TestCommands(unittest.TestCase):
         super().setUp()
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        self.addCleanup(told.CONF.reset)
+        self.addCleanup(specs.CONF.reset)
         self.conf = pathlib.Path(directory.name, 'nova.conf')
         self.conf.write_text(
             '[cellsched]\nrecords_connection = '
@@ -33,8 +32,8 @@ class TestCommands(unittest.TestCase):
 
     def app(self):
         # A process reads its configuration once.
-        told.CONF.reset()
-        return shadow_commands.ShadowShell(io.StringIO(), io.StringIO())
+        specs.CONF.reset()
+        return commands.ShadowShell(io.StringIO(), io.StringIO())
 
     def run_command(self, *args, code=0):
         app = self.app()
@@ -46,9 +45,9 @@ class TestCommands(unittest.TestCase):
         app = self.app()
         app.options = app.parser.parse_args(['--config-file', str(self.conf)])
         for number, (outcome, reason) in enumerate(found):
-            app.store.add(comparisons.Comparison(
-                2000.0 + number, f'req-{number}', told.SERVER, 'host1',
-                'host2', comparing.Verdict(outcome, reason, 'rank 2')))
+            app.store.add(comparison.Comparison(
+                2000.0 + number, f'req-{number}', specs.SERVER, 'host1',
+                'host2', comparison.Verdict(outcome, reason, 'rank 2')))
 
     def test_totals_come_first_then_outcomes_then_reasons(self):
         self.keep((Outcome.SAME, ''), (Outcome.SAME, ''),
@@ -86,7 +85,7 @@ class TestCommands(unittest.TestCase):
     def test_one_is_shown_with_its_figures(self):
         self.keep((Outcome.WEIGHT, 'RAMWeigher'))
 
-        for name in told.SERVER, 'req-0':
+        for name in specs.SERVER, 'req-0':
             [one] = json.loads(self.run_command('show', name, '-f', 'json'))
             self.assertEqual(('host1', 'host2', 'rank 2'), (
                 one['Host'], one['Nova Host'], one['Detail']))

@@ -8,9 +8,9 @@ from nova import rpc
 import oslo_messaging
 from oslo_utils import timeutils
 
-from cellsched_nova import heard
-from cellsched_nova import shadow_service
-from tests import told
+from cellsched_nova.shadow import requests
+from cellsched_nova.shadow import service
+from tests import specs
 
 BEGUN, ENDED = (f'scheduler.select_destinations.{phase}'
                 for phase in ('start', 'end'))
@@ -45,13 +45,13 @@ class Others:
         self.told.put(event_type)
 
 
-class TestCase(told.TestCase):
+class TestCase(specs.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.transport = oslo_messaging.get_notification_transport(told.CONF)
+        self.transport = oslo_messaging.get_notification_transport(specs.CONF)
         self.shadow = Heard()
-        self.endpoint = shadow_service.Endpoint(self.shadow)
+        self.endpoint = service.Endpoint(self.shadow)
 
     def start(self, server):
         server.start(override_pool_size=1)
@@ -70,12 +70,12 @@ class TestCase(told.TestCase):
 class TestListener(TestCase):
 
     def listen(self, form, topic):
-        told.CONF.set_override(
+        specs.CONF.set_override(
             'notification_format', form, 'notifications')
-        self.addCleanup(told.CONF.clear_override, 'notification_format',
+        self.addCleanup(specs.CONF.clear_override, 'notification_format',
                         'notifications')
-        self.start(shadow_service.listener(told.CONF, self.endpoint))
-        self.assertEqual([topic], shadow_service.topics(told.CONF))
+        self.start(service.listener(specs.CONF, self.endpoint))
+        self.assertEqual([topic], service.topics(specs.CONF))
 
     def test_either_form_is_heard_in_order(self):
         for form, topic in (('both', 'versioned_notifications'),
@@ -109,14 +109,14 @@ class TestEndpoint(TestCase):
 
     def test_one_that_cannot_be_understood_keeps_no_other_from_being_heard(
             self):
-        for error, level in ((heard.RequestUnknown(reason=''), 'WARNING'),
+        for error, level in ((requests.RequestUnknown(reason=''), 'WARNING'),
                              (RuntimeError('no'), 'ERROR')):
             def fail(*said, error=error):
                 raise error
 
             self.shadow.begin = self.shadow.end = fail
             for event_type in BEGUN, ENDED:
-                with self.assertLogs('cellsched_nova.shadow_service') as said:
+                with self.assertLogs('cellsched_nova.shadow.service') as said:
                     # Anything else would have it told once more.
                     self.assertIsNone(self.endpoint.info(
                         self.context, 'scheduler.host1', event_type, {}, {}))
@@ -128,7 +128,7 @@ class TestEndpoint(TestCase):
             raise RuntimeError('no')
 
         self.shadow.expire = fail
-        with self.assertLogs('cellsched_nova.shadow_service', 'ERROR'):
+        with self.assertLogs('cellsched_nova.shadow.service', 'ERROR'):
             self.endpoint.expire()
 
     def test_age_is_the_time_since_it_was_sent(self):
@@ -148,12 +148,12 @@ class TestProblems(TestCase):
     def test_notifications_that_nobody_hears_are_named(self):
         for drivers, names in ((['noop'], ['driver']), ([], ['driver']),
                                (['log', 'messagingv2'], [])):
-            told.CONF.set_override(
+            specs.CONF.set_override(
                 'driver', drivers, 'oslo_messaging_notifications')
-            self.addCleanup(told.CONF.clear_override, 'driver',
+            self.addCleanup(specs.CONF.clear_override, 'driver',
                             'oslo_messaging_notifications')
 
-            found = shadow_service.problems(told.CONF)
+            found = service.problems(specs.CONF)
 
             self.assertEqual(len(names), len(found))
             for name, problem in zip(names, found):

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cellsched_nova import source
-from tests import configured
+from tests import configuration_fixtures
 from tests import test_placement
 
 nova_objects.register_all()
@@ -64,7 +64,7 @@ def cell(connection):
         database_connection=connection, disabled=False)
 
 
-class TestChosen(configured.TestCase):
+class TestChosen(configuration_fixtures.TestCase):
 
     def setUp(self):
         super().setUp()

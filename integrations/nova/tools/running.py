@@ -74,19 +74,19 @@ class Outcomes(unittest.TestResult):
                        'said': said[-_TOLD_MAX:]}
 
 
-def put_in_place():
+def install_scheduler():
     """Have Nova's services run the manager of this project."""
     # Nova's tests forbid to ask for the machine, which NumPy does when it is
     # imported.
+    from cellsched_nova import manager
     from cellsched_nova import options
-    from cellsched_nova import service
 
     # Tests write to Placement and read what came of it at once, and have no
     # place for records. What is set in the configuration they undo.
     cfg.set_defaults(options.OPTS, refresh_interval=REFRESH_INTERVAL_S,
                      decision_retention=0)
-    options.register_opts(service.CONF)
-    service.put_in_place()
+    options.register_opts(manager.CONF)
+    manager.install_manager()
 
 
 def tests_in(suite):
@@ -119,7 +119,7 @@ def main(arguments):
             print(test.id())
         return 0
     if what == 'ours':
-        put_in_place()
+        install_scheduler()
     wanted, results = names
     with open(wanted) as stream:
         tests = stream.read().split()

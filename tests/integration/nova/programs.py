@@ -12,9 +12,9 @@ monkey_patch.patch(backend='threading')
 from cellsched_nova import commands as nova_commands  # noqa: E402
 from cellsched_nova import deployment  # noqa: E402, F401
 from cellsched_nova import main  # noqa: E402
-from cellsched_nova import service  # noqa: E402, F401
-from cellsched_nova import shadow_commands  # noqa: E402
-from cellsched_nova import shadow_service  # noqa: E402, F401
+from cellsched_nova import manager  # noqa: E402, F401
+from cellsched_nova.shadow import commands as shadow_commands  # noqa: E402
+from cellsched_nova.shadow import service  # noqa: E402, F401
 from tests.integration import commands  # noqa: E402
 
 if __name__ == '__main__':

@@ -21,9 +21,9 @@ from nova.tests import fixtures as nova_fixtures
 import sqlalchemy as sa
 
 from cellsched.claims.placement import messages
+from cellsched_nova.manager import install_manager
 from cellsched_nova import options
 from cellsched_nova import records
-from cellsched_nova import service
 from tests.functional import base
 
 CONF = nova.conf.CONF
@@ -99,7 +99,7 @@ class TestAdoption(base.TestCase):
             nova_fixtures.ServiceFixture('scheduler', host)).service)
 
     def start_ours(self, host):
-        service.put_in_place()
+        install_manager()
         return self.start(host)
 
     def start_theirs(self, host):

@@ -23,8 +23,8 @@ from requests import adapters
 import sqlalchemy as sa
 import urllib3
 
+from cellsched_nova import manager
 from cellsched_nova import options
-from cellsched_nova import service
 from tests.functional import base
 
 CONF = nova.conf.CONF
@@ -179,7 +179,7 @@ class TestCase(base.TestCase):
                    group='cellsched')
         self.addCleanup(nova_service.SERVICE_MANAGERS.update,
                         dict(nova_service.SERVICE_MANAGERS))
-        service.put_in_place()
+        manager.install_manager()
         super().setUp()
         self.wire = Wire(self.placement.fixture.endpoint)
         self.useFixture(fixtures.MonkeyPatch(

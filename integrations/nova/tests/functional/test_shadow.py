@@ -9,9 +9,11 @@ import sqlalchemy as sa
 
 from cellsched import clock
 from cellsched.db import session
-from cellsched_nova import comparisons
 from cellsched_nova import options
-from cellsched_nova import shadow_service
+from cellsched_nova.shadow import comparison
+from cellsched_nova.shadow.service import Endpoint
+from cellsched_nova.shadow.service import listener
+from cellsched_nova.shadow.service import make_shadow
 from tests.functional import base
 
 CONF = nova.conf.CONF
@@ -75,13 +77,13 @@ class TestCase(base.Waiting):
         path = self.useFixture(fixtures.TempDir()).path
         databases = session.Databases(clock.Clock())
         self.addCleanup(databases.close)
-        self.store = comparisons.ComparisonStore(
+        self.store = comparison.ComparisonStore(
             databases.get(f'sqlite:///{path}/records', 'records'), 3600)
-        self.listen(shadow_service.Endpoint(
-            shadow_service.make_shadow(CONF, self.store)))
+        self.listen(Endpoint(
+            make_shadow(CONF, self.store)))
 
     def listen(self, endpoint):
-        server = shadow_service.listener(CONF, endpoint)
+        server = listener(CONF, endpoint)
         server.start(override_pool_size=1)
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
@@ -162,7 +164,7 @@ class TestVersioned(TestCase):
 class Later:
     """Hears notifications, and passes them on when it is told to."""
 
-    filter_rule = shadow_service.Endpoint.filter_rule
+    filter_rule = Endpoint.filter_rule
 
     def __init__(self, endpoint):
         self._endpoint = endpoint

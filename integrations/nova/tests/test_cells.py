@@ -7,7 +7,7 @@ import unittest
 
 from nova import objects as nova_objects
 
-from cellsched_nova import nodes
+from cellsched_nova import cells
 
 nova_objects.register_all()
 
@@ -33,7 +33,7 @@ def node(**fields):
 class TestColumns(unittest.TestCase):
 
     def columns(self, **fields):
-        made = nodes.columns([node(**fields)], 'cell')
+        made = cells.columns([node(**fields)], 'cell')
         return {name: value[0] if isinstance(value, list) else value
                 for name, value in made.items()}
 
@@ -70,14 +70,14 @@ class TestColumns(unittest.TestCase):
             5, self.columns(pci_device_pools=pools)['free_pci_devices'])
 
     def test_node_that_says_no_free_disk_has_not_reported(self):
-        self.assertFalse(nodes.has_reported(node(free_disk_gb=None)))
-        self.assertTrue(nodes.has_reported(node()))
+        self.assertFalse(cells.has_reported(node(free_disk_gb=None)))
+        self.assertTrue(cells.has_reported(node()))
 
 
 class TestServices(unittest.TestCase):
 
     def test_service_that_never_reported_was_seen_when_it_was_made(self):
-        found = nodes.service_columns([types.SimpleNamespace(
+        found = cells.service_columns([types.SimpleNamespace(
             disabled=1, forced_down=0, last_seen_up=None, created_at=WHEN)])
 
         self.assertEqual({
@@ -94,6 +94,6 @@ class TestUsesLess(unittest.TestCase):
         for less in ({'memory_mb_used': 0}, {'vcpus_used': 1},
                      {'local_gb_used': 0}, {'stats': {}}):
             now = node(**{'memory_mb_used': 512, **less})
-            self.assertTrue(nodes.uses_less(now, before), less)
-            self.assertFalse(nodes.uses_less(before, now), less)
-        self.assertFalse(nodes.uses_less(before, before))
+            self.assertTrue(cells.uses_less(now, before), less)
+            self.assertFalse(cells.uses_less(before, now), less)
+        self.assertFalse(cells.uses_less(before, before))

@@ -4,15 +4,15 @@
 from nova import objects as nova_objects
 
 from cellsched import exception
-from cellsched_nova import comparing
-from cellsched_nova import shadow
-from tests import shadowed
-from tests import told
+from cellsched_nova.shadow import comparison as comparing
+from cellsched_nova.shadow import scheduler
+from tests import shadow_fixtures
+from tests import specs
 
 Outcome = comparing.Outcome
 
 
-class TestShadow(shadowed.TestCase):
+class TestShadow(shadow_fixtures.TestCase):
 
     def test_host_that_nova_claimed_is_compared(self):
         self.begin()
@@ -23,7 +23,7 @@ class TestShadow(shadowed.TestCase):
         self.assertOutcome(Outcome.SAME, '', kept)
         host = self.hosts.table['host'][3]
         self.assertEqual(
-            ('req-1', told.SERVER, 0),
+            ('req-1', specs.SERVER, 0),
             (kept.request_id, kept.instance_uuid, kept.others))
         self.assertIn(host, kept.host)
         self.assertEqual(kept.host, kept.nova_host)
@@ -80,7 +80,7 @@ class TestShadow(shadowed.TestCase):
     def test_host_of_a_cell_that_is_not_asked_for_cannot_be_compared(self):
         request = self.keep(self.spec())
         cell = nova_objects.CellMapping(
-            self.context.elevated(), uuid=told.MEMBER, name='north',
+            self.context.elevated(), uuid=specs.MEMBER, name='north',
             transport_url='fake://', database_connection='sqlite://')
         cell.create()
         request.requested_destination = nova_objects.Destination(cell=cell)
@@ -107,10 +107,10 @@ class TestShadow(shadowed.TestCase):
 
         self.assertEqual(
             before, self.hosts.table['available:MEMORY_MB'].tolist())
-        self.assertEqual({}, self.store.claims_of([told.SERVER]))
+        self.assertEqual({}, self.store.claims_of([specs.SERVER]))
 
     def test_end_that_nobody_began_is_left_out(self):
-        self.shadow.end(self.context, told.versioned(self.spec()))
+        self.shadow.end(self.context, specs.versioned(self.spec()))
 
         self.assertEqual([], self.kept)
 
@@ -125,12 +125,12 @@ class TestShadow(shadowed.TestCase):
             raise exception.DatabaseUnreachable(
                 schema='records', url='', reason='it is down')
 
-        self.shadow = shadow.Shadow(self.parts, fail, 60)
+        self.shadow = scheduler.ShadowScheduler(self.parts, fail, 60)
         self.begin()
-        self.shadow.end(self.context, told.versioned(self.request))
+        self.shadow.end(self.context, specs.versioned(self.request))
 
 
-class TestRefused(shadowed.TestCase):
+class TestRefused(shadow_fixtures.TestCase):
 
     def test_request_that_is_not_ended_in_time_was_refused(self):
         self.begin()
@@ -178,18 +178,18 @@ class TestRefused(shadowed.TestCase):
                            self.expire())
 
 
-class TestSeveral(shadowed.TestCase):
+class TestSeveral(shadow_fixtures.TestCase):
 
     def test_first_is_compared_and_others_are_counted(self):
         self.begin(self.keep(self.spec(num_instances=3)))
         self.placement.claim(self.hosts.uuids[3])
         # Nova names the last one in the end.
-        self.request.instance_uuid = told.SECOND
+        self.request.instance_uuid = specs.SECOND
 
         kept = self.end()
 
         self.assertOutcome(Outcome.SAME, '', kept)
-        self.assertEqual((told.SERVER, 2), (kept.instance_uuid, kept.others))
+        self.assertEqual((specs.SERVER, 2), (kept.instance_uuid, kept.others))
 
     def test_first_is_compared_where_not_all_fit_here(self):
         self.begin(self.keep(self.spec(num_instances=100)))
@@ -206,7 +206,7 @@ class TestSeveral(shadowed.TestCase):
             self.end())
 
 
-class TestRebuilt(shadowed.TestCase):
+class TestRebuilt(shadow_fixtures.TestCase):
     """A server that gets another image holds what it held before."""
 
     def setUp(self):
@@ -226,7 +226,7 @@ class TestRebuilt(shadowed.TestCase):
         self.assertOutcome(Outcome.MORE, '', self.expire())
 
 
-class TestHeld(shadowed.TestCase):
+class TestHeld(shadow_fixtures.TestCase):
 
     def test_host_that_is_left_is_none_that_was_chosen(self):
         request = self.keep(self.spec())
@@ -245,9 +245,9 @@ class TestHeld(shadowed.TestCase):
         self.assertIs(Outcome.UNKNOWN, self.end().verdict.outcome)
 
     def test_host_of_a_child_provider_is_found(self):
-        self.placement.roots[shadowed.CHILD] = self.hosts.uuids[3]
+        self.placement.roots[shadow_fixtures.CHILD] = self.hosts.uuids[3]
         self.begin()
-        self.placement.claim(shadowed.CHILD, VGPU=1)
+        self.placement.claim(shadow_fixtures.CHILD, VGPU=1)
 
         self.assertOutcome(Outcome.SAME, '', self.end())
 
@@ -275,7 +275,7 @@ class TestHeld(shadowed.TestCase):
         self.assertIs(Outcome.SAME, self.end().verdict.outcome)
 
 
-class TestUnknown(shadowed.TestCase):
+class TestUnknown(shadow_fixtures.TestCase):
 
     def test_request_that_is_kept_nowhere_cannot_be_compared(self):
         self.begin(self.spec())
@@ -294,8 +294,8 @@ class TestUnknown(shadowed.TestCase):
         self.assertEqual(2.5, self.end().late_s)
 
     def test_of_too_many_the_oldest_is_given_up(self):
-        payload = told.versioned(self.keep(self.spec()))
-        for number in range(shadow.PENDING_MAX + 1):
+        payload = specs.versioned(self.keep(self.spec()))
+        for number in range(scheduler.PENDING_MAX + 1):
             self.context.request_id = f'req-{number}'
             self.shadow.begin(self.context, payload, 61.0)
 

@@ -3,26 +3,26 @@
 
 from nova import objects as nova_objects
 
-from cellsched_nova import heard
-from tests import told
+from cellsched_nova.shadow import requests
+from tests import specs
 
 
-class TestCase(told.TestCase):
+class TestCase(specs.TestCase):
 
     def read(self, payload):
-        return heard.read(self.context, payload, told.CONF)
+        return requests.read(self.context, payload, specs.CONF)
 
 
 class TestVersioned(TestCase):
 
     def test_request_is_as_it_was(self):
-        request = self.keep(told.spec(
+        request = self.keep(specs.spec(
             {'trait:CUSTOM_A': 'required'}, is_bfv=True,
             availability_zone='north', scheduler_hints={'query': ['[]']}))
 
-        read = self.read(told.versioned(request))
+        read = self.read(specs.versioned(request))
 
-        self.assertEqual(((), told.SERVER), (read.missing, read.instance))
+        self.assertEqual(((), specs.SERVER), (read.missing, read.instance))
         for name in ('flavor', 'image'):
             expected, found = getattr(request, name), getattr(read.spec, name)
             for each in (expected, found):
@@ -36,14 +36,14 @@ class TestVersioned(TestCase):
                              getattr(read.spec, name), name)
 
     def test_what_is_kept_nowhere_is_told(self):
-        request = self.keep(told.spec())
+        request = self.keep(specs.spec())
         request.ignore_hosts = ['host1']
         request.force_hosts = ['host2']
         request.num_instances = 3
         request.requested_destination = nova_objects.Destination(
             host='host2', node='node2', cell=None)
 
-        found = self.read(told.versioned(request)).spec
+        found = self.read(specs.versioned(request)).spec
 
         self.assertEqual((['host1'], ['host2'], None, 3, 'host2', 'node2'), (
             found.ignore_hosts, found.force_hosts, found.force_nodes,
@@ -51,57 +51,57 @@ class TestVersioned(TestCase):
             found.requested_destination.node))
 
     def test_group_is_as_it_was_then(self):
-        request = self.keep(told.spec())
+        request = self.keep(specs.spec())
         request.instance_group = nova_objects.InstanceGroup(
-            uuid=told.MEMBER, name='apart', user_id='user',
+            uuid=specs.MEMBER, name='apart', user_id='user',
             project_id='project', policy='anti-affinity',
-            members=[told.SERVER, told.SECOND], hosts=['host1'],
+            members=[specs.SERVER, specs.SECOND], hosts=['host1'],
             rules={'max_server_per_host': '2'})
 
-        group = self.read(told.versioned(request)).spec.instance_group
+        group = self.read(specs.versioned(request)).spec.instance_group
 
         self.assertEqual(
-            ('anti-affinity', [told.SERVER, told.SECOND], ['host1'],
+            ('anti-affinity', [specs.SERVER, specs.SECOND], ['host1'],
              {'max_server_per_host': 2}),
             (group.policy, group.members, group.hosts, group.rules))
 
     def test_flavor_of_a_resize_counts_with_its_topology(self):
-        request = self.keep(told.spec())
-        request.flavor = told.spec({'hw:numa_nodes': '2'}).flavor
+        request = self.keep(specs.spec())
+        request.flavor = specs.spec({'hw:numa_nodes': '2'}).flavor
         request.flavor.vcpus, request.flavor.flavorid = 2, '2'
 
-        found = self.read(told.versioned(request)).spec
+        found = self.read(specs.versioned(request)).spec
 
         self.assertEqual((2, 2, 'x86_64'), (
             found.flavor.vcpus, len(found.numa_topology.cells),
             found.image.properties.hw_architecture))
 
     def test_devices_of_a_device_profile_are_missing(self):
-        request = self.keep(told.spec({'accel:device_profile': 'gpu'}))
+        request = self.keep(specs.spec({'accel:device_profile': 'gpu'}))
 
         self.assertEqual(('devices of a device profile',),
-                         self.read(told.versioned(request)).missing)
+                         self.read(specs.versioned(request)).missing)
 
     def test_request_that_is_kept_no_more_is_unknown(self):
-        self.assertRaises(heard.RequestUnknown, self.read,
-                          told.versioned(told.spec()))
+        self.assertRaises(requests.RequestUnknown, self.read,
+                          specs.versioned(specs.spec()))
 
     def test_payload_that_makes_no_sense_is_unknown(self):
-        request = self.keep(told.spec())
+        request = self.keep(specs.spec())
         for payload in ({}, {'request_spec': None}, {
                 'nova_object.name': 'RequestSpecPayload',
                 'nova_object.data': {'instance_uuid': request.instance_uuid}}):
-            self.assertRaises(heard.RequestUnknown, self.read, payload)
+            self.assertRaises(requests.RequestUnknown, self.read, payload)
 
 
 class TestUnversioned(TestCase):
 
     def test_build_lacks_nothing(self):
-        request = self.keep(told.spec(
+        request = self.keep(specs.spec(
             {'trait:CUSTOM_A': 'required'}, force_hosts=['host2'],
             scheduler_hints={'query': ['[]']}))
 
-        read = self.read(told.unversioned(request))
+        read = self.read(specs.unversioned(request))
 
         self.assertEqual((), read.missing)
         self.assertEqual(
@@ -110,9 +110,9 @@ class TestUnversioned(TestCase):
              read.spec.flavor.extra_specs))
 
     def test_move_lacks_where_it_may_go(self):
-        request = self.keep(told.spec())
+        request = self.keep(specs.spec())
         cell = nova_objects.CellMapping(
-            self.context.elevated(), uuid=told.MEMBER, name='north',
+            self.context.elevated(), uuid=specs.MEMBER, name='north',
             transport_url='fake://', database_connection='sqlite://')
         cell.create()
         mapping = nova_objects.InstanceMapping.get_by_instance_uuid(
@@ -120,16 +120,16 @@ class TestUnversioned(TestCase):
         mapping.cell_mapping = cell
         mapping.save()
 
-        [missing] = self.read(told.unversioned(request)).missing
+        [missing] = self.read(specs.unversioned(request)).missing
 
         self.assertIn('destinations', missing)
 
     def test_flavor_of_a_resize_counts(self):
-        request = self.keep(told.spec())
-        request.flavor = told.spec({'trait:CUSTOM_B': 'required'}).flavor
+        request = self.keep(specs.spec())
+        request.flavor = specs.spec({'trait:CUSTOM_B': 'required'}).flavor
         request.flavor.memory_mb = 2048
 
-        flavor = self.read(told.unversioned(request)).spec.flavor
+        flavor = self.read(specs.unversioned(request)).spec.flavor
 
         self.assertEqual((2048, {'trait:CUSTOM_B': 'required'}),
                          (flavor.memory_mb, flavor.extra_specs))

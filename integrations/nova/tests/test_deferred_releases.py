@@ -4,17 +4,17 @@
 from cellsched.claims import base
 from cellsched import exception
 from cellsched_nova import claims
-from cellsched_nova import owed_releases
-from tests import claimed
+from cellsched_nova import deferred_releases
+from tests import claim_fixtures
 
-HOST = claimed.HOST
-OTHER = claimed.OTHER
-SERVERS = claimed.SERVERS
+HOST = claim_fixtures.HOST
+OTHER = claim_fixtures.OTHER
+SERVERS = claim_fixtures.SERVERS
 
-request = claimed.request
+request = claim_fixtures.request
 
 
-class TestOwedReleases(claimed.TestCase):
+class TestOwedReleases(claim_fixtures.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -151,7 +151,7 @@ class TestOwedReleases(claimed.TestCase):
     def test_what_is_still_owed_at_the_end_is_told(self):
         self.lose_the_answer()
 
-        with self.assertLogs(owed_releases.LOG.logger, 'ERROR') as logged:
+        with self.assertLogs(deferred_releases.LOG.logger, 'ERROR') as logged:
             self.parts.owed.stop()
 
         self.assertIn(SERVERS[0], logged.output[0])

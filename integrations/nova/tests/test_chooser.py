@@ -8,7 +8,7 @@ from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
-from cellsched_nova import choosing
+from cellsched_nova import decision
 
 
 class Whole:
@@ -41,7 +41,7 @@ class TestCase(unittest.TestCase):
         return uuid not in self.full
 
     def chooser(self, offers=None):
-        return choosing.Chooser(
+        return decision.Chooser(
             pipeline.Pipeline([], [builders.plugin(resources.RAMWeigher)]),
             selection.SelectionPolicy(random.Random(0)), self.hosts,
             builders.request(), offers or Whole(), self.claim)
@@ -138,7 +138,7 @@ class TestTelling(TestCase):
                 'child': {'resources': {'VGPU': 1}},
                 uuid: {'resources': {'VCPU': 1}}},
             'mappings': {'': [uuid], '_GPU': ['child']}}
-        chooser = choosing.Chooser(
+        chooser = decision.Chooser(
             pipeline.Pipeline([], []),
             selection.SelectionPolicy(random.Random(0)), self.hosts,
             builders.request(), offers, lambda *said: True)

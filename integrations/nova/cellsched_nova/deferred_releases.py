@@ -11,9 +11,9 @@ from oslo_log import log
 from cellsched.claims import base
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
+from cellsched_nova.allocations import Addition
+from cellsched_nova.allocations import Allocations
 from cellsched_nova import cells
-from cellsched_nova.holdings import Addition
-from cellsched_nova.holdings import Holdings
 from cellsched_nova import report_client
 
 LOG = log.getLogger(__name__)
@@ -33,7 +33,7 @@ Places = Callable[[Iterable[str]], tuple[Mapping[str, cells.Place], bool]]
 _NOWHERE = cells.Place(None, None, False)
 
 
-class OwedReleases:
+class DeferredReleases:
     """Releases claims as soon as Placement answers again.
 
     A claim of unknown outcome may be held by an instance whose request was
@@ -50,7 +50,7 @@ class OwedReleases:
     """
 
     def __init__(
-        self, store: base.ClaimStore, holdings: Holdings,
+        self, store: base.ClaimStore, holdings: Allocations,
         places: Places,
     ) -> None:
         self._store = store

@@ -9,9 +9,9 @@ from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
 from cellsched.testing import builders
 from cellsched.weighers import resources
-from cellsched_nova import comparing
+from cellsched_nova.shadow import comparison
 
-Outcome = comparing.Outcome
+Outcome = comparison.Outcome
 
 
 class TestCase(unittest.TestCase):
@@ -33,12 +33,12 @@ class TestCase(unittest.TestCase):
         request = builders.request(**wishes)
         found = self.pipeline.candidates(self.hosts, request)
         self.ranking = self.pipeline.weigh(request, found)
-        return comparing.Standings(self.hosts, found, self.ranking)
+        return comparison.HostRanking(self.hosts, found, self.ranking)
 
     def compare(self, ours, novas, **named):
         ours, novas = (None if place is None else self.uuids[place]
                        for place in (ours, novas))
-        return comparing.compare(ours, novas, self.standings(), **named)
+        return comparison.compare(ours, novas, self.standings(), **named)
 
 
 class TestCompare(TestCase):
@@ -78,7 +78,7 @@ class TestCompare(TestCase):
                          (verdict.outcome, verdict.reason))
 
     def test_host_that_nobody_knows_is_rejected(self):
-        verdict = comparing.compare(
+        verdict = comparison.compare(
             self.uuids[0], builders.CELL, self.standings())
 
         self.assertEqual((Outcome.REJECTED, 'host not known'),
@@ -89,7 +89,7 @@ class TestCompare(TestCase):
 
         self.assertEqual((Outcome.NONE, 'ComputeFilter', 'none had room'),
                          (verdict.outcome, verdict.reason, verdict.detail))
-        self.assertEqual('none had room', comparing.compare(
+        self.assertEqual('none had room', comparison.compare(
             None, self.uuids[0], None, text='none had room').reason)
 
     def test_nova_alone_found_none(self):
@@ -117,7 +117,7 @@ class TestStandings(TestCase):
         request = builders.request()
         stage = builders.plugin(compute.ComputeFilter)
         found = pipeline.Pipeline([stage], ()).candidates(self.hosts, request)
-        standings = comparing.Standings(
+        standings = comparison.HostRanking(
             self.hosts, found, ranking.Ranking(found.filtered.hosts))
         kept = [weakref.ref(each) for each in (self.hosts, stage)]
 

@@ -16,11 +16,11 @@ from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
-from cellsched_nova import decision_parts
-from cellsched_nova import owed_releases
-from cellsched_nova import patience
-from cellsched_nova import shadow
-from tests import told
+from cellsched_nova import deadline
+from cellsched_nova import decision
+from cellsched_nova import deferred_releases
+from cellsched_nova.shadow import scheduler
+from tests import specs
 
 CHILD = '20000000-0000-4000-8000-000000000000'
 
@@ -38,7 +38,7 @@ class Placement:
         self.offering = []
         self.when_asked = []
 
-    def claim(self, provider, server=told.SERVER, **amounts):
+    def claim(self, provider, server=specs.SERVER, **amounts):
         self.held.setdefault(server, {})[provider] = {
             'resources': amounts or {'VCPU': 1, 'MEMORY_MB': 512,
                                      'DISK_GB': 1}}
@@ -124,7 +124,7 @@ class Plugins:
             [builders.plugin(resources.RAMWeigher)], more)
 
 
-class TestCase(told.TestCase):
+class TestCase(specs.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -136,28 +136,28 @@ class TestCase(told.TestCase):
             cells={}, enabled_cells=[], aggs_by_id={},
             get_host_states_by_uuids=lambda *said: [])
         self.store = memory.MemoryClaims()
-        self.parts = decision_parts.Parts(
+        self.parts = decision.Components(
             self.hosts, Plugins(),
             selection.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(
                 {'ignore_hosts', 'requested_destination.cell'}),
-            manager, self.placement, claims.ClaimParts(
-                self.store, None, owed_releases.OwedReleases(
-                    self.store, None, None), patience.Patience(0.0)),
-            told.CONF)
-        self.shadow = shadow.Shadow(
+            manager, self.placement, claims.ClaimComponents(
+                self.store, None, deferred_releases.DeferredReleases(
+                    self.store, None, None), deadline.Deadline(0.0)),
+            specs.CONF)
+        self.shadow = scheduler.ShadowScheduler(
             self.parts, self.kept.append, 60, lambda: self.now)
 
     def spec(self, **fields):
-        return told.spec(image=nova_objects.ImageMeta(
+        return specs.spec(image=nova_objects.ImageMeta(
             properties=nova_objects.ImageMetaProps()), **fields)
 
     def begin(self, request=None, age_s=0.0):
         self.request = request or self.keep(self.spec())
-        self.shadow.begin(self.context, told.versioned(self.request), age_s)
+        self.shadow.begin(self.context, specs.versioned(self.request), age_s)
 
     def end(self):
-        self.shadow.end(self.context, told.versioned(self.request))
+        self.shadow.end(self.context, specs.versioned(self.request))
         [kept] = self.kept
         return kept
 

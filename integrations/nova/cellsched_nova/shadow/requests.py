@@ -36,7 +36,7 @@ class RequestUnknown(exception.CellschedException):
 
 
 @dataclasses.dataclass(frozen=True)
-class HeardRequest:
+class NotifiedRequest:
     """A request that Nova's scheduler told of.
 
     :param instance: uuid of the first instance
@@ -65,7 +65,9 @@ def instance_of(payload: Mapping[str, Any]) -> str:
     return uuid
 
 
-def read(context: Any, payload: Mapping[str, Any], conf: Any) -> HeardRequest:
+def read(
+    context: Any, payload: Mapping[str, Any], conf: Any
+) -> NotifiedRequest:
     """Return the request that a notification is about, of either form.
 
     May block: what Nova's API keeps of it is read.
@@ -93,7 +95,7 @@ def read(context: Any, payload: Mapping[str, Any], conf: Any) -> HeardRequest:
         missing.append('devices of a device profile')
     if conf.scheduler.query_placement_for_routed_network_aggregates:
         missing.append('networks')
-    return HeardRequest(uuid, spec, tuple(missing))
+    return NotifiedRequest(uuid, spec, tuple(missing))
 
 
 def _read_object(

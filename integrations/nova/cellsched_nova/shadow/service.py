@@ -20,14 +20,13 @@ import oslo_messaging
 from oslo_utils import timeutils
 
 from cellsched_nova import claims
-from cellsched_nova import comparisons
 from cellsched_nova import configuration
-from cellsched_nova import decision_parts
+from cellsched_nova import decision
 from cellsched_nova import deployment
-from cellsched_nova import errors
-from cellsched_nova import heard
 from cellsched_nova import records
-from cellsched_nova.shadow import Shadow
+from cellsched_nova.shadow import comparison
+from cellsched_nova.shadow import requests
+from cellsched_nova.shadow.scheduler import ShadowScheduler
 from cellsched_nova import source
 
 CONF = nova.conf.CONF
@@ -48,7 +47,7 @@ class Endpoint:
     filter_rule = oslo_messaging.NotificationFilter(
         event_type=r'^scheduler\.select_destinations\.(start|end)$')
 
-    def __init__(self, shadow: Shadow) -> None:
+    def __init__(self, shadow: ShadowScheduler) -> None:
         self._shadow = shadow
         self._lock = threading.Lock()
 
@@ -63,7 +62,7 @@ class Endpoint:
                     self._shadow.begin(context, payload, _age_s(metadata))
                 else:
                     self._shadow.end(context, payload)
-        except heard.RequestUnknown as exc:
+        except requests.RequestUnknown as exc:
             LOG.warning('A notification of %s is left out: %s', publisher_id,
                         exc)
         except Exception:
@@ -111,8 +110,8 @@ def listener(conf: cfg.ConfigOpts, endpoint: Endpoint) -> Any:
 
 
 def make_shadow(
-    conf: cfg.ConfigOpts, store: comparisons.ComparisonStore
-) -> Shadow:
+    conf: cfg.ConfigOpts, store: comparison.ComparisonStore
+) -> ShadowScheduler:
     """Return what decides as the manager does, and claims nothing.
 
     Nova's databases and Placement are read.
@@ -122,10 +121,10 @@ def make_shadow(
     configuration.check_cells(conf, manager.cells.values())
     client = report.report_client_singleton()
     hosts = source.NovaHosts(manager, client, conf)
-    parts = decision_parts.make(
+    parts = decision.make_components(
         own, random.Random(), hosts, manager, client,
         claims.make(client, 0.0, hosts.places), conf)
-    return Shadow(
+    return ShadowScheduler(
         parts, store.add, conf.cellsched.shadow_timeout)
 
 
@@ -154,8 +153,8 @@ def run(argv: Sequence[str]) -> int:
         for problem in found:
             print(f'cannot be honoured: {problem}', file=sys.stderr)
         return 1
-    with errors.translated():
-        store = comparisons.ComparisonStore(
+    with configuration.translate_errors():
+        store = comparison.ComparisonStore(
             records.open_database(CONF), CONF.cellsched.comparison_retention)
         log.setup(CONF, 'nova')
         set_up(CONF)

@@ -7,7 +7,7 @@ import threading
 import time
 
 
-class Patience(threading.local):
+class Deadline(threading.local):
     """The patience with Placement, which a request has once.
 
     Each thread has its own.

@@ -18,13 +18,14 @@ from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
-from cellsched_nova import deciding
-from cellsched_nova import decision_parts
-from cellsched_nova import owed_releases
-from cellsched_nova import patience
+from cellsched_nova import deadline
+from cellsched_nova.decision import Components
+from cellsched_nova.decision import NOVA_TEXT
+from cellsched_nova.decision import RequestDecision
+from cellsched_nova import deferred_releases
+from cellsched_nova import deployment
 from cellsched_nova import placement
-from cellsched_nova import planning
-from tests import configured
+from tests import configuration_fixtures
 from tests import test_requests
 
 nova_objects.register_all()
@@ -134,21 +135,21 @@ class Store:
         pass
 
 
-class TestCase(configured.TestCase):
+class TestCase(configuration_fixtures.TestCase):
 
     def setUp(self):
         super().setUp()
         self.store = Store()
         self.told = []
-        self.parts = decision_parts.Parts(
+        self.parts = Components(
             Hosts(builders.table(
                 host=['a', 'b'], nodename=['a', 'b'],
                 free_ram_mb=[1024, 2048])),
             Plugins(), selection.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(test_requests.READS),
-            Manager(), Placement(), claims.ClaimParts(
-                self.store, None, owed_releases.OwedReleases(
-                    self.store, None, None), patience.Patience(0.0)), CONF,
+            Manager(), Placement(), claims.ClaimComponents(
+                self.store, None, deferred_releases.DeferredReleases(
+                    self.store, None, None), deadline.Deadline(0.0)), CONF,
             lambda *said: self.told.append(said))
         self.context = nova_context.RequestContext(
             user_id='user', project_id='project', request_id='req-1')
@@ -162,7 +163,7 @@ class TestCase(configured.TestCase):
         return made
 
     def select(self, spec):
-        return deciding.RequestDecision(
+        return RequestDecision(
             self.parts, self.context, spec, [SERVER], 0).select()
 
 
@@ -194,7 +195,7 @@ class TestRecording(TestCase):
             self.select(spec)
 
         [(_, _, _, decision)] = self.told
-        self.assertIn(deciding.NOVA_TEXT, str(caught.exception))
+        self.assertIn(NOVA_TEXT, str(caught.exception))
         self.assertIn('2048 MB', decision.reason)
         self.assertEqual({'capacity:MEMORY_MB': ['a', 'b']},
                          decision.examples)
@@ -295,7 +296,7 @@ class Watcher:
 class TestWatched(TestCase):
 
     def watched(self, watcher, servers=1):
-        return deciding.RequestDecision(
+        return RequestDecision(
             self.parts, self.context, self.spec(),
             [SERVER, *map(str, range(1, servers))], 0, claim=False,
             watcher=watcher).select()
@@ -319,7 +320,7 @@ class TestWatched(TestCase):
 class TestPlan(TestCase):
 
     def plan(self, alternates=1, **wishes):
-        return planning.NovaPlanner(self.parts).plan(
+        return deployment.NovaPlanner(self.parts).plan(
             self.context, builders.request(**wishes), [SERVER], alternates)
 
     def test_it_is_what_would_be_decided_and_takes_nothing(self):
@@ -331,7 +332,7 @@ class TestPlan(TestCase):
         self.assertEqual(([], []), (self.store.claims, self.told))
 
     def test_it_is_the_same_the_next_time(self):
-        planner = planning.NovaPlanner(self.parts)
+        planner = deployment.NovaPlanner(self.parts)
         for _ in range(3):
             # The second would be chosen if the first counted.
             places, _ = planner.plan(

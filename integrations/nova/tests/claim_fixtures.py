@@ -14,7 +14,7 @@ from cellsched import exception
 from cellsched.simulator.servers import placement as servers
 from cellsched_nova import cells
 from cellsched_nova import claims
-from cellsched_nova import owed_releases
+from cellsched_nova import deferred_releases
 
 nova_objects.register_all()
 
@@ -118,7 +118,8 @@ class TestCase(unittest.TestCase):
         with self.parts.patience.of_request(0.0), self.assertRaises(
                 exception.DatabaseUnreachable):
             self.claims.claim(SERVERS[0], request(*hosts or [HOST]))
-        with self.assertLogs(owed_releases.LOG.logger, 'WARNING') as logged:
+        with self.assertLogs(
+                deferred_releases.LOG.logger, 'WARNING') as logged:
             self.claims.give_back()
         self.assertIn(SERVERS[0], logged.output[0])
 

@@ -21,7 +21,7 @@ from cellsched.claims.placement import messages
 from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched_nova.patience import Patience
+from cellsched_nova.deadline import Deadline
 from cellsched_nova import report_client
 
 #: Amounts by provider and resource class.
@@ -45,7 +45,7 @@ class Addition:
     user_id: str
 
 
-class Holdings:
+class Allocations:
     """Reads and writes what instances hold.
 
     Who asks patiently is told :class:`cellsched.exception.DatabaseUnreachable`
@@ -55,7 +55,7 @@ class Holdings:
     """
 
     def __init__(
-        self, client: server.PlacementClient, patience: Patience,
+        self, client: server.PlacementClient, patience: Deadline,
         guards: int,
     ) -> None:
         self._server = server.PlacementServer(client)

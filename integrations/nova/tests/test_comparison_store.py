@@ -7,8 +7,7 @@ import unittest
 
 from cellsched import clock
 from cellsched.db import session
-from cellsched_nova import comparing
-from cellsched_nova import comparisons
+from cellsched_nova.shadow import comparison as comparing
 
 Outcome = comparing.Outcome
 SERVER = '10000000-0000-4000-8000-000000000000'
@@ -16,7 +15,7 @@ SERVER = '10000000-0000-4000-8000-000000000000'
 
 def comparison(at, outcome=Outcome.SAME, reason='', request_id='req-1',
                instance=SERVER):
-    return comparisons.Comparison(
+    return comparing.Comparison(
         at, request_id, instance, 'host1', 'host2',
         comparing.Verdict(outcome, reason, 'rank 2'), 0.25, 1)
 
@@ -32,7 +31,7 @@ class TestComparisonStore(unittest.TestCase):
     def open(self, **options):
         databases = session.Databases(clock.Clock())
         self.addCleanup(databases.close)
-        return comparisons.ComparisonStore(databases.get(
+        return comparing.ComparisonStore(databases.get(
             f'sqlite:///{self.path}', 'records'), 100.0, **options)
 
     def test_nothing_is_made_by_who_only_reads(self):

@@ -13,11 +13,11 @@ from nova.scheduler.client import report
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched_nova import deciding
-from cellsched_nova import patience
+from cellsched_nova import deadline
+from cellsched_nova import decision
 from cellsched_nova import placement
 from cellsched_nova import report_client
-from tests import test_deciding
+from tests import test_decision
 
 REQUEST = messages.PlacementRequest('GET', '/')
 
@@ -25,7 +25,7 @@ REQUEST = messages.PlacementRequest('GET', '/')
 class TestPatience(unittest.TestCase):
 
     def setUp(self):
-        self.patience = patience.Patience(30.0)
+        self.patience = deadline.Deadline(30.0)
 
     def test_request_has_less_and_less_time(self):
         with self.patience.of_request(10.0):
@@ -62,7 +62,7 @@ class TestReportClient(unittest.TestCase):
     """An answer that is none is asked for again as long as there is time."""
 
     def setUp(self):
-        self.patience = patience.Patience(30.0)
+        self.patience = deadline.Deadline(30.0)
         self.client = report_client.ReportClient(self, self.patience)
         self.answer = lambda: types.SimpleNamespace(
             status_code=200, json=lambda: {'versions': []})
@@ -121,7 +121,7 @@ class TestLateReportClient(unittest.TestCase):
 
     def test_claim_is_not_sent_until_it_can_be_made(self):
         sender = report_client.ReportClient(
-            self.client, patience.Patience(30.0))
+            self.client, deadline.Deadline(30.0))
 
         self.assertRaisesRegex(
             remote.NotSent, 'Keystone is down', sender.send, REQUEST)
@@ -139,22 +139,22 @@ class TestLateReportClient(unittest.TestCase):
         return types.SimpleNamespace(status_code=200, json=dict)
 
 
-class TestRequests(test_deciding.TestCase):
+class TestRequests(test_decision.TestCase):
 
     def test_request_that_may_claim_waits_for_as_long_as_is_set(self):
         waited = []
         self.parts.hosts.unread = 'it is away'
         self.parts.hosts.await_placement = (
             lambda context, left_s: waited.append(left_s))
-        test_deciding.CONF.set_override('claim_timeout', 50.0, 'cellsched')
-        self.addCleanup(test_deciding.CONF.clear_override, 'claim_timeout',
+        test_decision.CONF.set_override('claim_timeout', 50.0, 'cellsched')
+        self.addCleanup(test_decision.CONF.clear_override, 'claim_timeout',
                         'cellsched')
 
         for claim in True, False:
             self.assertRaises(
-                nova_exception.NoValidHost, deciding.RequestDecision(
+                nova_exception.NoValidHost, decision.RequestDecision(
                     self.parts, self.context, self.spec(4096),
-                    [test_deciding.SERVER], 0, claim).select)
+                    [test_decision.SERVER], 0, claim).select)
 
         mine, planned = waited
         self.assertEqual((True, 0.0), (0.0 < mine <= 50.0, planned))

@@ -18,7 +18,7 @@ from cellsched.cli import app
 from cellsched.cli import base
 
 if TYPE_CHECKING:
-    from cellsched_nova import comparisons
+    from cellsched_nova.shadow import comparison
 
 #: Exit code.
 _NOTHING = 2
@@ -54,9 +54,9 @@ class Run(_Comparing):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        from cellsched_nova import shadow_service
+        from cellsched_nova.shadow import service
 
-        return shadow_service.run(self.app.config_options)
+        return service.run(self.app.config_options)
 
 
 class Report(_Comparing, base.Lister):
@@ -136,7 +136,7 @@ class ShadowShell(app.App):
     """
 
     NAME = 'cellsched-nova-shadow'
-    namespace = 'cellsched_nova.shadow'
+    namespace = 'cellsched_nova.shadow.scheduler'
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -145,18 +145,18 @@ class ShadowShell(app.App):
             self.command_manager.add_command(name, command)
 
     @functools.cached_property
-    def store(self) -> 'comparisons.ComparisonStore':
+    def store(self) -> 'comparison.ComparisonStore':
         """The comparisons, in the database that nova.conf names."""
         # To import Nova takes longer than a help needs.
-        from cellsched_nova import comparisons
+        from cellsched_nova import configuration
         from cellsched_nova import deployment
-        from cellsched_nova import errors
         from cellsched_nova import records
+        from cellsched_nova.shadow import comparison
 
         deployment.configure(self.config_options)
         conf = deployment.CONF
-        with errors.translated():
-            return comparisons.ComparisonStore(
+        with configuration.translate_errors():
+            return comparison.ComparisonStore(
                 records.open_database(conf),
                 conf.cellsched.comparison_retention)
 
@@ -171,7 +171,7 @@ def main() -> NoReturn:
 
 
 def _rows(
-    groups: Sequence['comparisons.Group']
+    groups: Sequence['comparison.Group']
 ) -> Iterator[tuple[Any, ...]]:
     """Yield what is shown of comparisons, the largest outcomes first."""
     total = sum(each.requests for each in groups)
@@ -181,7 +181,7 @@ def _rows(
     yield counted(_ALL, '', groups)
     yield counted(_AGREED, '', [
         each for each in groups if each.outcome.agrees])
-    outcomes: dict[Any, list['comparisons.Group']] = {}
+    outcomes: dict[Any, list['comparison.Group']] = {}
     for each in groups:
         outcomes.setdefault(each.outcome, []).append(each)
     for outcome, found in sorted(outcomes.items(), key=lambda pair: -sum(
@@ -194,7 +194,7 @@ def _rows(
 
 def _counted(
     total: int, outcome: str, reason: str,
-    groups: Iterable['comparisons.Group'],
+    groups: Iterable['comparison.Group'],
 ) -> tuple[Any, ...]:
     found = list(groups)
     count = sum(each.requests for each in found)

@@ -3,11 +3,11 @@
 
 from nova import exception as nova_exception
 
-from cellsched_nova import deciding
-from tests import test_deciding
+from cellsched_nova import decision
+from tests import test_decision
 
 
-class TestFreed(test_deciding.TestCase):
+class TestFreed(test_decision.TestCase):
 
     def read(self, free_mb):
         """Have hosts read that have so much memory."""
@@ -40,7 +40,7 @@ class TestFreed(test_deciding.TestCase):
         self.assertGreater(len(looks), 10)
 
 
-class TestCounting(test_deciding.TestCase):
+class TestCounting(test_decision.TestCase):
 
     def test_choice_counts_as_claimed_where_it_is(self):
         self.select(self.spec())
@@ -49,7 +49,7 @@ class TestCounting(test_deciding.TestCase):
         self.assertEqual(1, len(self.store.claims))
 
     def test_choice_for_nobody_in_particular_counts_as_not_claimed(self):
-        deciding.RequestDecision(
+        decision.RequestDecision(
             self.parts, self.context, self.spec(num_instances=1), None, 0
         ).select()
 

@@ -24,12 +24,11 @@ from cellsched import exception
 from cellsched.hosts import view
 from cellsched.scheduler.decision.candidates import Candidates
 from cellsched.scheduler.decision.ranking import Ranking
-from cellsched_nova import comparing
-from cellsched_nova import comparisons
-from cellsched_nova import deciding
-from cellsched_nova import decision_parts
-from cellsched_nova import heard
-from cellsched_nova import stages
+from cellsched_nova.decision import Components
+from cellsched_nova.decision import RequestDecision
+from cellsched_nova import filters
+from cellsched_nova.shadow import comparison
+from cellsched_nova.shadow import requests
 
 LOG = log.getLogger(__name__)
 
@@ -58,7 +57,7 @@ class _Onlooker:
     def __init__(self, held: Held) -> None:
         self._held = held
         self._hosts: view.Hosts | None = None
-        self.standings: comparing.Standings | None = None
+        self.standings: comparison.HostRanking | None = None
         self.on_candidates = True
 
     def begin(self, hosts: view.Hosts) -> None:
@@ -72,9 +71,9 @@ class _Onlooker:
         self, candidates: Candidates, ranking: Ranking
     ) -> None:
         assert self._hosts is not None, 'it has begun'
-        self.standings = comparing.Standings(
+        self.standings = comparison.HostRanking(
             self._hosts, candidates, ranking)
-        self.on_candidates = any(isinstance(each, stages.CandidateHosts)
+        self.on_candidates = any(isinstance(each, filters.CandidateHosts)
                                  for each in candidates.stages)
 
 
@@ -92,7 +91,7 @@ class _Decided:
     fits: bool
     host: str | None
     text: str
-    standings: comparing.Standings | None
+    standings: comparison.HostRanking | None
     on_candidates: bool
 
 
@@ -105,7 +104,7 @@ class _Pending:
 
     key: Key
     began_at: float
-    told: heard.HeardRequest | None = None
+    told: requests.NotifiedRequest | None = None
     mine: _Decided | None = None
     missing: tuple[str, ...] = ()
     late_s: float = 0.0
@@ -116,7 +115,7 @@ class _Pending:
         return 1 if self.told is None else self.told.spec.num_instances
 
 
-class Shadow:
+class ShadowScheduler:
     """Decides on what Nova's scheduler decides on, and compares.
 
     One thread at a time tells it of requests.
@@ -128,8 +127,8 @@ class Shadow:
     """
 
     def __init__(
-        self, parts: decision_parts.Parts,
-        keep: Callable[[comparisons.Comparison], None], timeout_s: float,
+        self, parts: Components,
+        keep: Callable[[comparison.Comparison], None], timeout_s: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         # Which of equals is taken does not matter here.
@@ -153,7 +152,7 @@ class Shadow:
         :param payload: of the notification
         :param age_s: seconds since it was told
         """
-        uuid = heard.instance_of(payload)
+        uuid = requests.instance_of(payload)
         key = context.request_id, uuid
         if key in self._pending:
             # Nova would not have begun again if there had been a host.
@@ -167,7 +166,7 @@ class Shadow:
             pending.unknown = 'heard of too late'
             return
         try:
-            pending.told = heard.read(context, payload, self._parts.conf)
+            pending.told = requests.read(context, payload, self._parts.conf)
             pending.missing = pending.told.missing
             self._decide(context, pending)
         except Exception as exc:
@@ -178,7 +177,7 @@ class Shadow:
 
     def end(self, context: Any, payload: Mapping[str, Any]) -> None:
         """Learn that Nova has chosen; compare."""
-        uuid = heard.instance_of(payload)
+        uuid = requests.instance_of(payload)
         pending = self._pending.pop((context.request_id, uuid), None)
         others = 0
         if pending is None:
@@ -219,7 +218,7 @@ class Shadow:
             pending.missing += ('room as it was before Nova claimed',)
 
     def _decided(
-        self, context: Any, told: heard.HeardRequest, taken: Held
+        self, context: Any, told: requests.NotifiedRequest, taken: Held
     ) -> _Decided:
         """Return what is decided on facts that are read now.
 
@@ -229,7 +228,7 @@ class Shadow:
         self._parts.hosts.refresh(nova_context.get_admin_context())
         onlooker = _Onlooker(taken)
         spec = told.spec.obj_clone()
-        decision = deciding.RequestDecision(
+        decision = RequestDecision(
             self._parts, context, spec, [told.instance, *(
                 uuidutils.generate_uuid()
                 for _ in range(spec.num_instances - 1))], 0,
@@ -268,9 +267,9 @@ class Shadow:
                 raise
             return
         if pending.missing and not verdict.outcome.agrees and (
-                verdict.outcome is not comparing.Outcome.UNKNOWN):
-            verdict = comparing.Verdict(
-                comparing.Outcome.UNKNOWN, '; '.join(pending.missing),
+                verdict.outcome is not comparison.Outcome.UNKNOWN):
+            verdict = comparison.Verdict(
+                comparison.Outcome.UNKNOWN, '; '.join(pending.missing),
                 ': '.join(filter(None, (
                     verdict.outcome, verdict.reason, verdict.detail))))
         mine = pending.mine
@@ -279,11 +278,11 @@ class Shadow:
                    verdict, others)
 
     def _verdict(
-        self, pending: _Pending, told: heard.HeardRequest, mine: _Decided,
-        ended: bool,
-    ) -> tuple[str | None, comparing.Verdict]:
+        self, pending: _Pending, told: requests.NotifiedRequest,
+        mine: _Decided, ended: bool,
+    ) -> tuple[str | None, comparison.Verdict]:
         """Return Nova's compute node, if it chose any, and the verdict."""
-        unknown = comparing.Outcome.UNKNOWN
+        unknown = comparison.Outcome.UNKNOWN
         held = self._held(told.instance)
         is_rebuild = utils.request_is_rebuild(told.spec)
         nodes = self._nodes(held, () if is_rebuild else (
@@ -291,10 +290,10 @@ class Shadow:
         if is_rebuild and not ended:
             nodes = []
         if len(nodes) > 1:
-            return None, comparing.Verdict(
+            return None, comparison.Verdict(
                 unknown, 'the server holds something of several hosts')
         if ended and not nodes:
-            return None, comparing.Verdict(
+            return None, comparison.Verdict(
                 unknown, 'the server holds nothing any more')
         if any(name.startswith(_OF_NETWORKS) for resources in held.values()
                for name in resources):
@@ -304,24 +303,24 @@ class Shadow:
             return novas, self._compared(told, mine, novas)
         if not mine.fits and mine.first is not None:
             # One that moves may have been built with others.
-            return None, comparing.Verdict(
+            return None, comparison.Verdict(
                 unknown, 'how many servers were asked for')
-        return None, comparing.compare(
+        return None, comparison.compare(
             mine.first, None, mine.standings, text=mine.text)
 
     def _compared(
-        self, told: heard.HeardRequest, mine: _Decided, novas: str
-    ) -> comparing.Verdict:
-        verdict = comparing.compare(
+        self, told: requests.NotifiedRequest, mine: _Decided, novas: str
+    ) -> comparison.Verdict:
+        verdict = comparison.compare(
             mine.first, novas, mine.standings,
             self._parts.conf.filter_scheduler.host_subset_size, mine.text)
         target = told.spec.requested_destination
-        if (verdict.outcome in (comparing.Outcome.REJECTED,
-                                comparing.Outcome.NONE)
+        if (verdict.outcome in (comparison.Outcome.REJECTED,
+                                comparison.Outcome.NONE)
                 and target is not None and 'cell' in target and target.cell
                 and self._cell(novas) != target.cell.uuid):
-            return comparing.Verdict(
-                comparing.Outcome.UNKNOWN, 'moves between cells')
+            return comparison.Verdict(
+                comparison.Outcome.UNKNOWN, 'moves between cells')
         return verdict
 
     def _held(self, instance: str) -> dict[str, dict[str, int]]:
@@ -330,7 +329,7 @@ class Shadow:
             nova_context.get_admin_context(), instance)['allocations']
         return {uuid: dict(each['resources']) for uuid, each in said.items()}
 
-    def _taken(self, told: heard.HeardRequest) -> Held:
+    def _taken(self, told: requests.NotifiedRequest) -> Held:
         """Return what Nova has claimed for a request so far."""
         if utils.request_is_rebuild(told.spec):
             return {}
@@ -375,19 +374,19 @@ class Shadow:
         return None if row is None else snapshot.columns[name][row]
 
     def _give_up(self, pending: _Pending, reason: str) -> None:
-        self._tell(pending, None, None, comparing.Verdict(
-            comparing.Outcome.UNKNOWN, reason), 0)
+        self._tell(pending, None, None, comparison.Verdict(
+            comparison.Outcome.UNKNOWN, reason), 0)
 
     def _tell(
         self, pending: _Pending, host: str | None, nova_host: str | None,
-        verdict: comparing.Verdict, others: int,
+        verdict: comparison.Verdict, others: int,
     ) -> None:
         request_id, uuid = pending.key
         LOG.log(log.DEBUG if verdict.outcome.agrees else log.INFO,
                 'Instance %s: %s; %s; %s', uuid, verdict.outcome,
                 verdict.reason, verdict.detail)
         try:
-            self._keep(comparisons.Comparison(
+            self._keep(comparison.Comparison(
                 timeutils.utcnow_ts(microsecond=True), request_id, uuid, host,
                 nova_host, verdict, pending.late_s, others))
         except exception.CellschedException as exc:
