@@ -161,7 +161,7 @@ class NovaDeployment(deployment.ReadDeployment):
             self._check_placement()
             return _Translating(NovaPlanner(self._parts))
 
-    def available(
+    def capacity(
         self, snapshot: document.HostDocument, request: objects.RequestSpec
     ) -> product_planning.Capacity:
         """Return how many servers of one kind fit, and what rejects.
@@ -170,7 +170,7 @@ class NovaDeployment(deployment.ReadDeployment):
             is asked for
         """
         if snapshot is not self._taken:
-            return product_planning.available(
+            return product_planning.capacity(
                 self.conf, snapshot, request,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
@@ -189,7 +189,7 @@ class NovaDeployment(deployment.ReadDeployment):
             states = rows.HostStates(
                 lambda uuids: read(list(uuids), spec), {},
                 self._manager.aggs_by_id)
-            return product_planning.available(
+            return product_planning.capacity(
                 self.conf, snapshot, request, parts.plugins.on_columns(
                     spec, states, [filters.enabled_cells(self._manager)]))
 
