@@ -217,7 +217,7 @@ class TestDoubt(base.TestCase):
         [uuid] = self.create()
 
         self.soon(lambda: self.assertIn(
-            '4 of 4 went down at one time', self.get(uuid).reason))
+            '4 of 4 went down at the same time', self.get(uuid).reason))
         self.assertEqual('BUILD', self.get(uuid).status)
         self.assertEqual(1, self.logs.output.count('Clock?'))
 
