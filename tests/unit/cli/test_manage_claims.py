@@ -146,7 +146,7 @@ class TestRefused(CopyTestCase):
         self.write_new(self.sqlite('./old'), 'same.conf')
 
         self.assertEnds(1, self.copy(to=self.directory / 'same.conf'),
-                        'No claims were copied', 'they are in')
+                        'No claims were copied', 'the same store')
 
     def test_target_that_has_something_else(self):
         self.target.set_inventory('p', {'VCPU': claims.Inventory(8)})

@@ -83,7 +83,7 @@ class TestAPIAndClaims(ManageTestCase):
         self.write_api_conf(self.sqlite('api'), claims={'store': 'memory'})
 
         for command, why in (('sync', 'keeps claims only in its process'),
-                             ('version', 'has none')):
+                             ('version', 'has no schema')):
             self.assertEnds(1, self.manage('claims_db', command),
                             '[claims] store', 'memory', why)
 
