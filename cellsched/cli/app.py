@@ -211,8 +211,8 @@ class App(app.App):
         elif isinstance(exc, exception.CellschedException):
             self.warn(exc.format_message())
         else:
-            self.warn(f'unexpected {type(exc).__name__}: {exc} (--debug shows '
-                      'where it comes from)')
+            self.warn(f'internal error ({type(exc).__name__}); --debug shows '
+                      'the traceback')
 
     def run(self, argv: Sequence[str]) -> int:
         """Run a command; return the exit code."""

@@ -204,7 +204,7 @@ class TestChange(base.CommandTestCase):
     def test_what_was_done_before_an_error_that_ends_it_is_told(self):
         ran = self.change('-f', 'json', 'small', 'broken', 'big')
 
-        self.assertEnds(1, ran, 'broken')
+        self.assertEnds(1, ran, 'internal error (ValueError)')
         self.assertEqual(['small'], [each['name'] for each in ran.data])
 
 
