@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conductor: builds that outlive whoever asked for them.
+"""The conductors: build requests to servers, and recovery.
 
-``service`` answers RPC, ``recoverer`` takes up what was left lying, ``tasks``
-has the work itself, which any service may embed.
+``service`` has the RPC endpoints and ``tasks`` the work that they start.
+``recovery`` is the periodic work above the cells, ``cell_recovery`` that of a
+cell's conductor.
 """

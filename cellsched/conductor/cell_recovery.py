@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending moves that were left lying."""
+"""Recovery in a cell: interrupted migrations and leftover networks."""
 
 from collections.abc import Callable
 import datetime
@@ -27,19 +27,20 @@ _Tell = Callable[
 
 
 class StalledMigrations:
-    """Finds moves of a cell that nobody works on, and ends them.
+    """Ends migrations that have made no progress until their deadline.
 
-    The server's row says how. If it is where it was, the move is given up and
-    what was claimed for it is given back; if it is where it was to go, its
-    claim follows it. A server that was to leave its host altogether does so.
-    Who comes late finds the move ended, and undoes what it did.
+    The server's row decides how. If the server is still on its source, the
+    migration is aborted and its claims are released. If the server is on its
+    destination, its claims are transferred to it. A server that was being
+    offloaded leaves its host. A late agent or conductor finds the migration
+    ended and reverts its own work.
 
     :param database: the cell's database
     :param compute: the agents of the cell
-    :param host: who says so in faults
-    :param deadline_s: seconds without news after which a move is ended
+    :param host: recorded as the host of faults
+    :param deadline_s: seconds without progress after which a migration ends
     :param down_s: seconds without a report after which a host is down
-    :param moves_max: moves to look at each time
+    :param moves_max: migrations to check in each run
     """
 
     def __init__(
@@ -55,13 +56,13 @@ class StalledMigrations:
         self._moves_max = moves_max
 
     def run(self) -> None:
-        """End what is overdue."""
+        """End the overdue migrations."""
         with self._database.reader() as connection:
             before = self._database.now() - datetime.timedelta(
                 seconds=self._deadline_s)
             overdue = server_moves.list_before(
                 connection, before, self._moves_max)
-            # What was claimed for them may have come after their end.
+            # A late scheduler may have claimed after their end.
             ended = server_moves.list_given_up(
                 connection, before - datetime.timedelta(
                     seconds=self._deadline_s), before)
@@ -69,7 +70,7 @@ class StalledMigrations:
             try:
                 self._end(move, before)
             except Exception:
-                # The others are not to wait until this is mended.
+                # A failure of one migration does not stop the others.
                 LOG.exception('Could not end the %s of instance %s',
                               move.migration_type, move.instance_uuid)
         for uuid in ended:
@@ -94,7 +95,7 @@ class StalledMigrations:
                     self._tell(move, move.source_compute,
                                self._compute.migrate_out)
         elif offloads and self._is_there(move.instance_uuid):
-            # What it ran on may be gone already, so there is no way back.
+            # The host may have removed the server already: finish, not abort.
             self._tell_again(
                 move, before, self._compute.shelve_offload_instance)
         elif self._migrations.abort(
@@ -112,9 +113,10 @@ class StalledMigrations:
         self, move: server_moves.Migration, before: datetime.datetime,
         tell: _Tell,
     ) -> None:
-        """Tell the host that a server leaves, and wait for news again.
+        """Cast to the source host again and restart the deadline.
 
-        A host that is down would find one message for each time.
+        A host that is down gets no further message, because messages would
+        pile up in its queue.
         """
         host = move.source_compute
         assert host is not None
@@ -139,14 +141,14 @@ class StalledMigrations:
 
 
 class NetworkCleanup:
-    """Finds servers of a cell that ended and still may have networks.
+    """Deallocates the networks of ended servers.
 
-    A server that waits for a host is deleted by the API alone, which knows no
-    networks of cells. Others were left behind by who died, or by a plug-in
-    that failed. Several conductors may do this at the same time.
+    The API deletes a server that waits for a host without access to the
+    networks of cells. A failed plug-in or a killed process leaves networks
+    behind too. Several conductors may do this at the same time.
 
     :param database: the cell's database
-    :param batch: servers to read at once
+    :param batch: servers to read at a time
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class NetworkCleanup:
         self._batch = batch
 
     def run(self) -> None:
-        """Free what is found; what fails is found again the next time."""
+        """Deallocate the networks; a failure is retried in the next run."""
         after = ''
         while True:
             with self._database.reader() as connection:

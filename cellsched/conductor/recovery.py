@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking up builds that were left lying."""
+"""Recovery of builds above the cells: build requests and casts."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -36,23 +36,23 @@ LOG = log.getLogger(__name__)
 
 
 class Recoverer:
-    """Finds build requests that nobody works on, and builds them.
+    """Resumes build requests whose lease has expired.
 
-    A message that was lost, or a conductor that died with it, leaves its
-    request behind; any conductor may take it up. Several that look at the
-    same time find different ones. The lease keeps two of them from doing the
-    same work, the fences in the task from doing it twice.
+    If a message is lost, or its conductor is killed, the build request
+    remains. Any conductor may resume it. Conductors that search at the same
+    time lease different requests. The lease only avoids duplicate work; the
+    conditions in the task's updates keep a build from being done twice.
 
-    Requests that were accepted together are taken up together, for they are
-    built together or not at all.
+    Requests that were accepted as one batch are resumed as one batch, because
+    they are built together or not at all.
 
-    What this conductor tried itself, and is to try again, it does here too.
+    The recoverer also runs the retries that this conductor has deferred.
 
-    :param lease_s: seconds after which what nobody took up is overdue
+    :param lease_s: seconds after which an unleased request is overdue
     :param executor: runs the batches
-    :param at_once: how many of them may be run at a time
-    :param page: requests to lease at a time; when there were as many, the
-        next are looked for at once
+    :param at_once: batches that may run at a time
+    :param page: requests to lease at a time; the next page is read at once if
+        this one was full
     """
 
     def __init__(
@@ -72,10 +72,9 @@ class Recoverer:
         self._under_way: set[futures.Future[None]] = set()
 
     def run(self) -> None:
-        """Take up what is due.
+        """Start all overdue batches and due retries.
 
-        Returns when all of it is done or under way, and does not wait for
-        the last of it.
+        Returns when each is done or running; does not wait for the last ones.
         """
         for attempt in self._task.retries.pop_due():
             self._begin(attempt)
@@ -89,7 +88,7 @@ class Recoverer:
         self._under_way.add(self._executor.submit(self._try, attempt))
 
     def _claimed(self) -> Iterator[lease.Attempt]:
-        """Yield overdue batches, leased so that no other conductor begins."""
+        """Yield overdue batches after leasing them for this conductor."""
         after = 0
         while True:
             with self._database.reader() as connection:
@@ -125,23 +124,23 @@ class Recoverer:
         try:
             self._task.attempt(attempt)
         except Exception:
-            # The others are not to wait until this is mended.
+            # One failure does not stop the others.
             LOG.exception('Could not resume the builds of instances %s',
                           attempt.uuids)
 
 
-#: How many times as long as the first time a host has at most.
+#: Upper limit for the growth of the timeout.
 _GROWTH_MAX = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """The policy of retries of a build by its compute host.
+    """Limits for casting a build to its host again.
 
-    :param timeout_s: seconds within which a host takes a build up that it is
-        told of for the first time; each time after that it has twice as long
-    :param casts: how often a host is told of it
-    :param down_s: seconds after whose last report a service is down
+    :param timeout_s: seconds for a host to begin a build after the first cast;
+        doubles with each further cast
+    :param casts: maximum casts to one host
+    :param down_s: seconds without a report after which a service is down
     """
 
     timeout_s: float
@@ -149,16 +148,16 @@ class RetryPolicy:
     down_s: float
 
     def more_s(self, casts: int) -> float:
-        """Return what a host that is told again has beyond the timeout.
+        """Return the seconds to add to the timeout after a repeated cast.
 
-        :param casts: how often it was told before
+        :param casts: number of casts before this one
         """
         return self.timeout_s * (min(2 ** casts, _GROWTH_MAX) - 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Found:
-    """A build that was told of long ago, and how it is now."""
+    """A build whose last cast is old, and its current state."""
 
     cast: build_casts.BuildCast
     instance: objects.Instance | None
@@ -166,23 +165,25 @@ class _Found:
 
 
 class StalledBuilds:
-    """Tells compute hosts again, or has a cell's conductor try the next one.
+    """Casts builds again that no compute host has begun.
 
-    In every cell: what a host was told of and did not begin is told again,
-    some times, and then another host is tried. What a host began is tried on
-    another one if its service is down. What waits for a conductor of the cell
-    is told to one again. Whoever comes late finds the row changed, and does
-    nothing.
+    In every cell:
 
-    Conductors that look at the same time are given different builds. Cells
-    are worked on each on its own, and as long as there is something to do.
+    * A build that its host has not begun is cast again, up to
+      ``RetryPolicy.casts`` times; then the cell's conductor tries the next
+      host.
+    * A build in progress moves to the next host if the host's service is down.
+    * A build that waits for a conductor of the cell is cast to one again.
 
-    A build whose request is still there is another's: see ``recoverer``.
-    A cell that does not answer is left for the next time.
+    A receiver of an old message finds a changed row and does nothing.
+    Conductors that search at the same time get different builds. Cells are
+    processed independently of each other. Builds with a build request are left
+    to :class:`Recoverer`. A cell that does not answer is skipped until the
+    next run.
 
-    :param executor: runs what is to be done in cells
-    :param page: builds of a cell to look at together; when there were as
-        many, the next are looked for at once
+    :param executor: runs the work in cells
+    :param page: builds of a cell to read at a time; the next page is read at
+        once if this one was full
     """
 
     def __init__(
@@ -201,11 +202,11 @@ class StalledBuilds:
         self._policy = policy
         self._executor = executor
         self._page = page
-        #: What is under way, by the cell's uuid.
+        #: Running work, by the uuid of the cell.
         self._under_way: dict[str, futures.Future[None]] = {}
 
     def run(self) -> None:
-        """Look at every cell; returns when what is to be done is under way."""
+        """Search all cells; return when the work is done or running."""
         context = admin()
         self._under_way = {
             uuid: future for uuid, future in self._under_way.items()
@@ -214,8 +215,8 @@ class StalledBuilds:
                  if cell.uuid not in self._under_way}
         gathered = self._gatherer.gather(context, cells.values(), self._find)
         for uuid in gathered.silent | gathered.failures.keys():
-            LOG.warning('Cell %s is not asked for lost builds: it does not '
-                        'answer', cells[uuid].identity)
+            LOG.warning('Stalled builds of cell %s are not checked: the cell '
+                        'does not answer', cells[uuid].identity)
         for uuid, found in gathered.results.items():
             if found:
                 self._under_way[uuid] = self._executor.submit(
@@ -225,7 +226,7 @@ class StalledBuilds:
     def _go_through(
         self, aimed: RequestContext, found: list[_Found]
     ) -> None:
-        """Go on with these builds of a cell, and with all that come after."""
+        """Process these builds of a cell, and the pages after them."""
         assert aimed.cell is not None
         try:
             while found:
@@ -233,7 +234,7 @@ class StalledBuilds:
                 found = (self._find(aimed)
                          if len(found) == self._page else [])
         except Exception as exc:
-            LOG.warning('Cell %s is asked for lost builds again later: %s',
+            LOG.warning('Check of stalled builds in cell %s is postponed: %s',
                         aimed.cell.name, delivery.describe(exc))
 
     def _go_on_with(
@@ -250,7 +251,7 @@ class StalledBuilds:
                 self._try(aimed, each, there and there.uuid)
 
     def _find(self, aimed: RequestContext) -> list[_Found]:
-        """Return builds that nobody took up; nobody else is given these."""
+        """Reserve stalled builds for this conductor and return them."""
         assert aimed.cell is not None
         database = aimed.cell.database
         with database.reader() as connection:
@@ -283,10 +284,10 @@ class StalledBuilds:
                 self._remove(aimed.cell.database, found.cast)
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast in cell %s for the build of instance '
-                        '%s; it is tried again: %s', aimed.cell.name,
+                        '%s; the cast is retried: %s', aimed.cell.name,
                         found.cast.instance_uuid, delivery.describe(exc))
         except Exception:
-            # The others are not to wait until this is mended.
+            # One failure does not stop the others.
             LOG.exception('Could not resume the build of instance %s',
                           found.cast.instance_uuid)
 
@@ -297,7 +298,7 @@ class StalledBuilds:
             instance.vm_state, instance.task_state)
         database = aimed.cell.database
         if state == states.SPAWNING and found.is_host_up:
-            # It takes its time, and is looked at again after the timeout.
+            # The build is in progress; check again after the timeout.
             return
         if instance is None or state not in states.OF_BUILD:
             with database.writer() as connection:
@@ -321,16 +322,16 @@ class StalledBuilds:
     def _next(
         self, database: session.Database, cast: build_casts.BuildCast
     ) -> float:
-        """Return from when on what is told again has its time."""
+        """Return the start of the timeout after a repeated cast."""
         return database.timestamp() + self._policy.more_s(cast.casts)
 
     def _remove(
         self, database: session.Database, cast: build_casts.BuildCast
     ) -> None:
-        """Remove a build whose server has its fate elsewhere.
+        """Remove the row of a build that belongs to another cell.
 
-        A conductor wrote it that had been taken for dead, after another one
-        had taken its decision back.
+        A conductor wrote it after its lease had expired, when another
+        conductor had already withdrawn its decision.
         """
         uuid = cast.instance_uuid
         with database.writer() as connection:
@@ -347,7 +348,7 @@ class StalledBuilds:
         self, database: session.Database, instance: objects.Instance,
         cast: build_casts.BuildCast,
     ) -> bool:
-        """Have the build wait for a conductor; return whether it does."""
+        """Have a build wait for a conductor; return whether that applied."""
         with database.writer() as connection:
             if not build_casts.tell_again(
                     connection, cast, self._next(database, cast)):

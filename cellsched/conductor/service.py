@@ -32,7 +32,7 @@ class SuperConductor:
 
 
 class MovingConductor:
-    """The conductor above the cells, for servers that are there."""
+    """The conductor above the cells, for existing servers."""
 
     target = oslo_messaging.Target(
         namespace=conductor.NAMESPACE, version=conductor.VERSION)
@@ -45,7 +45,7 @@ class MovingConductor:
         migration_uuid: str, image_ref: str | None = None,
         host: str | None = None,
     ) -> None:
-        """Have a server built anew, on its host or away from it."""
+        """Rebuild a server on its host, or evacuate it."""
         self._task.run(
             context, instance_uuid, migration_uuid, host, image_ref)
 
@@ -53,14 +53,14 @@ class MovingConductor:
         self, context: RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
     ) -> None:
-        """Have a server go to another host of its cell."""
+        """Migrate a server to another host of its cell."""
         self._task.run(context, instance_uuid, migration_uuid, host)
 
     def unshelve_instance(
         self, context: RequestContext, instance_uuid: str,
         migration_uuid: str,
     ) -> None:
-        """Have a server that was shelved come back."""
+        """Build a shelved server on a host of its cell."""
         self._task.run(context, instance_uuid, migration_uuid)
 
 
@@ -80,6 +80,6 @@ class CellConductor:
         request_spec: objects.RequestSpec,
         host_lists: Sequence[Sequence[objects.Selection]],
     ) -> None:
-        """Try builds that failed on their next hosts in the cell."""
+        """Retry failed builds on their next hosts in the cell."""
         self._task.run(
             context, instances, filter_properties, request_spec, host_lists)

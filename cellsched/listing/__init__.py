@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers as users see them, wherever they are.
+"""Listings of servers over all cells.
 
-``server`` is one server's record, ``query`` says which are asked for and in
-what order; ``servers`` finds one or many, ``pages`` reads a page of all cells
-at once, and ``merge`` puts sorted sequences together.
+``server`` is the record of one server, ``query`` the filters and the order of
+a listing, ``servers`` reads one server or a page of all cells, and ``merge``
+merges sorted sequences.
 """

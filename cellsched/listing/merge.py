@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting sorted sequences together that are read in batches."""
+"""Merge of sorted sequences that are read in batches."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from typing import TypeVar
 class Source:
     """A sorted sequence that is read in batches.
 
-    :ivar more: whether there may be more than was read
-    :ivar left: how many items were read and not yielded yet
+    :ivar more: whether unread items may exist
+    :ivar left: number of items that were read and not yielded yet
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Source:
 AnySource = TypeVar('AnySource', bound=Source)
 Item = TypeVar('Item')
 
-#: An item, with its place in the order and the source that it is from.
+#: An item with its sort key and its source.
 Placed = tuple[Any, AnySource | None, Item]
 
 
@@ -37,26 +37,30 @@ def merged(
 ) -> Iterator[Item]:
     """Yield the items of all sources in order.
 
-    A source is read again when none of its items is left, and all of those
-    together; so no more is read than is yielded, but for one batch of each.
+    A source is read again when all of its items are yielded. All exhausted
+    sources are read in one call. So at most one batch of each source is read
+    in vain.
 
-    :param read: returns the next items of some sources, sorted; where it
-        returns none of a source it sets ``more`` to False
+    :param read: returns the next items of some sources, sorted; sets ``more``
+        to False for a source without further items
     :param known: items of no source, in any order
-    :param descends: whether the greatest place comes first
-    :param ahead: read a source too when so few are left and another one has
-        to be read
+    :param descends: whether the greatest key comes first
+    :param ahead: also read a source with this many items or fewer, when
+        another source must be read
     """
     waiting = [*known]
     while True:
+        # 1. The next item is known only if each source with unread items has
+        #    at least one item here: its unread items sort after that one.
         while any(source.more and not source.left for source in sources):
             for placed in read([source for source in sources if source.more
                                 and source.left <= ahead]):
                 waiting.append(placed)
                 if placed[1] is not None:
                     placed[1].left += 1
-        # What was sorted before is found so, and takes no time.
+        # 2. Sort. Timsort recognises the sorted runs of the sources.
         waiting.sort(key=operator.itemgetter(0), reverse=descends)
+        # 3. Yield until a source with unread items is exhausted.
         done = 0
         for _, source, item in waiting:
             yield item

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The query of a listing, read from what its user says."""
+"""The query of a listing, parsed from the user's parameters."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from cellsched.db import sort_order
 from cellsched import exception
 from cellsched.listing import server
 
-#: The newest first.
+#: Newest first.
 NEWEST = sort_order.SortOrder((('created_at', True), ('uuid', True)))
 
 _DIRECTIONS = {'asc': False, 'desc': True}
 
-#: What only administrators may ask for.
+#: Filters for administrators only.
 _PLACES = frozenset({'host', 'node'})
 _OF_ADMINISTRATORS = _PLACES | {'deleted', 'project_id', 'tenant_id'}
 
-#: Names of filters that are not those of their columns.
+#: Filters whose column has another name.
 _COLUMNS = {'image': 'image_ref', 'tenant_id': 'project_id'}
 
 _NUMBERS = frozenset({'instance_type_id', 'launch_index', 'power_state'})
@@ -36,21 +36,21 @@ FILTERS = frozenset({
     *(instance_list.MATCHED - {'instance_type_id'}), *_COLUMNS, *_TIMES,
     *_TAGS, 'deleted', 'name', 'status'})
 
-#: Values of one filter, and characters of one value.
+#: Maximum number of values of a filter, and of characters of a value.
 VALUES_MAX = 100
 _LENGTH_MAX = 255
 
-#: Numbers that a column can have.
+#: Maximum of an integer column.
 _NUMBER_MAX = 2 ** 31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class ServerQuery:
-    """The servers of one page, and their order.
+    """The filters, the order and the page of a listing.
 
-    :param limit: how many servers at most; None for all that there are
-    :param marker: the uuid of the server that they come after
-    :param shows_hosts: whether they are returned with their hosts
+    :param limit: maximum number of servers; None for all
+    :param marker: uuid of the last server of the page before
+    :param shows_hosts: whether the records contain hosts
     """
 
     wanted: instance_list.InstanceFilter = instance_list.InstanceFilter()
@@ -64,10 +64,10 @@ def order(
     keys: Sequence[str] = (), directions: Sequence[str] = (),
     is_admin: bool = True,
 ) -> sort_order.SortOrder:
-    """Return the order that sort keys ask for; without any, newest first.
+    """Return the order for some sort keys; newest first without keys.
 
-    :param directions: ``asc`` or ``desc`` of each; keys beyond these have the
-        first one, or ``desc``
+    :param directions: ``asc`` or ``desc`` of each key; further keys have the
+        first direction, or ``desc``
     :raises cellsched.exception.InvalidField: names the key
     """
     where = 'server list'
@@ -106,12 +106,12 @@ def wanted(
     filters: Mapping[str, Any], project_id: str | None, is_admin: bool = True,
     flavor_id: int | None = None,
 ) -> instance_list.InstanceFilter:
-    """Return the servers that filters ask for.
+    """Return the filter on servers for some query parameters.
 
-    :param filters: a text for each of :data:`FILTERS`, or several of which
-        one will do; tags are all needed, or what the filter's name says
-    :param project_id: whose servers are seen; None for those of all projects
-    :param flavor_id: the number of the flavor that they have
+    :param filters: for each of :data:`FILTERS` a text, or several texts of
+        which one must match; for tags, the name of the filter says how
+    :param project_id: only servers of this project; None for all projects
+    :param flavor_id: only servers with the flavor of this number
     :raises cellsched.exception.InvalidField: names the filter
     """
     allowed = FILTERS - (set() if is_admin else _OF_ADMINISTRATORS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server, as its user sees it."""
+"""The record of one server, as users see it."""
 
 from collections.abc import Iterable
 import datetime
@@ -9,47 +9,47 @@ from typing import Self
 
 from cellsched import objects
 
-#: What users call the states of a server.
+#: Statuses of the API by ``vm_state``.
 _STATUSES = {'active': 'ACTIVE', 'building': 'BUILD', 'deleted': 'DELETED',
              'error': 'ERROR'}
 _VM_STATES = {status: vm_state for vm_state, status in _STATUSES.items()}
 
-#: What a status may be: of the states that this project and Nova write.
+#: All statuses, of the states that this project and Nova write.
 STATUSES = frozenset({
     *_VM_STATES, 'PAUSED', 'RESCUED', 'RESIZED', 'SHELVED',
     'SHELVED_OFFLOADED', 'SOFT-DELETE', 'STOPPED', 'SUSPENDED'})
 
-#: Of a server whose cell does not answer.
+#: Status of a server whose cell does not answer.
 UNKNOWN = 'UNKNOWN'
 
 
 def status_of(vm_state: str | None) -> str:
-    """Return what users call a state."""
+    """Return the status for a ``vm_state``."""
     state = vm_state or 'building'
     return _STATUSES.get(state) or state.upper()
 
 
 def name_of(cell: objects.CellMapping) -> str:
-    """Return what users call a cell."""
+    """Return the name of a cell, or its uuid."""
     return cell.get('name') or cell.uuid
 
 
 def vm_state_of(status: str) -> str:
-    """Return the state that users call so."""
+    """Return the ``vm_state`` for a status."""
     return _VM_STATES.get(status.upper(), status.lower())
 
 
 class Server(NamedTuple):
-    """A server; pages have thousands, and a tuple is made at once.
+    """A server; a tuple because pages have thousands of them.
 
     :param status: ``BUILD``, ``ACTIVE``, ``ERROR`` or ``DELETED``, or
-        :data:`UNKNOWN` where its cell does not answer
-    :param cell: name of its cell; None as long as it has none
-    :param host: None as long as it has none, and for users of the API who
-        are no administrators
+        :data:`UNKNOWN` if its cell does not answer
+    :param cell: name of its cell; None before the decision
+    :param host: None before a host starts the build, and for users who are not
+        administrators
     :param attempts: hosts that its build was tried on
-    :param reason: why it is in ERROR, or is going to be when cell0 can take
-        it; empty otherwise
+    :param reason: reason of ERROR, also before cell0 can be written; else
+        empty
     :param tags: sorted
     """
 
@@ -71,7 +71,7 @@ class Server(NamedTuple):
 
     @classmethod
     def requested(cls, request: objects.BuildRequest) -> Self:
-        """Return the record of a server that is to be built."""
+        """Return the record of a server that is being built."""
         instance = request.instance
         return cls(
             uuid=instance.uuid, name=instance.get('display_name'),
@@ -95,11 +95,11 @@ class Server(NamedTuple):
     ) -> Self:
         """Return the record of a server in a cell.
 
-        :param row: ``db.cell.instance_list.SHOWN``, and more after that
-        :param cell: what users call the cell
+        :param row: ``db.cell.instance_list.SHOWN``, and further columns
+        :param cell: name of the cell for users
         :param tags: sorted
         """
-        # By place, as a row takes ten times as long to find a name.
+        # By position: access by name takes ten times as long.
         (uuid, name, project_id, user_id, vm_state, task_state, host, zone,
          image_ref, attempts, created_at, updated_at, deleted, *_) = row
         return cls(
@@ -112,7 +112,7 @@ class Server(NamedTuple):
     def unknown(cls, row: Any, cell: str) -> Self:
         """Return the record of a server whose cell does not answer.
 
-        :param row: what its mapping tells of it
+        :param row: its instance mapping
         """
         return cls(
             uuid=row.uuid, name=None, project_id=row.project_id,
@@ -121,5 +121,5 @@ class Server(NamedTuple):
             created_at=row.created_at, user_id=row.user_id)
 
     def deleted(self) -> Self:
-        """Return the record of a server that was this one and is gone."""
+        """Return the record of this server after its deletion."""
         return self._replace(status='DELETED', task_state=None)

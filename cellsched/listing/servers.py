@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading servers from the API database and the cells."""
+"""Reading servers from the API database and all cells."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
-#: Where a row has its state.
+#: Position of the state in a row.
 _VM_STATE = instance_list.SHOWN.index('vm_state')
 
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Servers, and the cells that did not answer for theirs."""
+    """Servers of a page, and the cells that did not answer."""
 
     servers: list[server.Server]
     down_cells: list[str]
@@ -43,35 +43,35 @@ class Page:
 
 @dataclasses.dataclass(frozen=True)
 class ListingPolicy:
-    """The way in which cells are read.
+    """Options for reading cells.
 
-    :param batch_size: servers that are read of a cell at a time; None to
-        share the limit among the cells
+    :param batch_size: servers to read of a cell at a time; None to divide the
+        limit by the number of cells
     :param per_project_cells: read only cells in which the project has servers
-    :param skip_down_cells: whether a cell that does not answer may be left
-        out
+    :param skip_down_cells: leave out cells that do not answer, instead of an
+        error
     """
 
     batch_size: int | None = None
     per_project_cells: bool = False
     skip_down_cells: bool = True
 
-    #: The least that it is worth to ask a database for.
+    #: Minimum number of servers to read of a cell.
     BATCH_MIN = 100
 
-    #: Servers that are read of a cell at a time where all are wanted.
+    #: Servers to read of a cell at a time without a limit.
     BATCH_MAX = 1000
 
     def batch(self, limit: int | None, cells: int) -> int:
-        """Return how many servers to read of a cell at a time.
+        """Return the number of servers to read of a cell at a time.
 
-        :param cells: how many cells there are
+        :param cells: number of cells
         """
         if limit is None:
             return self.BATCH_MAX
         if cells <= 1:
             return limit
-        # A tenth more, as servers are not spread out evenly.
+        # 10 % more, because servers are not distributed evenly.
         size = self.batch_size or limit * 11 // (cells * 10)
         return max(size, self.BATCH_MIN)
 
@@ -79,7 +79,7 @@ class ListingPolicy:
 class _CellServers(merge.Source):
     """The servers of one cell, as far as they were read.
 
-    :ivar after: what the next ones come after
+    :ivar after: sort values of the last server that was read
     :ivar down: whether the cell did not answer
     """
 
@@ -97,9 +97,9 @@ _Placed = merge.Placed[_CellServers, server.Server]
 
 
 class PageReader:
-    """The reading of one page.
+    """Reads one page from all cells.
 
-    :param after: the values that its servers come after
+    :param after: sort values of the marker
     """
 
     def __init__(
@@ -132,11 +132,11 @@ class PageReader:
     ) -> list[server.Server]:
         """Return the servers of the page.
 
-        :param requests: all that may be seen
+        :param requests: all build requests that may be visible
         """
         if self._limit == 0:
             return []
-        # Wherever a cell has what has a request, that is what is seen of it.
+        # A request is shown in place of the row that a cell may have already.
         self._seen.update(request.instance_uuid for request in requests)
         return [*itertools.islice(merge.merged(
             [*self._sources.values()], self._read, self._placed(requests),
@@ -146,7 +146,7 @@ class PageReader:
     def _placed(
         self, requests: Sequence[objects.BuildRequest]
     ) -> Iterator[_Placed]:
-        """Yield the servers of requests that are asked for."""
+        """Yield the servers of build requests that match the query."""
         order = self._order
         start = None if self._after is None else order.place(self._after)
         for request in requests:
@@ -160,7 +160,7 @@ class PageReader:
                 yield place, None, server.Server.requested(request)
 
     def _read(self, sources: Sequence[_CellServers]) -> Iterator[_Placed]:
-        """Yield the next servers of cells."""
+        """Yield the next servers of some cells."""
         asked = [source for source in sources if not source.down]
         gathered = self._gatherer.gather(
             self._context, [source.cell for source in asked], self._ask)
@@ -195,7 +195,7 @@ class PageReader:
     def _mapped(
         self, connection: Any, source: _CellServers
     ) -> Sequence[Any]:
-        """Return what mappings tell of the servers of a cell."""
+        """Return the instance mappings of a cell that does not answer."""
         if not self._wanted.by(instance_mappings.COLUMNS):
             return []
         return instance_mappings.page(
@@ -211,9 +211,9 @@ class PageReader:
         self, source: _CellServers, sorted_by: Sequence[tuple[Any, ...]],
         servers: Sequence[server.Server],
     ) -> Iterator[_Placed]:
-        """Yield servers of a cell that were not seen yet, with their places.
+        """Yield the unseen servers of a cell, with their sort keys.
 
-        :param sorted_by: the values of each by which they are sorted
+        :param sorted_by: the sort values of each server
         """
         source.more = len(servers) == self._size
         if sorted_by:
@@ -236,9 +236,9 @@ def read_page(
     after: Sequence[Any] | None = None, limit: int | None = None,
     shows_hosts: bool = True,
 ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
-    """Return the values by which servers of a cell are sorted, and them.
+    """Return servers of a cell, and their sort values.
 
-    :param cell: what users call it
+    :param cell: name of the cell for users
     """
     with database.reader() as connection:
         rows = instance_list.page(connection, wanted, order, after, limit)
@@ -256,7 +256,7 @@ def read_page(
 def values(
     request: objects.BuildRequest, order: sort_order.SortOrder
 ) -> list[Any]:
-    """Return what the server of a request is sorted by."""
+    """Return the sort values of a build request."""
     return [request.get('updated_at') if name == 'updated_at'
             else request.instance.get(name) for name in order.names]
 
@@ -264,22 +264,22 @@ def values(
 def log_down(cell: objects.CellMapping, gathered: gather.Gathered) -> None:
     failure = gathered.failures.get(cell.uuid)
     if failure is None or isinstance(failure, exception.CellschedException):
-        LOG.warning('Cell %s does not answer for its servers: %s',
-                    cell.identity, failure or 'it took too long')
+        LOG.warning('Cell %s did not answer a listing: %s', cell.identity,
+                    failure or 'timeout')
     else:
-        LOG.error('The servers of cell %s could not be read', cell.identity,
+        LOG.error('Could not read servers of cell %s', cell.identity,
                   exc_info=failure)
 
 
-#: Times to look for a server that somebody wants and that is nowhere.
+#: Attempts to find a server whose mapping is not consistent yet.
 _TRIES_MAX = 3
 
 
 class ServerListing:
-    """Finds servers wherever they are.
+    """Finds servers in the API database and in the cells.
 
-    While a build request exists it is what readers see; after that the cell
-    that the mapping names.
+    While a build request exists, readers see the request; afterwards the row
+    in the cell of the instance mapping.
     """
 
     def __init__(
@@ -296,20 +296,20 @@ class ServerListing:
         self, context: RequestContext, uuid: str,
         to_delete: bool = False,
     ) -> tuple[server.Server, objects.CellMapping | None]:
-        """Return a server and its cell, None where it has none yet.
+        """Return a server and its cell; the cell is None before the decision.
 
-        Of one whose cell does not answer the record says little.
+        If the cell does not answer, the record has status UNKNOWN.
 
-        :param to_delete: whether one counts whose deletion has begun, and
-            whose cell does not tell how far it came, or whose row was lost
-        :raises cellsched.exception.InstanceNotFound: there is none, or it is
-            another project's
+        :param to_delete: also return a server whose deletion has begun, if its
+            cell does not answer, or whose row was lost
+        :raises cellsched.exception.InstanceNotFound: it does not exist, or
+            belongs to another project
         """
         for _ in range(_TRIES_MAX):
             with self._database.reader() as connection:
                 request = build_requests.get(connection, uuid)
-                # A request goes only after the mapping says where to look, so
-                # this order finds the server at every moment.
+                # The request is deleted after the cell is set. Read in this
+                # order, one of them always shows the server.
                 mapping = instance_mappings.get_many(
                     connection, [uuid]).get(uuid)
             found = None
@@ -324,7 +324,7 @@ class ServerListing:
                     found = None
             if found or mapping is None or mapping.queued_for_delete:
                 break
-            # It may have been taken out of cell0, and have a request again.
+            # A retry may have removed it from cell0 and made a request again.
         if found is None and to_delete and mapping is not None and (
                 cell is not None and not mapping.queued_for_delete):
             found = self._unknown(uuid, cell)
@@ -335,18 +335,18 @@ class ServerListing:
     def list(
         self, context: RequestContext, query: ServerQuery
     ) -> Page:
-        """Return servers in order, wherever they are.
+        """Return a page of servers in order.
 
-        Of the servers of a cell that does not answer there are records that
-        say little, as far as one can tell that they are asked for.
+        Servers of a cell that does not answer have status UNKNOWN. They are
+        included if their mappings suffice to apply the filters.
 
         :raises cellsched.exception.MarkerNotFound: the project has no such
             server
-        :raises cellsched.exception.CellsDown: a cell does not answer, and
-            none may be left out
+        :raises cellsched.exception.CellsDown: a cell does not answer, and the
+            policy does not allow to leave it out
         """
         asked = query.wanted.matches.get('project_id')
-        # A marker may be any of them.
+        # The marker may be any request.
         uuids = (query.wanted.matches.get('uuid') if query.marker is None
                  else None)
         with self._database.reader() as connection:
@@ -384,7 +384,7 @@ class ServerListing:
     def _unknown(
         self, uuid: str, cell: objects.CellMapping
     ) -> server.Server:
-        """Return what the mapping of a server tells."""
+        """Return the record that the instance mapping gives."""
         with self._database.reader() as connection:
             return server.Server.unknown(
                 instance_mappings.get(connection, uuid),
@@ -394,7 +394,7 @@ class ServerListing:
         self, context: RequestContext, query: ServerQuery,
         requests: Sequence[objects.BuildRequest],
     ) -> Sequence[Any]:
-        """Return the values of the marker by which servers are sorted."""
+        """Return the sort values of the marker."""
         uuid, order = query.marker or '', query.order
         for request in requests:
             if request.instance_uuid == uuid:
@@ -410,7 +410,8 @@ class ServerListing:
             context, [cell], lambda aimed: _values_there(
                 database(aimed), uuid, order))
         if cell.uuid not in gathered.results:
-            # Where its cell did not answer before either, it was shown there.
+            # The cell did not answer for the page before either, so that page
+            # had the values of the mapping.
             return known
         found: Sequence[Any] | None = gathered.results[cell.uuid]
         if found is None:
@@ -419,7 +420,7 @@ class ServerListing:
 
 
 def visible(context: RequestContext, project_id: str | None) -> bool:
-    """Return whether what a project owns may be seen."""
+    """Return whether the user may see the servers of a project."""
     return context.is_admin or project_id == context.project_id
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network plug-ins: what gives servers their networks.
+"""Network plug-ins: networks of servers.
 
-``base`` is the contract; ``noop`` gives none, and ``fake`` records what it
-would give. To add one, subclass ``base.NetworkAPI`` and name it in the entry
-points of ``cellsched.network``. ``deallocation`` takes networks back.
+``base`` is the contract, ``noop`` gives no networks, and ``fake`` only records
+calls. To add a plug-in, subclass ``base.NetworkAPI`` and name it in the entry
+points of ``cellsched.network``. ``deallocation`` deallocates networks of ended
+servers.
 """

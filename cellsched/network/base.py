@@ -16,35 +16,32 @@ from cellsched import objects
 
 
 class NetworkAPI(abc.ABC):
-    """Gives servers their networks and takes them back.
+    """Allocates and deallocates the networks of servers.
 
-    The agents and the conductors of a cell call it, each in a process of its
-    own. What one of them gave, another one may set up elsewhere or take back,
-    so what was given must be known outside of the process.
+    Agents and conductors of a cell call it, each in its own process. One
+    process may set up or deallocate networks that another one allocated, so
+    the state must be stored outside of the process.
 
-    A build that fails on its host and goes on on another one keeps its
-    networks; only what was set up on the host is taken down there. What a
-    server was given goes when it is deleted, when it ends in error for good,
-    and between two hosts where the virtualisation driver says
-    ``deallocate_networks_on_reschedule``.
+    A build that is rescheduled keeps its networks; only the setup on the old
+    host is removed. Networks are deallocated when the server is deleted, when
+    it ends in ERROR for good, and on a reschedule if the virtualisation driver
+    returns True from ``deallocate_networks_on_reschedule``.
 
-    Every call is about one instance, which its uuid tells from others. Each
-    must be idempotent: whoever dies in the middle is followed by another who
-    calls again, not knowing how far the first one came. Calls may block, and
-    calls for different instances are made at once.
+    Each call is about one instance and must be idempotent: after a crash,
+    another process repeats it without knowing its result. Calls may block.
+    Calls for different instances run concurrently.
 
-    What a plug-in cannot do now it says by
-    :class:`cellsched.exception.NetworkError`, with a reason that names no
-    host and no address, for users read it. Any other exception ends the build
-    in error, on whatever host.
+    A plug-in raises :class:`cellsched.exception.NetworkError` for a failure.
+    Its reason must not name hosts or addresses, because users read it. Any
+    other exception ends the build in ERROR without a retry on another host.
     """
 
-    #: Where the options of :meth:`opts` are registered.
+    #: Group of the options of :meth:`opts`.
     group: ClassVar[str] = 'DEFAULT'
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        """Return the options that this plug-in reads, none by default."""
+        """Return the options of this plug-in; none by default."""
         return []
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -55,14 +52,14 @@ class NetworkAPI(abc.ABC):
         self, context: RequestContext, instance: objects.Instance,
         requested_networks: Any, host: str,
     ) -> None:
-        """Give the instance its networks, set up on a host.
+        """Allocate networks and set them up on a host.
 
-        What it has already it keeps, as it is and wherever it is set up.
-        Must leave nothing new behind when it fails.
+        Existing networks of the instance stay as they are, on any host. Must
+        leave nothing new behind after a failure.
 
-        :param requested_networks: what the user wishes, as the request spec
-            has it; None for what every server of the project gets
-        :raises cellsched.exception.NetworkError: another host may do
+        :param requested_networks: of the request spec; None for the default
+            networks of the project
+        :raises cellsched.exception.NetworkError: another host may succeed
         """
 
     @abc.abstractmethod
@@ -70,12 +67,12 @@ class NetworkAPI(abc.ABC):
         self, context: RequestContext, instance: objects.Instance,
         host: str,
     ) -> None:
-        """Make what the instance has usable on a host.
+        """Set up the networks of the instance on a host.
 
-        Must change nothing where it is so already, and for an instance that
-        has no networks.
+        Must change nothing if they are set up already, or if the instance has
+        none.
 
-        :raises cellsched.exception.NetworkError: another host may do
+        :raises cellsched.exception.NetworkError: another host may succeed
         """
 
     @abc.abstractmethod
@@ -83,42 +80,41 @@ class NetworkAPI(abc.ABC):
         self, context: RequestContext, instance: objects.Instance,
         host: str,
     ) -> None:
-        """Take down what was set up for the instance on a host.
+        """Remove the setup of the instance's networks from a host.
 
-        It keeps its networks, and what is set up on other hosts. Must succeed
-        where nothing is set up.
+        The networks and their setup on other hosts stay. Must succeed if there
+        is no setup.
 
-        :raises cellsched.exception.NetworkError: it may go later, with the
-            networks
+        :raises cellsched.exception.NetworkError: deallocation removes it later
         """
 
     @abc.abstractmethod
     def deallocate_for_instance(
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
-        """Take back all that the instance has, on whatever host it is set up.
+        """Deallocate all networks of the instance, on all hosts.
 
-        Must succeed for an instance that has nothing.
+        Must succeed if the instance has none.
 
-        :raises cellsched.exception.NetworkError: it is called again later
+        :raises cellsched.exception.NetworkError: the call is repeated later
         """
 
-    # What follows is asked by schedulers, in processes of their own, before
-    # they decide. A plug-in that does not override it is not asked.
+    # Schedulers call the following methods before a decision, in their own
+    # processes, if a plug-in overrides them.
 
     def segment_aggregates(
         self, context: RequestContext, requested_networks: Any
     ) -> Sequence[Set[str]]:
-        """Return where the segments of the requested routed networks are.
+        """Return the aggregates of the segments of routed networks.
 
-        Asked where ``[scheduler]
-        query_placement_for_routed_network_aggregates`` is set.
+        Called if ``[scheduler] query_placement_for_routed_network_aggregates``
+        is set.
 
         :param requested_networks: see :meth:`allocate_for_instance`, and
             :func:`requested`
         :returns: for each network or port that is bound to hosts the uuids of
-            host aggregates; a host has to be in one of each
-        :raises cellsched.exception.NetworkError: the request is refused
+            host aggregates; a host must be in one of each
+        :raises cellsched.exception.NetworkError: the request is rejected
         """
         return []
 
@@ -127,10 +123,10 @@ class NetworkAPI(abc.ABC):
     ) -> bool:
         """Return whether a requested port has ``vnic_type`` remote-managed.
 
-        Its server needs a host with the trait
+        The server then needs a host with the trait
         ``COMPUTE_REMOTE_MANAGED_PORTS``.
 
-        :raises cellsched.exception.NetworkError: the request is refused
+        :raises cellsched.exception.NetworkError: the request is rejected
         """
         return False
 
@@ -138,15 +134,16 @@ class NetworkAPI(abc.ABC):
 def requested(
     requested_networks: Any
 ) -> Iterator[tuple[str | None, str | None]]:
-    """Yield the network and the port of each that is requested.
+    """Yield the network and the port of each requested network.
 
-    :param requested_networks: Nova's ``NetworkRequestList``, as it travels
+    :param requested_networks: Nova's ``NetworkRequestList`` in its wire form
     """
     for each in _data(requested_networks).get('objects') or ():
         data = _data(each)
         yield data.get('network_id'), data.get('port_id')
 
 
-def _data(said: Any) -> Mapping[str, Any]:
-    data = said.get('nova_object.data') if isinstance(said, Mapping) else None
+def _data(value: Any) -> Mapping[str, Any]:
+    data = (value.get('nova_object.data') if isinstance(value, Mapping)
+            else None)
     return data if isinstance(data, Mapping) else {}

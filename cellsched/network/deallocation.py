@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking networks back from servers that ended."""
+"""Deallocation of the networks of ended servers."""
 
 from oslo_log import log
 
@@ -14,11 +14,11 @@ LOG = log.getLogger(__name__)
 
 
 class NetworkDeallocation:
-    """Takes networks back, and says so in the server's row.
+    """Deallocates networks and records that in the server's row.
 
-    A row says that its server may have networks from before they are given
-    until after they are taken back. So nobody who dies in between leaves some
-    behind that could not be found.
+    The row says that the server may have networks from before the allocation
+    until after the deallocation. So a crash in between leaves no networks that
+    cannot be found.
 
     :param database: the cell's database
     """
@@ -34,10 +34,10 @@ class NetworkDeallocation:
     def deallocate(
         self, context: RequestContext, instance: objects.Instance
     ) -> bool:
-        """Take back what a server has; return whether that succeeded.
+        """Deallocate the networks of a server; return whether that succeeded.
 
-        Where it did not, the row goes on saying so, and a conductor of the
-        cell tries again when the server has ended.
+        After a failure the row keeps its mark, and a conductor of the cell
+        retries when the server has ended.
         """
         try:
             self._network.deallocate_for_instance(context, instance)
@@ -50,7 +50,10 @@ class NetworkDeallocation:
     def free(
         self, context: RequestContext, instance: objects.Instance
     ) -> bool:
-        """Take back what a server that ended has; return whether it went."""
+        """Deallocate the networks of an ended server and clear its mark.
+
+        :returns: whether that succeeded
+        """
         freed = self.deallocate(context, instance)
         if freed:
             with self._database.writer() as connection:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plug-in that gives nothing, records it, and can be told to fail."""
+"""A plug-in that records calls and can be configured to fail."""
 
 import collections
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from cellsched.network import base
 
 
 class FakeNetworks(base.NetworkAPI):
-    """Records what servers would be given, for tests and demonstrations.
+    """Records the networks of servers, for tests and demonstrations.
 
-    Each change is a record, with ``call`` (``allocate``, ``setup``,
-    ``cleanup`` or ``deallocate``), ``instance``, ``host`` and
-    ``requested_networks``; a call that finds nothing to change leaves none.
-    ``[fake_network] records`` names a file that has them as lines of JSON.
-    Processes that share it share what servers have.
+    Each change is a record with ``call`` (``allocate``, ``setup``, ``cleanup``
+    or ``deallocate``), ``instance``, ``host`` and ``requested_networks``. A
+    call that changes nothing makes no record. ``[fake_network] records`` names
+    a file with the records as lines of JSON; processes with the same file
+    share the state.
     """
 
     group = 'fake_network'
@@ -32,30 +32,30 @@ class FakeNetworks(base.NetworkAPI):
     def opts(cls) -> list[cfg.Opt]:
         return [
             cfg.StrOpt('records', help="""
-File that changes are recorded in, a line of JSON for each.
+File for the records of changes, one line of JSON each.
 
-Unset, they are kept in memory, and each process knows of its own only.
+If unset, each process keeps its own records in memory.
 """),
             cfg.Opt('segment_aggregates', default={},
                     type=types.Dict(types.List(bounds=True)), help="""
 Host aggregates of the segments of routed networks.
 
-``NETWORK:[AGGREGATE,AGGREGATE]``, by uuids.
+Format: ``NETWORK:[AGGREGATE,AGGREGATE]``, all uuids.
 """),
             cfg.ListOpt('remote_managed_ports', default=[], help="""
-Ports that are managed remotely, by uuid.
+Uuids of ports with ``vnic_type`` remote-managed.
 """),
             cfg.IntOpt('fail_allocations', default=0, min=0, help="""
-Allocations that fail in each process, the first ones.
+Number of allocations that fail in each process, from its start.
 """),
             cfg.IntOpt('fail_setups', default=0, min=0, help="""
-Times that networks fail to be set up on another host, the first ones.
+Number of network setups on another host that fail in each process.
 """),
             cfg.IntOpt('fail_cleanups', default=0, min=0, help="""
-Times that networks fail to be taken down on a host, the first ones.
+Number of network cleanups on a host that fail in each process.
 """),
             cfg.IntOpt('fail_deallocations', default=0, min=0, help="""
-Times that networks fail to be taken back, the first ones.
+Number of deallocations that fail in each process, from its start.
 """),
         ]
 
@@ -68,18 +68,18 @@ Times that networks fail to be taken back, the first ones.
             'allocate': options.fail_allocations,
             'setup': options.fail_setups, 'cleanup': options.fail_cleanups,
             'deallocate': options.fail_deallocations})
-        #: The records, the oldest first.
+        #: The records, oldest first.
         self.records: list[dict[str, Any]] = []
         self._hosts: dict[str, set[str]] = {}
         self._read_up_to = 0
 
     def fail(self, call: str, count: int) -> None:
-        """Let this many calls of a kind fail from now on."""
+        """Make the next calls of a kind fail."""
         with self._lock:
             self._to_fail[call] = count
 
     def allocated(self) -> dict[str, set[str]]:
-        """Return the hosts that networks are set up on, by instance."""
+        """Return the hosts with networks set up, by instance."""
         with self._current():
             return {uuid: set(hosts) for uuid, hosts in self._hosts.items()}
 
@@ -124,17 +124,17 @@ Times that networks fail to be taken back, the first ones.
         if self._to_fail[call]:
             self._to_fail[call] -= 1
             raise exception.NetworkError(
-                uuid=uuid, reason=f'{call} was told to fail')
+                uuid=uuid, reason=f'{call} is configured to fail')
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[None]:
-        """Keep others off, and know what they recorded before."""
+        """Lock the records, and read those of other processes."""
         with self._lock:
             if self._path is None:
                 yield
                 return
             with open(self._path, 'a+b') as self._file:
-                # Closing the file gives the lock back.
+                # Closing the file releases the lock.
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 self._file.seek(self._read_up_to)
                 for line in self._file:

@@ -7,7 +7,7 @@ from cellsched.network import base
 class NoopNetworks(base.NetworkAPI):
     """Gives servers no networks.
 
-    For deployments whose networks are nobody's business here.
+    Use it if another system manages the networks.
     """
 
     def allocate_for_instance(

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks: what a conductor does, in steps that can be undone.
+"""Tasks of conductors, in steps that can be rolled back.
 
-A task is handed its stores, clients and clock and reads no global, so that
-other services can embed it.
+A task receives its stores, clients and clock as arguments and reads no global
+state, so that other services can embed it.
 
-``build_and_schedule`` takes accepted requests into cells. It leases them,
-makes a ``build.Batch`` of ``build.Build``, and has ``saga.Runner`` take that
-through the list of ``steps``. A step ends a build by giving it a
-``build.Outcome``; the runner takes it out of the batch and undoes the steps,
-inside the task's fence, which finds out whether the build is ours to undo.
-Then the outcome says what follows: it is buried, tried again by way of
-``retries``, or left alone. ``leases`` keeps requests ours while that lasts.
-
-``build_instances`` tries a build on another host of its cell, which
-``alternates`` claims. ``move`` takes a server to another host, by a
-``move_request``.
+* ``build_and_schedule`` takes accepted requests into cells. It leases the
+  requests, makes a ``build.Batch`` of them, and runs the batch through the
+  list of ``steps`` with ``saga.Runner``. A step ends a build with a
+  ``build.Outcome``. The runner removes the build from the batch and rolls it
+  back inside the task's fence, which checks that this conductor still owns
+  the build. The outcome then decides: cell0, a retry, or nothing.
+* ``lease`` renews the leases of this process and keeps the deferred retries.
+* ``build_instances`` retries a build on another host of its cell.
+* ``move`` moves a server to another host of its cell.
 
 To add a step, see ``steps``.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds on their way into cells, in batches, and what becomes of them."""
+"""Builds in progress, in batches, and their outcomes."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -28,36 +28,36 @@ _TRANSIENT_NAMES = frozenset(each.__name__ for each in _TRANSIENT)
 
 
 class Outcome(enum.Enum):
-    """The end that a build came to in a task."""
+    """The result of a build in a task."""
 
-    #: It has none yet, and goes on.
-    IN_PROGRESS = 'going on'
-    #: It failed for good, and is buried with the reason when it is undone.
+    #: No result yet.
+    IN_PROGRESS = 'in progress'
+    #: Failed for good; recorded in cell0 after the rollback.
     FAILED = 'failed'
-    #: What it failed of passes: it is tried again soon, until it is too late.
-    RETRY = 'put off'
-    #: It failed and an undo failed too: what became of it is found out later.
-    UNKNOWN = 'unclear'
-    #: Its user deleted it.
+    #: Failed with a transient error; retried until the deadline.
+    RETRY = 'to be retried'
+    #: Failed, and the rollback failed too; a later attempt resolves it.
+    UNKNOWN = 'unknown'
+    #: Deleted by its user.
     DELETED = 'deleted'
-    #: It is left as it is: somebody else works on it or did, or it ended in
+    #: Left as it is: another conductor owns or finished it, or it ended in
     #: its cell.
     FINISHED = 'finished'
-    #: Who finished it decided on another cell than this try.
-    BUILT_ELSEWHERE = 'elsewhere'
+    #: Finished by another conductor, in another cell than this attempt's.
+    BUILT_ELSEWHERE = 'built elsewhere'
 
 
 _LOST = frozenset({Outcome.DELETED, Outcome.FINISHED, Outcome.BUILT_ELSEWHERE})
 
-#: What may follow on each outcome besides itself. What was settled outside of
-#: this task is looked up again by the fence, so it has the last word.
+#: Allowed changes of an outcome. The fence reads the database again, so the
+#: outcomes that it finds replace those of this task.
 TRANSITIONS: Mapping[Outcome, frozenset[Outcome]] = {
     Outcome.IN_PROGRESS: _LOST | {Outcome.FAILED, Outcome.RETRY},
     Outcome.FAILED: _LOST | {Outcome.UNKNOWN},
-    # It fails for good with others of its batch.
+    # Fails for good together with its batch.
     Outcome.RETRY: _LOST | {Outcome.UNKNOWN, Outcome.FAILED},
     Outcome.UNKNOWN: frozenset(),
-    # It is left to the host that it came to.
+    # A host has the server already and deletes it.
     Outcome.DELETED: frozenset({Outcome.FINISHED}),
     Outcome.FINISHED: frozenset({Outcome.DELETED, Outcome.BUILT_ELSEWHERE}),
     Outcome.BUILT_ELSEWHERE: frozenset(),
@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[Outcome, frozenset[Outcome]] = {
 
 
 class OutcomeConflict(Exception):
-    """A step would have overwritten what became of a build."""
+    """A change of an outcome that is not allowed."""
 
     def __init__(self, uuid: str, settled: Outcome, refused: Outcome) -> None:
         super().__init__(
@@ -79,29 +79,29 @@ class OutcomeConflict(Exception):
 class Build:
     """One instance on its way into a cell.
 
-    It leaves the batch when it has an outcome.
+    It leaves its batch when it has an outcome.
     """
 
     request: objects.BuildRequest
     spec: objects.RequestSpec
-    #: On whose behalf it is built.
+    #: The context of the request.
     context: RequestContext
-    #: Who leases the request.
+    #: Owner of the lease.
     owner: str = ''
-    #: How often its user had changed the request when it was read.
+    #: Revision of the request when it was read.
     revision: int = 0
-    #: How often it was taken up, this time included.
+    #: Number of attempts, including this one.
     tries: int = 1
-    #: What it was accepted with.
+    #: The batch that it was accepted in.
     batch: 'Batch | None' = None
     selections: list[objects.Selection] = dataclasses.field(
         default_factory=list)
     cell: objects.CellMapping | None = None
-    #: The cell that the earlier try decided on.
+    #: The cell that an earlier attempt decided on.
     earlier: objects.CellMapping | None = None
-    #: The ids of the cells in which this one may have written.
+    #: Ids of the cells that may have rows of this attempt.
     written: set[int] = dataclasses.field(default_factory=set)
-    #: What it failed of, if it did.
+    #: The error of a failed build.
     reason: Exception | None = dataclasses.field(default=None, init=False)
     uuid: str = dataclasses.field(init=False)
     _outcome: Outcome = dataclasses.field(
@@ -116,7 +116,7 @@ class Build:
 
     @property
     def again(self) -> bool:
-        """Return whether an earlier try was cut, after whatever step."""
+        """Return whether an earlier attempt was interrupted."""
         return self.tries > 1
 
     @property
@@ -133,23 +133,23 @@ class Build:
 
     @property
     def finished(self) -> bool:
-        """Return whether nothing of it is to be undone here."""
+        """Return whether this conductor must not roll the build back."""
         return self._outcome in (Outcome.FINISHED, Outcome.BUILT_ELSEWHERE)
 
     @property
     def to_bury(self) -> bool:
-        """Return whether it failed for good, is ours, and left nothing."""
+        """Return whether it failed for good and is completely rolled back."""
         return self._outcome is Outcome.FAILED
 
     @property
     def to_retry(self) -> bool:
-        """Return whether it failed, and is left for a later try."""
+        """Return whether it failed and a later attempt follows."""
         return self._outcome in (Outcome.RETRY, Outcome.UNKNOWN)
 
     def end(self, outcome: Outcome, reason: Exception | None = None) -> None:
-        """Give the build an outcome; the first reason is kept.
+        """Set the outcome; the first reason is kept.
 
-        :raises OutcomeSettled: it has one that stays
+        :raises OutcomeConflict: the current outcome does not allow it
         """
         if outcome is not self._outcome and (
                 outcome not in TRANSITIONS[self._outcome]):
@@ -158,17 +158,17 @@ class Build:
         self.reason = self.reason or reason
 
     def fail(self, reason: Exception) -> None:
-        """End the build, to be tried again if what it failed of passes."""
+        """End the build with an error, which decides whether it is retried."""
         self.end(Outcome.RETRY if is_transient(reason)
                  else Outcome.FAILED, reason)
 
 
 @dataclasses.dataclass
 class Batch:
-    """Builds of one request: at least so many of them, or none.
+    """Builds of one request: at least ``least`` of them, or none.
 
-    :param least: how many must be built for any to be; those that their user
-        deleted or that somebody else finished count as if they were
+    :param least: minimum number of builds to succeed; deleted builds and
+        builds that another conductor finished count as successful
     """
 
     builds: Sequence[Build]
@@ -176,16 +176,16 @@ class Batch:
 
     @property
     def needed(self) -> int:
-        """Return how many of those left must be built for any to be."""
+        """Return how many of the remaining builds must succeed."""
         gone = sum(build.deleted or build.finished for build in self.builds)
         return max(min(self.least, len(self.builds)) - gone, 1)
 
     def settle(
         self, builds: Iterable[Build], together: bool
     ) -> tuple[list[Build], list[Build]]:
-        """Return the builds that have no outcome yet, and those that have one.
+        """Return the builds without an outcome, and those with one.
 
-        :param together: whether all fail first if too few are left
+        :param together: first fail all of them if fewer than ``least`` remain
         """
         if together:
             self.fail_together()
@@ -196,9 +196,9 @@ class Batch:
         return live, ended
 
     def fail_together(self) -> None:
-        """Fail them all if too few of them are left.
+        """Fail all builds if fewer than ``least`` of them remain.
 
-        They are all tried again later, or none of them.
+        Either all of them are retried or none.
         """
         failed = [build for build in self.builds
                   if build.to_bury or build.to_retry]
@@ -212,7 +212,7 @@ class Batch:
                 build.end(outcome, first.reason)
 
 
-#: A cell, and builds of it.
+#: A cell and its builds.
 CellBuilds: TypeAlias = tuple[objects.CellMapping, list[Build]]
 
 
@@ -223,19 +223,19 @@ def in_progress(builds: Iterable[Build]) -> list[Build]:
 
 
 def by_cell(builds: Sequence[Build]) -> list[CellBuilds]:
-    """Return builds by their cell; those without one are left out."""
+    """Group builds by cell; builds without a cell are left out."""
     return _grouped([(build.cell, build) for build in builds])
 
 
 def by_any_cell(builds: Sequence[Build]) -> list[CellBuilds]:
-    """Return builds by each cell that may know of them."""
+    """Group builds by each cell that an attempt may have used."""
     return _grouped([
         (cell, build) for build in builds
         for cell in (build.cell, build.earlier)])
 
 
 def by_written_cell(builds: Sequence[Build]) -> list[CellBuilds]:
-    """Return builds by each cell that may have rows of them."""
+    """Group builds by each cell that may have rows of them."""
     return _grouped([
         (cell, build) for build in builds
         for cell in (build.cell, build.earlier)
@@ -253,9 +253,9 @@ def _grouped(
 
 
 def is_transient(exc: BaseException) -> bool:
-    """Return whether what failed of an error may be tried again.
+    """Return whether the build may succeed in a later attempt.
 
-    What another service failed of counts too, in whatever form it is told.
+    Errors of another service count too, in each form that RPC delivers.
     """
     return isinstance(exc, _TRANSIENT) or (
         isinstance(exc, oslo_messaging.RemoteError)

@@ -1,5 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From accepted build requests to builds in their cells."""
+"""From accepted build requests to builds in their cells.
+
+The life of a build in this task:
+
+1. Lease the build requests. A deleted request is not leased.
+2. ``Expire``, ``RemoveFromCell0``: fail old builds, and clean up for retries.
+3. ``Schedule``: call ``select_destinations`` once; the scheduler claims.
+4. ``FindCell``: look up the cells of the selected hosts.
+5. ``Decide``: set the cell of the instance mapping, compare-and-set on NULL.
+6. ``WriteRows``: write the rows, one transaction for each cell.
+7. ``Release``: check the quota and delete the build requests.
+8. ``Cast``: send the builds to the compute hosts.
+
+A failure before step 8 is rolled back in reverse order. Then the build is
+recorded in cell0, or retried if the error is transient.
+"""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -54,15 +69,13 @@ LOG = log.getLogger(__name__)
 class TaskLimits:
     """The bounds of a task.
 
-    :param lease_s: seconds for which a batch is ours
-    :param deadline_s: seconds after which a request that was taken up
-        ``attempts`` times is not tried any more
-    :param joined: how many transactions of a step there may be at a time;
-        what comes meanwhile waits, and is done in the next one together
-    :param retry_delay_s: seconds until a batch that failed of what passes is
-        tried again, here and for the first time
-    :param retries: how often it is tried again here, before it is left to
-        whoever finds it
+    :param lease_s: seconds until a lease expires if it is not renewed
+    :param deadline_s: seconds after which a request with ``attempts`` attempts
+        fails
+    :param joined: transactions of a step that may run at a time; batches that
+        arrive meanwhile share the next transaction
+    :param retry_delay_s: seconds until the first retry after a transient error
+    :param retries: retries by this conductor, before any conductor may resume
     """
 
     lease_s: float
@@ -71,26 +84,22 @@ class TaskLimits:
     joined: int = 1
     retry_delay_s: float = 1.0
     retries: int = 3
-    #: Whether claims can be released while a transaction is open on the API
-    #: database; not where both are in one SQLite file.
+    #: Whether claims can be released during a transaction on the API
+    #: database. They cannot if both are in one SQLite file.
     fenced: bool = True
 
 
 class BuildAndSchedule:
-    """Builds a batch of accepted requests, or buries them with the reason.
+    """Builds a batch of accepted requests, or records them in cell0.
 
-    The batch is leased, placed by one call of the scheduler, given its cells,
-    written there, and handed to the compute hosts. Whatever fails on the way
-    is undone and buried in cell0. A request that its user deletes meanwhile
-    leaves nothing behind.
-
-    Batches that are built at the same time go through the steps together.
+    A request that its user deletes meanwhile leaves nothing behind. Batches
+    that are built at the same time go through the batched steps together.
 
     :param database: the API database
-    :param host: who says so in faults
-    :param reached: is told which step was done: ``Lease``, those of
-        ``steps``, ``Bury``
-    :param notifier: is told what becomes of servers in their cells
+    :param host: recorded as the host of faults
+    :param reached: called with the name of each step that was done: ``Lease``,
+        the steps, ``Bury``
+    :param notifier: sends notifications about servers in their cells
     """
 
     def __init__(
@@ -116,9 +125,9 @@ class BuildAndSchedule:
         self._new_uuid = new_uuid
         self._reached = reached
         self._notifier = notifier or notifiers.TaskNotifier()
-        #: What this process has leased; somebody is to renew it.
+        #: Leases of this process; the caller renews them periodically.
         self.leases = Leases(database, limits.lease_s)
-        #: What is to be tried again; somebody is to do that.
+        #: Deferred retries; the caller runs them.
         self.retries = Retries(
             clock, limits.retry_delay_s, limits.retries)
         self._leasing = batching.GroupCommit(
@@ -129,41 +138,41 @@ class BuildAndSchedule:
     def run(
         self, context: RequestContext, uuids: Sequence[str]
     ) -> None:
-        """Build these instances; those that are taken or gone are left out.
+        """Build these instances; deleted and leased ones are left out.
 
-        What fails of something that passes is put into :attr:`retries`.
+        Batches with a transient error are added to :attr:`retries`.
         """
         self.attempt(Attempt(context, uuids))
 
     def attempt(self, attempt: Attempt) -> None:
-        """Try builds, for the first time or once more; as :meth:`run`."""
+        """Make one attempt to build a batch; see :meth:`run`."""
         lease = _Lease(attempt.uuids, self._new_uuid(), attempt.owner)
-        left: Sequence[str] = ()
+        deferred: Sequence[str] = ()
         try:
             self._leasing.do(lease)
             self._reached('Lease')
-            left = self._put_off(
+            deferred = self._defer(
                 attempt, lease, self._build(attempt.context, lease))
         except Exception as exc:
             if is_transient(exc):
-                left = self._put_off(attempt, lease, [
+                deferred = self._defer(attempt, lease, [
                     entry.request.instance_uuid for entry in lease.leased
                 ] or attempt.uuids)
-            if not left:
+            if not deferred:
                 raise
-            LOG.warning('The builds of %s are tried again: %s', left,
-                        delivery.describe(exc))
+            LOG.warning('The builds of instances %s are retried: %s',
+                        deferred, delivery.describe(exc))
         finally:
             for owner in filter(None, (attempt.owner, lease.owner)):
                 self.leases.release(
-                    [uuid for uuid in attempt.uuids if uuid not in left],
+                    [uuid for uuid in attempt.uuids if uuid not in deferred],
                     owner)
 
-    def _put_off(
+    def _defer(
         self, attempt: Attempt, lease: '_Lease',
         uuids: Sequence[str],
     ) -> Sequence[str]:
-        """Have builds tried again; return those that will be."""
+        """Defer a retry; return the builds that will be retried."""
         again = dataclasses.replace(
             attempt, uuids=uuids,
             owner=lease.owner if lease.leased else attempt.owner)
@@ -172,10 +181,10 @@ class BuildAndSchedule:
     def _build(
         self, context: RequestContext, lease: '_Lease'
     ) -> list[str]:
-        """Build what was leased; return what is to be tried again."""
+        """Build the leased requests; return the uuids to retry."""
         leased = lease.leased
         if not leased:
-            LOG.info('Nothing to build of %s: deleted, or taken up by '
+            LOG.info('Not building instances %s: deleted, or leased by '
                      'another conductor', list(lease.uuids))
             return []
         builds = [
@@ -207,7 +216,8 @@ class BuildAndSchedule:
         with self._database.writer() as connection:
             now = self._database.timestamp()
             if held:
-                # Then they are free for this try, and locked for no other.
+                # Expire the lease of the retry in this transaction: no other
+                # conductor can lease the requests in between.
                 build_requests.renew(connection, held, now)
             found = {entry.request.instance_uuid: entry
                      for entry in build_requests.lease(
@@ -215,7 +225,7 @@ class BuildAndSchedule:
                          [uuid for each in leases for uuid in each.uuids],
                          owner, now, now + self._limits.lease_s)}
         for each in leases:
-            # Where a message came twice only one of the two has it.
+            # If a message was delivered twice, only one of the two gets it.
             each.owner = owner
             each.leased = [found.pop(uuid) for uuid in each.uuids
                            if uuid in found]
@@ -224,7 +234,7 @@ class BuildAndSchedule:
                 owner))
 
     def _find_earlier(self, builds: Sequence[Build]) -> None:
-        """Look up what earlier tries decided, and whose what is broken is."""
+        """Read the earlier decisions, and the users of unreadable requests."""
         if not builds:
             return
         with self._database.reader() as connection:
@@ -234,36 +244,40 @@ class BuildAndSchedule:
             mapping = mappings.get(build.uuid)
             build.earlier = mapping.cell_mapping if mapping else None
             if build.reason:
-                LOG.error('Server %s cannot be built: %s %s', build.uuid,
+                LOG.error('Instance %s cannot be built: %s %s', build.uuid,
                           build.reason, build.reason.__cause__ or '')
                 build.instance.user_id = build.instance.get('user_id') or (
                     mapping and mapping.user_id)
 
     @contextlib.contextmanager
     def _fence(self, builds: Sequence[Build]) -> Iterator[Any]:
-        """Find out which builds are ours to undo, and keep them so.
+        """Keep the builds leased by this conductor while they are rolled back.
 
-        A lease may have run out, and another conductor taken the build up or
-        even finished it. What it did must not be undone here, but rows that
-        were written where it did not go are nobody else's. As long as this is
-        open nobody can take up what is ours, however slowly it is undone.
+        The lease may have expired, and another conductor may have resumed or
+        even finished a build. Its work must not be rolled back here. Only rows
+        in a cell that it did not choose are removed.
         """
         with self._database.writer() as connection:
-            mine = renew(
+            # 1. Renew the leases. Until the transaction ends, no other
+            #    conductor can lease these requests.
+            owned = renew(
                 connection, builds,
                 self._database.timestamp() + self._limits.lease_s)
+            # 2. Take the outcome of the other builds from the database.
             resolve_lost(connection, [
-                build for build in builds if build not in mine])
+                build for build in builds if build not in owned])
             self._leave_begun([build for build in builds if build.deleted])
+            # 3. Roll back what is still owned.
             yield connection
+        # 4. Remove rows in a cell that the other conductor did not choose.
         self._purge([
             build for build in builds
             if build.outcome is Outcome.BUILT_ELSEWHERE])
 
     def _leave_begun(self, builds: Sequence[Build]) -> None:
-        """Leave deleted servers to their hosts where they came to one.
+        """Leave deleted servers to their hosts if another conductor cast them.
 
-        Another conductor handed them over then, and there they are deleted.
+        The host then handles the deletion.
         """
         for cell, batch in by_any_cell(builds):
             uuids = [build.uuid for build in batch]
@@ -274,9 +288,9 @@ class BuildAndSchedule:
                         uuid for uuid, found in instances.get_many(
                             connection, uuids).items() if found.host}
             except Exception:
-                LOG.exception('Cell %s cannot be asked for %s; what they '
-                              'hold is found when it leaked', cell.identity,
-                              uuids)
+                LOG.exception('Could not read instances %s in cell %s; an '
+                              'audit finds claims that they keep', uuids,
+                              cell.identity)
             for build in batch:
                 if build.uuid in begun:
                     build.end(Outcome.FINISHED)
@@ -288,15 +302,16 @@ class BuildAndSchedule:
                 with self._targets.database(cell).writer() as connection:
                     instances.purge(connection, uuids)
             except Exception:
-                LOG.exception('Cell %s may have rows of %s, which are '
-                              'elsewhere', cell.identity, uuids)
+                LOG.exception('Could not remove rows of instances %s from '
+                              'cell %s; they are in another cell', uuids,
+                              cell.identity)
 
     def _make_steps(self) -> list[saga.Step]:
-        """Return the steps in their order; each relies on those before it.
+        """Return the steps in order; each depends on the steps before it.
 
-        The decision is recorded before the rows that follow from it, and the
-        request goes when both are there, so that a reader finds the server at
-        every moment and a conductor that dies leaves the request to another.
+        The decision is recorded before the rows, and the request is deleted
+        after them. So a reader always finds the server, and another conductor
+        can resume the build as long as the request exists.
         """
         return [
             schedule.Expire(
@@ -322,7 +337,7 @@ class BuildAndSchedule:
         ]
 
     def _explain(self, builds: Sequence[Build]) -> None:
-        """Let requests that stay say what they failed of."""
+        """Record the error in the requests that are retried."""
         for batch in _by_reason(builds):
             uuids, reason = [build.uuid for build in batch], batch[0].reason
             assert reason is not None
@@ -334,8 +349,8 @@ class BuildAndSchedule:
             except Exception as exc:
                 LOG.log(logging.WARNING if is_transient(exc)
                         else logging.ERROR,
-                        '%s cannot say why they failed: %s', uuids,
-                        delivery.describe(exc),
+                        'Could not record the error of instances %s: %s',
+                        uuids, delivery.describe(exc),
                         exc_info=not is_transient(exc))
 
     def _bury(
@@ -353,22 +368,23 @@ class BuildAndSchedule:
                     build.uuid: build.spec for build in builds
                     if build.spec.get('flavor')}, reasons)
         except Exception:
-            LOG.exception('Cell0 cannot take %s; they stay until it can',
+            LOG.exception('Could not write instances %s to cell0; the '
+                          'requests are retried',
                           [build.uuid for build in builds])
 
 
 def _by_reason(builds: Sequence[Build]) -> list[list[Build]]:
-    """Return builds by the error that they failed of."""
+    """Group builds by the error."""
     return [list(batch) for _, batch in itertools.groupby(
         builds, key=lambda build: id(build.reason))]
 
 
 @dataclasses.dataclass
 class _Lease:
-    """Requests to be taken up, and those that were."""
+    """Requests to lease, and those that were leased."""
 
     uuids: Sequence[str]
     owner: str
-    #: Who has leased them for this, if anybody has.
+    #: Owner of the lease that the attempt has already, if any.
     held_by: str | None = None
     leased: Sequence[request_rows.LeasedRequest] = ()

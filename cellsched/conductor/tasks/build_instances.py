@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trying a build on another host of its cell."""
+"""Retry of a build on another host of its cell."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ LOG = log.getLogger(__name__)
 
 
 class BuildInstances:
-    """Moves builds on to their next alternates.
+    """Moves failed builds to their next alternates.
 
-    The scheduler is not asked again, and a build never leaves its cell: the
-    alternates came with the first decision and are in the same cell. Each is
-    claimed before it is used. When there is none left, or the tries are used
-    up, the server ends in ERROR.
+    The scheduler is not called again, and a build never leaves its cell: the
+    alternates of the first decision are in the same cell. Each is claimed
+    before use. Without a remaining alternate, or after ``attempts_max`` hosts,
+    the server ends in ERROR.
 
     :param database: the cell's database
     :param compute: the agents of the cell
-    :param attempts_max: hosts that a build may be tried on in all
-    :param notifier: is told of builds that are given up
-    :param free: takes the networks back of a server that ended
+    :param attempts_max: maximum number of hosts for a build
+    :param notifier: sends a notification for each build that fails for good
+    :param free: deallocates the networks of a server that has ended
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class BuildInstances:
         request_spec: objects.RequestSpec,
         host_lists: Sequence[Sequence[objects.Selection]],
     ) -> None:
-        """Try each instance on the first of its hosts that can be claimed.
+        """Build each instance on its first host that can be claimed.
 
-        :param host_lists: for each instance, in order, the hosts left to try
+        :param host_lists: the remaining hosts of each instance, in order
         """
         for instance, hosts in zip(instances, host_lists, strict=True):
             self._try_next(context, instance, dict(filter_properties),
@@ -84,7 +84,7 @@ class BuildInstances:
                  **(properties.get('retry') or {})}
         tried = retry['num_attempts']
         if not self._is_ours(instance.uuid, tried):
-            LOG.info('Not trying %s again: deleted, or somebody does already',
+            LOG.info('Not retrying instance %s: deleted, or retried already',
                      instance.uuid)
             return
         try:
@@ -92,10 +92,10 @@ class BuildInstances:
         except exception.MaxRetriesExceeded as exc:
             self._give_up(context, instance, spec, tried, exc)
         except exception.DatabaseUnreachable:
-            # It is found when what was told of it last is old.
-            LOG.exception('%s cannot be tried again yet', instance.uuid)
+            # StalledBuilds finds it when the stored message is old.
+            LOG.exception('Could not retry instance %s yet', instance.uuid)
         except Exception as exc:
-            LOG.exception('%s cannot be tried again', instance.uuid)
+            LOG.exception('Could not retry instance %s', instance.uuid)
             self._give_up(context, instance, spec, tried, exc)
 
     def _move_on(
@@ -126,14 +126,15 @@ class BuildInstances:
             self._compute.build_and_run_instance(
                 context, instance=instance, **message.arguments())
         except delivery.ERRORS as exc:
-            LOG.warning('Host %s could not be told of %s; it will be: %s',
+            LOG.warning('Could not cast to host %s for instance %s; the cast '
+                        'is retried: %s',
                         chosen.service_host, instance.uuid,
                         delivery.describe(exc))
 
     def _keep(
         self, message: build_casts.BuildMessage, uuid: str
     ) -> None:
-        """Keep what the host is told, unless the build has ended."""
+        """Store the message to the host, unless the build has ended."""
         with self._database.writer() as connection:
             if lock(connection, [uuid]):
                 build_casts.replace(
@@ -141,9 +142,9 @@ class BuildInstances:
                     message.kept(uuid, self._database.timestamp()))
 
     def _is_ours(self, uuid: str, tried: int) -> bool:
-        """Count the try; of several that deliver the same one, one may.
+        """Count the attempt; of several deliveries of a message one succeeds.
 
-        An agent that hands a build on leaves it without a task.
+        The agent that reschedules a build leaves it without a task.
         """
         with self._database.writer() as connection:
             return transit(
@@ -161,7 +162,7 @@ class BuildInstances:
                 connection, uuid, reason, self._host, now, host=None,
                 task_state='scheduling', build_attempts=tried + 1)
             if failed:
-                # The try that was counted is not made.
+                # Undo the count: the attempt is not made.
                 update(
                     connection, uuid, {'build_attempts': tried}, now)
             deleted = get(connection, uuid) is None

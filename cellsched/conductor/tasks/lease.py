@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leases of a process: longer for as long as it lives."""
+"""The leases of build requests: ownership, renewal and retries.
+
+A lease says which conductor should work on a request. It avoids duplicate
+work only. Correctness depends on :func:`renew` and :func:`resolve_lost`, which
+a step calls in the transaction of its change.
+"""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -24,12 +29,12 @@ from cellsched import objects
 class Leases:
     """The build requests that this process has leased.
 
-    A lease is short, so that what a dead process had is soon another's. As
-    long as this one lives it says so of all that it has, however long each
-    takes. That only keeps others from trying: whoever was stopped for longer
-    than a lease finds out by the fences of the steps.
+    Leases are short, so that another conductor soon resumes the requests of a
+    killed process. A running process renews all of its leases, however long a
+    build takes. A process that was stopped for longer than a lease finds out
+    by the fences of the steps.
 
-    :param lease_s: seconds for which a request is ours if nothing is said
+    :param lease_s: seconds from a renewal until the lease expires
     """
 
     def __init__(
@@ -41,23 +46,22 @@ class Leases:
         self._owners: dict[str, str] = {}
 
     def hold(self, owners: Mapping[str, str]) -> None:
-        """Renew these from now on.
+        """Renew these leases from now on.
 
-        :param owners: who has leased them, by instance; each try has a name
-            of its own
+        :param owners: owner of the lease by instance; each attempt has its own
         """
         with self._lock:
             self._owners.update(owners)
 
     def release(self, uuids: Iterable[str], owner: str) -> None:
-        """Renew these no longer, unless they are held for another try."""
+        """Stop renewing these, unless another attempt holds them."""
         with self._lock:
             for uuid in uuids:
                 if self._owners.get(uuid) == owner:
                     del self._owners[uuid]
 
     def renew(self) -> None:
-        """Lease for longer what is held, and still ours."""
+        """Extend the leases that this process still owns."""
         with self._lock:
             owners = dict(self._owners)
         if owners:
@@ -67,16 +71,16 @@ class Leases:
                     self._database.timestamp() + self.lease_s)
 
 
-#: Batches that may wait; what does not is found when its lease has run out.
+#: Maximum of waiting batches; others are resumed after their lease expires.
 WAITING_MAX = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """Builds of one batch that are to be tried.
+    """One attempt to build a batch.
 
-    :param owner: who has leased them for that, if anybody has
-    :param number: how often this conductor has tried them before
+    :param owner: owner of the lease, if the builds are leased already
+    :param number: attempts of this conductor before this one
     """
 
     context: RequestContext
@@ -86,13 +90,13 @@ class Attempt:
 
 
 class Retries:
-    """Builds that failed of something that passes, kept by who tried them.
+    """Batches that failed with a transient error and wait for a retry.
 
-    Each try waits twice as long as the one before. After some of them the
-    builds are anybody's, as somebody else may get through.
+    The delay doubles with each attempt. After ``attempts_max`` attempts any
+    conductor may resume them, because another one may succeed.
 
-    :param delay_s: seconds until the first of them
-    :param attempts_max: how many there are
+    :param delay_s: seconds until the first retry
+    :param attempts_max: maximum number of retries
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Retries:
         self._waiting: list[tuple[float, int, Attempt]] = []
 
     def defer(self, attempt: Attempt) -> bool:
-        """Have a batch tried again later; return whether it will be."""
+        """Schedule a retry; return False if there is none."""
         if attempt.number >= self._attempts_max:
             return False
         due = (self._clock.monotonic()
@@ -120,7 +124,7 @@ class Retries:
         return True
 
     def pop_due(self) -> list[Attempt]:
-        """Return what is to be tried now; it waits no longer."""
+        """Remove the batches whose retry is due, and return them."""
         now, due = self._clock.monotonic(), []
         with self._lock:
             while self._waiting and self._waiting[0][0] <= now:
@@ -131,23 +135,23 @@ class Retries:
 def renew(
     connection: Any, builds: Sequence[Build], until: float
 ) -> set[Build]:
-    """Lease requests for longer; return the builds that are ours still.
+    """Renew leases; return the builds that this conductor still owns.
 
     :param until: in seconds since the epoch
     """
     owners = {build.uuid: build.owner for build in builds}
-    mine = build_requests.renew(connection, owners, until)
+    owned = build_requests.renew(connection, owners, until)
     return {build for build in builds
-            if build.uuid in mine and owners[build.uuid] == build.owner}
+            if build.uuid in owned and owners[build.uuid] == build.owner}
 
 
 def resolve_lost(connection: Any, builds: Sequence[Build]) -> None:
-    """End builds that somebody else settled, by asking who it was."""
+    """End the lost builds with the outcome that the database has."""
     uuids = [build.uuid for build in builds]
     mappings = instance_mappings.get_many(connection, uuids)
     requested = build_requests.present(connection, uuids)
     for build in builds:
-        # What is elsewhere was asked for before, and nothing follows on that.
+        # BUILT_ELSEWHERE comes from an earlier call and is final.
         if build.outcome is not Outcome.BUILT_ELSEWHERE:
             build.end(_find_outcome(
                 build, mappings.get(build.uuid), build.uuid in requested))
@@ -160,7 +164,7 @@ def _find_outcome(
     if mapping is None or mapping.queued_for_delete:
         return Outcome.DELETED
     decided = mapping.cell_mapping
-    # While there is a request it may be decided anew.
+    # While the request exists, the decision may change.
     if build.cell and decided and decided.id != build.cell.id and (
             not requested):
         return Outcome.BUILT_ELSEWHERE

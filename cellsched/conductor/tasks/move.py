@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moving a server within its cell."""
+"""Move of a server to another host of its cell."""
 
 from collections.abc import Callable
 import dataclasses
@@ -27,7 +27,7 @@ from cellsched.rpc import scheduler as scheduler_rpc
 
 LOG = log.getLogger(__name__)
 
-#: What notifications call the tasks.
+#: Names of the tasks in notifications.
 _METHODS = {server_moves.MIGRATION: 'migrate_server',
             server_moves.UNSHELVE: 'unshelve_instance',
             server_moves.EVACUATION: 'rebuild_server',
@@ -35,28 +35,28 @@ _METHODS = {server_moves.MIGRATION: 'migrate_server',
 
 
 class MoveNotifier(Protocol):
-    """Tells who listens what became of a task."""
+    """Sends notifications about the outcome of a move."""
 
     def failed(
         self, context: RequestContext, method: str,
         instance: objects.Instance, spec: objects.RequestSpec | None,
         reason: Exception, state: str = 'error',
     ) -> None:
-        """Tell that a task failed."""
+        """Send a notification about a failed task."""
 
     def rebuild_scheduled(
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
-        """Tell that a server that is built anew has its host."""
+        """Send a notification that a rebuild has its host."""
 
 
 @dataclasses.dataclass
 class MoveWork:
-    """A move that is worked on.
+    """A move in progress.
 
     :param instance: the server as its cell has it
-    :param image_ref: the image that it is to have
-    :param host: where it is to go, or None for anywhere in the cell
+    :param image_ref: the image after the move
+    :param host: requested destination; None for any host of the cell
     """
 
     move: server_moves.Migration
@@ -68,23 +68,23 @@ class MoveWork:
 
     @property
     def stays(self) -> bool:
-        """Return whether the server stays, and nothing is to be decided."""
+        """Return whether the server stays and needs no decision."""
         return (self.move.migration_type == server_moves.REBUILD
                 and self.image_ref == self.instance.image_ref)
 
 
 class Move:
-    """Takes a server that is to be moved to a host of its own cell.
+    """Moves a server to another host of its cell.
 
-    The scheduler is asked once, and for that cell alone. What it claims is
-    kept apart from what the server holds, until the host where the server
-    goes says that it is there. Whatever fails on the way leaves the server
-    what it was; a rebuild ends in ERROR.
+    The scheduler is called once, for this cell alone. It claims for a second
+    consumer until the destination host has the server. After any failure the
+    server keeps its state and its host; a failed rebuild ends in ERROR.
 
     :param database: the API database
-    :param host: who says so in faults
-    :param reached: is told which step was done: ``MovePrepare``,
-        ``MoveSelect``, ``MoveDecide``, ``MoveCast``, ``MoveGiveUp``
+    :param host: recorded as the host of faults
+    :param reached: called with the name of each step that was done:
+        ``MovePrepare``, ``MoveSelect``, ``MoveDecide``, ``MoveCast``,
+        ``MoveGiveUp``
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class Move:
         migration_uuid: str, host: str | None = None,
         image_ref: str | None = None,
     ) -> None:
-        """Move a server; one that somebody else moves already is left alone.
+        """Move a server, unless another conductor already does.
 
-        :param migration_uuid: of the accepted move
-        :param host: where it is to go; by default anywhere in its cell
-        :param image_ref: the image that it is to have; by default its own
+        :param migration_uuid: uuid of the accepted move
+        :param host: destination; by default any host of the cell
+        :param image_ref: image for a rebuild; by default the current one
         """
         work = self._prepare(instance_uuid, migration_uuid, host, image_ref)
         if work is None:
-            LOG.info('Not moving %s: it is deleted, or moved already',
+            LOG.info('Not moving instance %s: it is deleted, or moved already',
                      instance_uuid)
             return
         self._reached('MovePrepare')
@@ -124,11 +124,12 @@ class Move:
         except (exception.HostStateUncertain, exception.NoValidHost) as exc:
             self._give_up(context, work, exc)
         except delivery.ERRORS as exc:
-            LOG.warning('The %s of %s failed: %s', work.move.migration_type,
+            LOG.warning('The %s of instance %s failed: %s',
+                        work.move.migration_type,
                         instance_uuid, delivery.describe(exc))
             self._give_up(context, work, exc)
         except Exception as exc:
-            LOG.exception('The %s of %s failed',
+            LOG.exception('The %s of instance %s failed',
                           work.move.migration_type, instance_uuid)
             self._give_up(context, work, exc)
 
@@ -137,7 +138,7 @@ class Move:
         selection = None if work.stays else self._select(context, work)
         self._reached('MoveSelect')
         if not self._decide(work, selection):
-            # Whoever ended it is told that there is one claim more.
+            # The move has ended meanwhile: release the new claim too.
             self._migrations.abort(
                 self._targets.database(work.cell), work.move,
                 exception.InstanceNotFound(uuid=work.instance.uuid))
@@ -152,7 +153,7 @@ class Move:
         self, uuid: str, migration_uuid: str, host: str | None,
         image_ref: str | None,
     ) -> MoveWork | None:
-        """Take a move up; of several that are told of it, one does."""
+        """Start a move; of several deliveries of a message one succeeds."""
         with self._database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         if mapping is None or mapping.cell_mapping is None:
@@ -194,7 +195,7 @@ class Move:
     def _decide(
         self, work: MoveWork, selection: objects.Selection | None
     ) -> bool:
-        """Record where the server goes, if it still waits for that."""
+        """Record the destination, if the server still waits for it."""
         move, instance = work.move, work.instance
         place = ((move.source_compute, move.source_node) if selection is None
                  else (selection.service_host, selection.nodename))
@@ -224,7 +225,7 @@ class Move:
         return True
 
     def _keep_image(self, work: MoveWork) -> None:
-        """Keep the image for later requests, which go by the row anyway."""
+        """Store the image in the request spec for later requests."""
         assert work.spec is not None
         work.instance.image_ref = work.image_ref
         with self._database.writer() as connection:
@@ -264,13 +265,12 @@ class Move:
 def read(
     database: session.Database, instance: objects.Instance
 ) -> objects.RequestSpec:
-    """Return what was asked for a server, as it is to be asked again.
+    """Return the request spec of a server, with its current state.
 
-    Its image is the one that it has now, and its group has the members that
-    it has now.
+    The image and the members of the server group are the current ones.
 
     :param database: the API database
-    :raises cellsched.exception.InstanceMappingNotFound: nothing was asked
+    :raises cellsched.exception.InstanceMappingNotFound: it has no request spec
     """
     with database.reader() as connection:
         primitive = request_specs.get(connection, instance.uuid)
@@ -286,7 +286,7 @@ def read(
 
 
 def with_image(spec: objects.RequestSpec, image_ref: str | None) -> None:
-    """Have a request ask for an image; what is known of it stays."""
+    """Set the image of a request; known properties of the same image stay."""
     image = spec.get('image')
     if (image.get('id') if image else None) != image_ref:
         spec.image = objects.ImageMeta(id=image_ref) if image_ref else None
@@ -296,10 +296,10 @@ def restrict(
     spec: objects.RequestSpec, cell: objects.CellMapping,
     move: server_moves.Migration, host: str | None,
 ) -> objects.RequestSpec:
-    """Return a request for a place in the server's own cell.
+    """Return a request for a host in the server's own cell.
 
-    :param host: the only one that will do; by default any other than the one
-        that is left
+    :param host: the requested destination; by default any host except the
+        source
     """
     asked = objects.RequestSpec.obj_from_primitive(spec.obj_to_primitive())
     destination = objects.Destination(
@@ -316,7 +316,7 @@ def restrict(
 
 
 def saved(spec: objects.RequestSpec) -> dict[str, Any]:
-    """Return a request as it is kept: the members of its group are not."""
+    """Return a request as it is stored: without the members of its group."""
     primitive: dict[str, Any] = spec.obj_to_primitive()
     group = primitive['nova_object.data'].get('instance_group')
     if group is not None:

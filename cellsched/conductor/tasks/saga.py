@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running steps over a batch of builds, and undoing them."""
+"""Running steps over a batch of builds, and rolling them back."""
 
 import abc
 from collections.abc import Callable
@@ -25,21 +25,20 @@ from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
-#: Times to do a step whose transactions lose to others.
-_TRIES_MAX = 5
+#: Attempts of a step whose transactions conflict with others.
+_ATTEMPTS_MAX = 5
 
 
 class Step(abc.ABC):
     """One step of a task.
 
-    Both methods are given builds that share a fate so far, and must be able
-    to run twice for the same builds. They may be of several batches, and on
-    behalf of different users.
+    ``do`` and ``undo`` must be idempotent. A call may have builds of several
+    batches, with different request contexts.
     """
 
-    #: Whether builds that come after it are past all undoing.
+    #: Whether a build can no longer be rolled back after this step.
     final = False
-    #: Whether it is done at once for all batches that have come to it.
+    #: Whether one call serves all batches that have reached this step.
     batched = False
 
     @property
@@ -48,26 +47,27 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def do(self, builds: Sequence[Build]) -> None:
-        """Take builds one step on.
+        """Do the step for builds in progress.
 
-        May end some of them; an exception fails all others.
+        May end some of them. An exception fails all the others.
         """
 
     def undo(self, connection: Any, builds: Sequence[Build]) -> None:
-        """Leave nothing of the step behind; does nothing by default.
+        """Roll the step back; does nothing by default.
 
-        Must succeed where the step was done in part or not at all. An
-        exception leaves it to a later try.
+        Must succeed where the step was done in part or not at all. After an
+        exception a later attempt rolls it back.
 
-        :param connection: on the API database, in a transaction that lets
-            nobody else take up these builds until all of it is undone
+        :param connection: on the API database, in the transaction of the
+            fence: no other conductor can lease these builds until the rollback
+            ends
         """
 
     def after_undo(self, builds: Sequence[Build]) -> None:
-        """Do what cannot be done while that transaction is open."""
+        """Do the part of the rollback that must not run in the fence."""
 
 
-#: Keeps builds ours while they are undone.
+#: Keeps the builds leased by this conductor during their rollback.
 Fence: TypeAlias = Callable[
     [Sequence[Build]], contextlib.AbstractContextManager[Any]]
 
@@ -76,38 +76,37 @@ Fence: TypeAlias = Callable[
 class _BatchProgress:
     """A batch on its way through the steps.
 
-    :param live: its builds that go on
-    :ivar wanted: those of them that the next step is done for: not what had
-        ended when the batch came
+    :param live: builds that have not been rolled back
+    :ivar builds: builds to do the next step for; a build that ended before the
+        batch started is live but not among them
     """
 
     batch: Batch
     live: list[Build]
     reached: Callable[[str], None]
-    #: Those that the last step ended, to be undone before the next one.
+    #: Builds that the last step ended; rolled back before the next step.
     ended: Sequence[Build] = ()
-    #: How many steps were done.
+    #: Number of steps done.
     place: int = 0
 
     def __post_init__(self) -> None:
-        self.wanted = in_progress(self.live)
+        self.builds = in_progress(self.live)
 
     def settle(self, step: Step) -> None:
-        """Find out who goes on from a step that was done."""
+        """Separate the builds that the step ended from the others."""
         self.place += 1
         self.live, self.ended = self.batch.settle(
             self.live, together=not step.final)
-        self.wanted = self.live
+        self.builds = self.live
 
 
 class Runner:
-    """Takes batches through steps, in order.
+    """Runs batches through the steps, in order.
 
-    Those that come to the joint steps meanwhile wait, and then one thread
-    takes all of them on, until their ways part.
+    Batches that reach a batched step while it runs for others wait. Then one
+    thread runs all waiting batches through it together.
 
-    :param at_once: how many transactions of joint steps there may be at a
-        time
+    :param at_once: transactions of batched steps that may run at a time
     :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
@@ -123,83 +122,89 @@ class Runner:
         self, batch: Batch, fence: Fence = contextlib.nullcontext,
         reached: Callable[[str], None] = lambda step: None,
     ) -> list[Build]:
-        """Do the steps; undo them, in reverse, for builds that end early.
+        """Do the steps; roll back the builds that end early, in reverse order.
 
-        When too few of the batch are left, all of them fail.
+        If fewer builds than the batch needs remain, all of them fail.
 
-        :param fence: is entered while builds are undone; it marks as finished
-            those that are somebody else's by now, and lets nobody else take
-            the others up
-        :param reached: is told what was done, by the name of the step
-        :returns: the builds that went through every step
+        :param fence: entered during a rollback; marks builds that another
+            conductor has leased or finished, and keeps the others leased
+        :param reached: called with the name of each step that was done
+        :returns: the builds that went through all steps
         """
-        course = _BatchProgress(batch, [*batch.builds], reached)
+        progress = _BatchProgress(batch, [*batch.builds], reached)
         for build in batch.builds:
             build.batch = batch
-        while course.live and course.place < len(self._steps):
-            step = self._steps[course.place]
+        while progress.live and progress.place < len(self._steps):
+            # 1. Do the step. A batched step is done together with the other
+            #    batches that have reached it.
+            step = self._steps[progress.place]
             if step.batched:
-                self._together.do(course)
+                self._together.do(progress)
             else:
-                _pass(step, [course])
-            if course.ended:
-                done = self._steps[:course.place]
-                _undo(self._steps, done, course.ended, fence)
+                _run_step(step, [progress])
+            # 2. Roll back the builds that the step ended, inside the fence.
+            if progress.ended:
+                done = self._steps[:progress.place]
+                _undo(self._steps, done, progress.ended, fence)
                 reached(f'undone {done[-1].name}')
-                course.ended = ()
-        return course.live
+                progress.ended = ()
+        return progress.live
 
-    def _run_batched(self, courses: Sequence[_BatchProgress]) -> None:
+    def _run_batched(self, waiting: Sequence[_BatchProgress]) -> None:
+        # A batch leaves the group at the first step that is not batched, or
+        # when some of its builds must be rolled back.
         for place, step in enumerate(self._steps):
-            there = [course for course in courses if course.place == place
-                     and course.live and not course.ended]
-            if there and step.batched:
-                _pass(step, there)
+            group = [progress for progress in waiting
+                     if progress.place == place and progress.live
+                     and not progress.ended]
+            if group and step.batched:
+                _run_step(step, group)
 
 
-def _pass(step: Step, courses: Sequence[_BatchProgress]) -> None:
-    """Take batches one step on; each on its own where that fails."""
-    wanted = [build for course in courses for build in course.wanted]
+def _run_step(step: Step, group: Sequence[_BatchProgress]) -> None:
+    """Do a step for some batches; after an error, for each one separately."""
+    builds = [build for progress in group for build in progress.builds]
     try:
-        _do(step, wanted)
+        _do(step, builds)
     except Exception as exc:
-        if len(courses) > 1:
-            for course in courses:
-                course.wanted = in_progress(course.wanted)
-                _pass(step, [course])
+        if len(group) > 1:
+            # One batch may have caused the error: do each separately.
+            for progress in group:
+                progress.builds = in_progress(progress.builds)
+                _run_step(step, [progress])
             return
-        _fail(step, wanted, exc)
-    for course in courses:
-        course.reached(step.name)
-    for course in courses:
-        course.settle(step)
+        _fail(step, builds, exc)
+    for progress in group:
+        progress.reached(step.name)
+    for progress in group:
+        progress.settle(step)
 
 
 def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
     uuids = [build.uuid for build in builds]
     if isinstance(exc, exception.InvalidField):
-        # What was asked for is wrong, and not what is done here.
-        LOG.info('Step %s refused %s: %s', step.name, uuids,
+        # An error of the request, not of this service.
+        LOG.info('Step %s refused instances %s: %s', step.name, uuids,
                  exc.format_message())
     elif is_transient(exc):
-        LOG.warning('Step %s failed for %s: %s', step.name, uuids,
+        LOG.warning('Step %s failed for instances %s: %s', step.name, uuids,
                     delivery.describe(exc))
     else:
-        LOG.exception('Step %s failed for %s', step.name, uuids)
+        LOG.exception('Step %s failed for instances %s', step.name, uuids)
     for build in in_progress(builds):
         build.fail(exc)
 
 
 def _do(step: Step, builds: Sequence[Build]) -> None:
-    for left in reversed(range(_TRIES_MAX)):
+    for attempt in range(1, _ATTEMPTS_MAX + 1):
         try:
             if builds:
                 step.do(builds)
             return
         except exception.TransactionLost as exc:
-            if not left:
+            if attempt == _ATTEMPTS_MAX:
                 raise
-            LOG.info('Step %s is done again: %s', step.name, exc)
+            LOG.info('Retrying step %s: %s', step.name, exc)
             builds = in_progress(builds)
 
 
@@ -220,12 +225,12 @@ def _undo(
             if batch:
                 step.after_undo(batch)
     except Exception as exc:
-        # Steps before the one that could not be undone stay done: what they
-        # hold protects what is left of it.
+        # The earlier steps stay done: for example, a claim must stay while
+        # the cell may still have the row.
         transient = is_transient(exc)
         LOG.log(logging.WARNING if transient else logging.ERROR,
-                'Undoing the builds of %s failed; they are left to a later '
-                'try: %s', [build.uuid for build in builds],
+                'Rollback of the builds of instances %s failed; a later '
+                'attempt resolves them: %s', [build.uuid for build in builds],
                 delivery.describe(exc), exc_info=not transient)
         for build in builds:
             if build.to_bury or build.to_retry:

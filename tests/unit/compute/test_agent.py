@@ -501,7 +501,7 @@ class TestNetworks(agents.AgentTestCase):
         self.build()
 
         [sent] = self.conductor.sent
-        self.assertIn('was told to fail', sent.arguments[
+        self.assertIn('is configured to fail', sent.arguments[
             'filter_properties']['retry']['exc_reason'])
         self.assertEqual(1, self.outcomes.failed_in_a_row('node1'))
         self.assertEqual([], self.driver.spawned)

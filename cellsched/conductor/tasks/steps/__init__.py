@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of ``build_and_schedule``, a module for each.
+"""Steps of ``build_and_schedule``.
 
-A step is a subclass of ``saga.Step``, named for what it does, and has its
-place in ``BuildAndSchedule._make_steps``. Its ``do`` ends builds by
-``Build.end`` or ``Build.fail``; its ``undo`` leaves nothing of it behind,
-where it was done in part or not at all too. A step that must not be done for
-a build which another conductor has taken up renews its lease in the same
-transaction, by ``ownership``, and ends what is lost.
+A step is a subclass of ``saga.Step``, named after its action, and has its
+place in ``BuildAndSchedule._make_steps``. ``do`` ends builds with
+``Build.end`` or ``Build.fail``. ``undo`` rolls the step back, also after an
+incomplete ``do``. A step that must not run for a build of another conductor
+renews the lease in the same transaction with ``lease.renew`` and ends lost
+builds with ``lease.resolve_lost``.
 """

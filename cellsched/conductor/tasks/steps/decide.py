@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step that settles in which cell a build is."""
+"""The steps that decide in which cell a build is."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ LOG = log.getLogger(__name__)
 
 
 class FindCell(saga.Step):
-    """Look the chosen hosts up: the scheduler answers hosts, not cells.
+    """Look up the cell of the selected host; the scheduler returns hosts.
 
-    A host may have left its cell since it was chosen. Then the first of the
-    alternates is claimed that is there and has room; if there is none, a
-    scheduler is asked again later, which knows by then.
+    If the host has left its cell since the selection, the first alternate that
+    is mapped and has capacity is claimed. Without one, the build is retried,
+    and the scheduler knows the change by then.
     """
 
     batched = True
@@ -61,18 +61,18 @@ class FindCell(saga.Step):
     def _take_alternate(
         self, build: Build, cells: Mapping[str, objects.CellMapping]
     ) -> None:
-        gone, *others = build.selections
-        left = [each for each in others if each.service_host in cells]
+        gone, *rest = build.selections
+        mapped = [each for each in rest if each.service_host in cells]
         chosen = self._alternates.claim_first(
-            build.instance, left, build.spec.get('instance_group'))
+            build.instance, mapped, build.spec.get('instance_group'))
         if chosen is None:
             build.end(Outcome.RETRY, exception.HostMappingNotFound(
                 host=gone.service_host))
             return
-        LOG.warning('%s, which was chosen for %s, is not mapped to any cell; '
-                    '%s is tried', gone.service_host, build.uuid,
+        LOG.warning('Host %s of instance %s is not mapped to any cell; '
+                    'host %s is used', gone.service_host, build.uuid,
                     chosen.service_host)
-        build.selections = [chosen, *left]
+        build.selections = [chosen, *mapped]
         build.cell = cells[chosen.service_host]
 
     def _cells(
@@ -83,14 +83,15 @@ class FindCell(saga.Step):
 
 
 class Decide(saga.Step):
-    """Give the instance its cell, where it has none: this settles its fate.
+    """Set the cell of the instance mapping, by compare-and-set on NULL.
 
-    Only who still leases the request may decide, and has the whole lease
-    before it then. What an earlier try decided is taken back where this one
-    goes elsewhere: who made it did not hand the build over, and finds the
-    request leased by another if it ever goes on.
+    This is the fence of a build. The update applies only where the lease is
+    still owned and the mapping has no other cell. The lease is renewed in the
+    same transaction, so that the following steps have a whole lease. If an
+    earlier attempt decided on another cell, its decision is withdrawn first:
+    its conductor has not cast the build and no longer owns the lease.
 
-    :param lease_s: seconds to lease the requests for from now on
+    :param lease_s: seconds for which the leases are renewed
     """
 
     batched = True
@@ -105,6 +106,7 @@ class Decide(saga.Step):
         self._lease_s = lease_s
 
     def do(self, builds: Sequence[Build]) -> None:
+        # 1. Withdraw earlier decisions on another cell.
         moved = [build for build in builds if build.earlier and build.cell
                  and build.earlier.id != build.cell.id]
         if moved:
@@ -112,14 +114,17 @@ class Decide(saga.Step):
         live = in_progress(builds)
         decided: set[str] = set()
         with self._database.writer() as connection:
-            mine = self._renew(connection, live)
+            # 2. Lock the requests that are still leased by this conductor.
+            owned = self._renew(connection, live)
+            # 3. Set the cell where the mapping has none, or this one already.
             for cell, batch in by_cell(live):
                 decided |= instance_mappings.decide(
                     connection,
-                    [build.uuid for build in batch if build in mine],
+                    [build.uuid for build in batch if build in owned],
                     cell.id, self._clock.now())
+            # 4. Another conductor, or the user, decided the rest.
             lost = [build for build in live
-                    if build not in mine or build.uuid not in decided]
+                    if build not in owned or build.uuid not in decided]
             if lost:
                 lease.resolve_lost(connection, lost)
 
@@ -136,11 +141,11 @@ class Decide(saga.Step):
             connection, builds, self._database.timestamp() + self._lease_s)
 
     def _leave_earlier(self, builds: Sequence[Build]) -> None:
-        """Remove what earlier tries wrote, while nobody else can try."""
+        """Remove rows of earlier attempts while the requests are locked."""
         with self._database.writer() as connection:
-            mine = self._renew(connection, builds)
+            owned = self._renew(connection, builds)
             for build in builds:
-                if build in mine and build.earlier is not None:
+                if build in owned and build.earlier is not None:
                     self._leave(connection, build, build.earlier)
 
     def _leave(
@@ -148,12 +153,12 @@ class Decide(saga.Step):
     ) -> None:
         try:
             with self._targets.database(cell).writer() as in_cell:
-                # A deleted row is there to keep this one away.
+                # A deleted row stays: it prevents this build.
                 instances.purge(
                     in_cell, instances.lock(in_cell, [build.uuid]))
         except Exception as exc:
-            LOG.exception('Cell %s, which may have %s, cannot be asked',
-                          cell.identity, build.uuid)
+            LOG.exception('Could not remove the row of instance %s in cell '
+                          '%s', build.uuid, cell.identity)
             build.fail(exc)
         else:
             instance_mappings.withdraw(

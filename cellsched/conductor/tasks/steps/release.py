@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step that deletes build requests, if there is quota."""
+"""The last steps: delete the build requests, and cast to the hosts."""
 
 from collections.abc import Sequence
 
@@ -33,14 +33,13 @@ LOG = log.getLogger(__name__)
 class Release(saga.Step):
     """Delete the build requests: from here on readers see the cells' rows.
 
-    Who deletes one owns the outcome. If it is gone its user was faster, and
-    the deletion wins; if somebody else leases it by now it is left to them;
-    if its user changed it since it was read, its row is changed first. Where
-    that cannot be done, and too few of its batch are left, all of them fail.
+    The conductor whose transaction deletes a request owns the outcome. If the
+    user deleted the request first, the deletion wins. If another conductor has
+    leased it, the build is left to that conductor. If the user changed the
+    request since it was read, the row is corrected first.
 
-    What its project has no quota for fails instead. The request and the quota
-    are of one transaction, so that each server is counted when the next one
-    asks.
+    The quota is checked in the same transaction, so that each server counts
+    for the next check. Builds over quota fail.
     """
 
     final = batched = True
@@ -55,49 +54,55 @@ class Release(saga.Step):
         self._clock = clock
 
     def do(self, builds: Sequence[Build]) -> None:
-        left = list(builds)
-        while left:
+        pending = list(builds)
+        while pending:
             try:
-                return self._release(left)
+                return self._release(pending)
             except _Changed as exc:
                 self._change(exc.builds)
                 for build in exc.builds:
-                    # Once one is released it is too late.
+                    # After the first release a batch cannot fail as one.
                     if build.batch is not None:
                         build.batch.fail_together()
-                left = in_progress(left)
+                pending = in_progress(pending)
 
     def _release(self, builds: Sequence[Build]) -> None:
         with self._database.writer() as connection:
             owners = {build.uuid: build.owner for build in builds}
-            ours = build_requests.held(connection, owners)
-            left = [build for build in builds if build.uuid in ours
+            # 1. Lock the requests that this conductor still leases.
+            revisions = build_requests.held(connection, owners)
+            held = [build for build in builds if build.uuid in revisions
                     and build.owner == owners[build.uuid]]
-            changed = [build for build in left
-                       if build.revision != ours[build.uuid]]
+            # 2. A changed request must be written to its cell first.
+            changed = [build for build in held
+                       if build.revision != revisions[build.uuid]]
             if changed:
                 raise _Changed(changed)
-            if len(left) < len(builds):
+            # 3. The other requests were deleted, or are leased by another
+            #    conductor.
+            if len(held) < len(builds):
                 lease.resolve_lost(connection, [
-                    build for build in builds if build not in left])
-            refused = self._quotas.admit_all(connection, _by_batch(left))
-            build_requests.drop(connection, ours.keys() - refused.keys())
-        for build in left:
+                    build for build in builds if build not in held])
+            # 4. Count the quota and delete the requests together.
+            refused = self._quotas.admit_all(connection, _by_batch(held))
+            build_requests.drop(
+                connection, revisions.keys() - refused.keys())
+        for build in held:
             if build.uuid in refused:
                 build.end(Outcome.FAILED, refused[build.uuid])
 
     def _change(self, builds: Sequence[Build]) -> None:
-        """Bring what users changed meanwhile into the cells.
+        """Correct the rows in the cells after changes of the requests.
 
-        That is done while nobody else can take the builds up: once another
-        conductor has released one, its user changes the row, and what was
-        read before is old.
+        The requests are locked meanwhile. If another conductor released a
+        request, the user would change the row itself, and this correction
+        would be out of date.
         """
         with self._database.writer() as connection:
             owners = {build.uuid: build.owner for build in builds}
-            ours = build_requests.held(connection, owners)
+            held = build_requests.held(connection, owners)
             now = {entry.request.instance_uuid: entry
-                   for entry in build_requests.read(connection, ours)}
+                   for entry in build_requests.read(connection, held)}
             found = [build for build in builds if build.uuid in now
                      and build.owner == owners[build.uuid]]
             for build in found:
@@ -107,7 +112,7 @@ class Release(saga.Step):
                 build.instance.build_attempts = old.build_attempts
             for cell, batch in by_cell(found):
                 self._correct(cell, batch)
-                # Not before it is there: this may have to be done again.
+                # Last, because the transaction may be repeated.
                 for build in in_progress(batch):
                     build.revision = now[build.uuid].revision
 
@@ -122,13 +127,13 @@ class Release(saga.Step):
         except exception.TransactionLost:
             raise
         except Exception as exc:
-            LOG.exception('Cell %s cannot be written', cell.identity)
+            LOG.exception('Could not write to cell %s', cell.identity)
             for build in builds:
                 build.fail(exc)
 
 
 class _Changed(Exception):
-    """Users changed these since they were read."""
+    """Users changed these requests after they were read."""
 
     def __init__(self, builds: Sequence[Build]) -> None:
         super().__init__(len(builds))
@@ -136,7 +141,7 @@ class _Changed(Exception):
 
 
 def _by_batch(builds: Sequence[Build]) -> list[quota.QuotaBatch]:
-    """Return builds by what they were accepted with."""
+    """Return the builds of each batch, as the quota driver takes them."""
     batches: dict[int, list[Build]] = {}
     for build in builds:
         batches.setdefault(id(build.batch), []).append(build)
@@ -150,11 +155,12 @@ def _by_batch(builds: Sequence[Build]) -> list[quota.QuotaBatch]:
 
 
 class Cast(saga.Step):
-    """Hand the build to the compute host, on its cell's transport.
+    """Cast the build to the compute host, on its cell's transport.
 
-    Nothing is undone any more. What a broker does not take is left to who
-    looks for lost builds. A server that cannot be handed over for another
-    reason ends in ERROR in its cell, and does not keep the others.
+    After this step nothing is rolled back. If the broker does not take the
+    message, ``recovery.StalledBuilds`` sends it later. A server that cannot be
+    cast for another reason ends in ERROR in its cell, without effect on
+    others.
     """
 
     final = True
@@ -176,9 +182,10 @@ class Cast(saga.Step):
             try:
                 self._cast_all(cell, batch)
             except delivery.ERRORS as exc:
-                # Each of the others would wait as long for the same broker.
-                LOG.warning('The hosts of cell %s cannot be told of %s; they '
-                            'will be: %s', cell.identity,
+                # Each further cast would wait as long for the same broker.
+                LOG.warning('Could not cast to the hosts of cell %s for '
+                            'instances %s; the cast is retried: %s',
+                            cell.identity,
                             [build.uuid for build in batch],
                             delivery.describe(exc))
 
@@ -212,7 +219,7 @@ class Cast(saga.Step):
         reason: Exception,
     ) -> None:
         uuid = build.uuid
-        LOG.error('%s cannot be handed to a host of cell %s: %s',
+        LOG.error('Could not cast instance %s to a host of cell %s: %s',
                   uuid, cell.identity, reason)
         try:
             with self._targets.database(cell).writer() as connection:
@@ -225,4 +232,4 @@ class Cast(saga.Step):
                     build.context, 'build_instances', build.instance,
                     build.spec, reason)
         except Exception:
-            LOG.exception('%s is left in BUILD', uuid)
+            LOG.exception('Instance %s stays in BUILD', uuid)

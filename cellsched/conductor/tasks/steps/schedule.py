@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step that asks the scheduler for hosts."""
+"""Steps before the decision: deadline, cell0, and the scheduler."""
 
 from collections.abc import Sequence
 import datetime
@@ -26,14 +26,14 @@ LOG = log.getLogger(__name__)
 
 
 class Expire(saga.Step):
-    """Fail what was tried for too long.
+    """Fail builds older than the deadline, by the API database's clock.
 
-    That is by the clock of the API database. Where it jumps, that is no
-    reason to: what was accepted just now is tried some times before.
+    At least ``attempts`` attempts are made first, so that a clock jump cannot
+    fail a new build.
 
     :param database: the API database
     :param deadline_s: seconds since the request was accepted
-    :param attempts: how often it is taken up at least
+    :param attempts: minimum number of attempts
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Expire(saga.Step):
 
 
 class RemoveFromCell0(saga.Step):
-    """Remove what lies in cell0 of servers that their users have retried.
+    """Remove the cell0 record of a server that its user retries.
 
-    It goes before they can have another cell, or they would be in two. Their
-    requests say that nothing lies there any more in the transaction in which
-    it is done: while that is open nobody else can take them up and bury them
-    again, so that no later record is removed.
+    The record must be gone before the server can have another cell. The
+    request is marked in the same transaction, and is locked while it is open.
+    So no other conductor can write a new record in cell0 that this step would
+    remove.
 
-    :param lease_s: seconds to lease the requests for from now on
+    :param lease_s: seconds for which the leases are renewed
     """
 
     def __init__(
@@ -91,24 +91,24 @@ class RemoveFromCell0(saga.Step):
     def _remove(self, buried: Sequence[Build]) -> None:
         cell0 = self._cell0.database()
         with self._database.writer() as connection:
-            mine = lease.renew(
+            owned = lease.renew(
                 connection, buried,
                 self._database.timestamp() + self._lease_s)
-            if mine:
-                uuids = [build.uuid for build in mine]
+            if owned:
+                uuids = [build.uuid for build in owned]
                 self._cell0.remove(cell0, uuids)
                 build_requests.mark_unburied(connection, uuids)
-            lost = [build for build in buried if build not in mine]
+            lost = [build for build in buried if build not in owned]
             if lost:
                 lease.resolve_lost(connection, lost)
 
 
 class Schedule(saga.Step):
-    """Ask the scheduler, once for a batch.
+    """Call the scheduler once for a batch.
 
-    If not all of them fit but as many as were asked for at least, the first
-    ones are placed and the others fail. It is told who is in their server
-    group now: others joined and left since they were accepted.
+    If the scheduler can place at least the minimum of the batch, the first
+    builds are placed and the others fail. The request carries the current
+    members of the server group.
     """
 
     def __init__(
@@ -122,20 +122,20 @@ class Schedule(saga.Step):
         self._fenced = fenced
 
     def do(self, builds: Sequence[Build]) -> None:
-        wanted = builds
+        pending = builds
         batch = builds[0].batch
         least = batch.least if batch else 1
-        while wanted:
+        while pending:
             try:
-                return self._select(wanted)
+                return self._select(pending)
             except exception.NoValidHost as exc:
-                # Others may have taken room since it was counted.
+                # Other requests may have claimed capacity since the count.
                 placed = exc.kwargs.get('placed', 0)
-                if not least <= placed < len(wanted):
+                if not least <= placed < len(pending):
                     placed = 0
-                for build in wanted[placed:]:
+                for build in pending[placed:]:
                     build.end(Outcome.FAILED, exc)
-                wanted = wanted[:placed]
+                pending = pending[:placed]
 
     def _select(self, builds: Sequence[Build]) -> None:
         spec = builds[0].spec
@@ -152,17 +152,17 @@ class Schedule(saga.Step):
         self, context: RequestContext, spec: objects.RequestSpec,
         uuids: list[str],
     ) -> list[list[objects.Selection]]:
-        """Return where builds go; ask once more if no scheduler answers.
+        """Call the scheduler; repeat the call once after a timeout.
 
-        The one that had the question was killed or stopped, most likely, and
-        is given no more. What it may have claimed, or claims when it goes on,
-        is for the same builds, which get the same hosts.
+        The scheduler that had the first call was probably killed or stopped.
+        Claims that it made, or makes later, are for the same instances, which
+        keep them.
         """
         try:
             return self._scheduler.select_destinations(context, spec, uuids)
         except oslo_messaging.MessagingTimeout:
-            LOG.warning('No scheduler answered for %s in time; they are asked '
-                        'again', uuids)
+            LOG.warning('No scheduler answered in time for instances %s; '
+                        'repeating the call', uuids)
         return self._scheduler.select_destinations(context, spec, uuids)
 
     def undo(self, connection: Any, builds: Sequence[Build]) -> None:
@@ -175,23 +175,23 @@ class Schedule(saga.Step):
 
 
 def read_group(connection: Any, spec: objects.RequestSpec) -> None:
-    """Let a request have its server group as it is now, if there is one."""
+    """Update the server group of a request to its current state."""
     spec.instance_group = instance_groups.find(
         connection, spec.instance_group.uuid)
     if spec.instance_group is None:
-        # It was deleted, so there is nothing left to be placed by.
+        # The group was deleted, so there is no policy to keep.
         spec.scheduler_hints = {
             name: values for name, values
             in (spec.get('scheduler_hints') or {}).items()
             if name != 'group'}
 
 
-#: Times to claim a host for a build that others claim another one for.
+#: Attempts of a claim that conflicts with a claim of the same instance.
 _CONFLICTS_MAX = 5
 
 
 class Alternates:
-    """Claims alternates, in place of the host that a build leaves."""
+    """Claims an alternate in place of the host that a build leaves."""
 
     def __init__(self, claims: claims_base.ClaimStore) -> None:
         self._claims = claims
@@ -200,9 +200,10 @@ class Alternates:
         self, instance: objects.Instance, hosts: list[objects.Selection],
         group: objects.InstanceGroup | None,
     ) -> objects.Selection | None:
-        """Claim the first host that has room; drop it and those before it.
+        """Claim the first host with capacity; return None if there is none.
 
-        What the build holds is on the host that it leaves.
+        Removes it and the hosts before it from ``hosts``. Releases the claims
+        on the host that the build leaves.
         """
         uuid = instance.uuid
         self._claims.release([uuid])
@@ -213,23 +214,23 @@ class Alternates:
                     uuid, chosen, group, instance.get('project_id'),
                     instance.get('user_id')))
             except exception.ClaimRefused as exc:
-                LOG.info('%s is passed over for %s: %s',
+                LOG.info('Host %s is skipped for instance %s: %s',
                          chosen.service_host, uuid, exc)
             else:
                 return chosen
         return None
 
     def _claim(self, claims: Sequence[claims_base.Claim]) -> None:
-        """Claim what this build is to hold, in place of what it holds.
+        """Claim in place of the claims that the instance holds now.
 
-        A scheduler that was asked for its first host once more may have
-        claimed since the build gave back what it held.
+        A scheduler whose call was repeated may have claimed again after the
+        release.
         """
-        for left in reversed(range(_CONFLICTS_MAX)):
+        for attempt in range(1, _CONFLICTS_MAX + 1):
             try:
                 self._claims.claim(claims)
                 return
             except exception.ClaimConflict:
-                if not left:
+                if attempt == _CONFLICTS_MAX:
                     raise
                 self._claims.release([claims[0].consumer])

@@ -30,17 +30,17 @@ LOG = log.getLogger(__name__)
 
 
 class WriteRows(saga.Step):
-    """Write the servers into their cells, each cell in one transaction.
+    """Write the servers into their cells, one transaction for each cell.
 
-    What their hosts will be told is kept with them. A cell that cannot be
-    written fails its own builds only, and one that is slow holds up nobody
-    else: builds that wait for the same cell are written together.
+    The message to the host is stored with the row. A cell that cannot be
+    written fails its own builds only, and a slow cell delays no other cell.
+    Builds that wait for the same cell are written together.
 
-    What an earlier try wrote, or writes late, is replaced: it was for another
-    host, and from an older request. That is done while nobody else can take
-    the build up, or it could be of another one, and handed over already.
+    Rows of an earlier attempt are replaced: they may be for another host, and
+    from an older revision of the request. The request is locked meanwhile,
+    because another conductor could have written the row and cast it already.
 
-    :param lease_s: seconds to lease such requests for from now on
+    :param lease_s: seconds for which the leases of retried builds are renewed
     :param at_once: transactions in one cell at a time
     """
 
@@ -64,13 +64,13 @@ class WriteRows(saga.Step):
                         self._write_together)
         if again:
             with self._database.writer() as connection:
-                mine = lease.renew(
+                owned = lease.renew(
                     connection, again,
                     self._database.timestamp() + self._lease_s)
                 lease.resolve_lost(connection, [
-                    build for build in again if build not in mine])
+                    build for build in again if build not in owned])
                 self._write_all([
-                    build for build in again if build in mine], self._write)
+                    build for build in again if build in owned], self._write)
 
     def _write_all(
         self, builds: Sequence[Build],
@@ -82,7 +82,7 @@ class WriteRows(saga.Step):
             except exception.TransactionLost:
                 raise
             except Exception as exc:
-                LOG.exception('Cell %s cannot be written', cell.identity)
+                LOG.exception('Could not write to cell %s', cell.identity)
                 for build in batch:
                     build.fail(exc)
 
@@ -99,13 +99,13 @@ class WriteRows(saga.Step):
         if rows.error is not None:
             raise rows.error
 
-    def _write_rows(self, those: Sequence['_Rows']) -> None:
+    def _write_rows(self, group: Sequence['_Rows']) -> None:
         try:
-            self._write(those[0].cell, [
-                build for rows in those for build in rows.builds])
+            self._write(group[0].cell, [
+                build for rows in group for build in rows.builds])
         except exception.DatabaseUnreachable as exc:
-            # To try with each of them would take as long for each.
-            for rows in those:
+            # A separate attempt for each would wait as long each time.
+            for rows in group:
                 rows.error = exc
 
     def _write(
@@ -121,7 +121,7 @@ class WriteRows(saga.Step):
             now, told_at = database.now(), database.timestamp()
             for build in builds:
                 build.written.add(cell.id)
-            # A deleted row is there to keep this one away.
+            # A deleted row stays: it prevents this build.
             instances.purge(connection, instances.lock(
                 connection, [build.uuid for build in builds if build.again]))
             new = set(instances.create(
@@ -153,8 +153,8 @@ class WriteRows(saga.Step):
                 instances.purge(in_cell, [
                     build.uuid for build in batch if not build.deleted])
                 for build in deleted:
-                    # It stays as deleted, for whoever writes it late. On a
-                    # host it is its agent's.
+                    # A deleted row prevents a late write. A row on a host
+                    # belongs to its agent.
                     instances.delete(
                         in_cell, build.uuid, self._clock.now(), host=None)
             for build in deleted:
@@ -163,7 +163,7 @@ class WriteRows(saga.Step):
 
 @dataclasses.dataclass(eq=False)
 class _Rows:
-    """Builds that are to be written into a cell, and what went wrong."""
+    """Builds to write into a cell, and the error of the write."""
 
     cell: objects.CellMapping
     builds: Sequence[Build]

@@ -397,7 +397,8 @@ class TestPurge(base.StepTestCase):
 
         self.task()._purge(builds)
 
-        self.assertIn(f"may have rows of ['{first.uuid}']", self.logs.output)
+        self.assertIn(f"rows of instances ['{first.uuid}']",
+                      self.logs.output)
         self.assertEqual({}, self.rows(second.uuid))
 
 
