@@ -113,8 +113,8 @@ class Archiver:
         self, cells: Sequence[objects.CellMapping], before: datetime.datetime
     ) -> int:
         """Return how many servers may be archived, for a progress bar."""
-        def look(aimed: context.RequestContext) -> int:
-            with _database(aimed).reader() as connection:
+        def look(cell_context: context.RequestContext) -> int:
+            with _database(cell_context).reader() as connection:
                 return archive.count(connection, before)
 
         return sum(self._gatherer.gather(
@@ -158,8 +158,10 @@ class Archiver:
 
         :param before: only rows that were deleted before this time
         """
-        def remove(aimed: context.RequestContext) -> collections.Counter[str]:
-            with _database(aimed).writer() as connection:
+        def remove(
+            cell_context: context.RequestContext
+        ) -> collections.Counter[str]:
+            with _database(cell_context).writer() as connection:
                 return archive.purge(connection, before, _PURGED)
 
         report = ArchiveReport()
@@ -217,7 +219,7 @@ class Archiver:
 
     def _batch(
         self, cell: objects.CellMapping, before: datetime.datetime,
-        after: int | None, left: int, aimed: context.RequestContext,
+        after: int | None, left: int, cell_context: context.RequestContext,
     ) -> _Batch:
         """Archive the next servers of a cell, or else other rows.
 
@@ -225,7 +227,7 @@ class Archiver:
             more
         :param left: how many rows may go
         """
-        database = _database(aimed)
+        database = _database(cell_context)
         if after is not None:
             most = max(1, min(_BATCH, left // _ROWS_EACH))
             with database.reader() as connection:
@@ -257,15 +259,15 @@ class Archiver:
                 if uuid in held or migrations.consumer(uuid) in held}
 
 
-def _database(aimed: context.RequestContext) -> session.Database:
-    assert aimed.cell is not None
-    return aimed.cell.database
+def _database(cell_context: context.RequestContext) -> session.Database:
+    assert cell_context.cell is not None
+    return cell_context.cell.database
 
 
 def _present(
-    uuids: Iterable[str], aimed: context.RequestContext
+    uuids: Iterable[str], cell_context: context.RequestContext
 ) -> set[str]:
-    with _database(aimed).reader() as connection:
+    with _database(cell_context).reader() as connection:
         return archive.present(connection, uuids)
 
 

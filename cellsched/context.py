@@ -55,14 +55,14 @@ class RequestContext(context.RequestContext):
         made.__dict__.update(self.__dict__)
         return made
 
-    def aimed_at(self, cell: CellTarget | None) -> 'RequestContext':
+    def for_cell(self, cell: CellTarget | None) -> 'RequestContext':
         """Return a new context of the same request that targets a cell.
 
         The original does not change, so threads may share it.
         """
-        aimed = copy.copy(self)
-        aimed.cell = cell
-        return aimed
+        cell_context = copy.copy(self)
+        cell_context.cell = cell
+        return cell_context
 
     def until(self, deadline: float) -> 'RequestContext':
         """Return a new context of the same request, with a deadline."""

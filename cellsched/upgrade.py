@@ -95,9 +95,9 @@ class CheckedDeployment:
                 for uuid, answer in self.gathered.results.items()}
 
 
-def _look(aimed: context.RequestContext) -> CellAnswer:
-    assert aimed.cell is not None
-    database = aimed.cell.database
+def _look(cell_context: context.RequestContext) -> CellAnswer:
+    assert cell_context.cell is not None
+    database = cell_context.cell.database
     version = cell_schema.SCHEMA.version(database)
     if version is None:
         return CellAnswer(None)

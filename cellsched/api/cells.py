@@ -116,9 +116,9 @@ class CellStates(base.Controller):
                 urls.mask(each.database_connection), _reason(gathered, each))
             for each in cells), key=lambda record: (record.name, record.uuid))
 
-    def _count_up(self, aimed: RequestContext) -> int:
-        assert aimed.cell is not None
-        database = aimed.cell.database
+    def _count_up(self, cell_context: RequestContext) -> int:
+        assert cell_context.cell is not None
+        database = cell_context.cell.database
         with database.reader() as connection:
             return len(services.list_up(
                 connection, services.COMPUTE, database.now()

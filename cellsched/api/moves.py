@@ -85,12 +85,13 @@ class Moves(base.ServerController):
         """
         if image_ref is not None:
             validation.check_text('rebuild', 'image', image_ref)
-        aimed = self._aim(context, uuid)
+        cell_ctxt = self._target_cell(context, uuid)
         accepted = self._accept(
-            aimed, uuid, server_moves.REBUILD)
+            cell_ctxt, uuid, server_moves.REBUILD)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor().rebuild_instance(
-            context, uuid, move.uuid, image_ref))
+        self._tell(
+            cell_ctxt, accepted, lambda: self._conductor().rebuild_instance(
+                context, uuid, move.uuid, image_ref))
 
     @base.requires('os_compute_api:os-evacuate', resource_param='uuid')
     def evacuate(
@@ -103,21 +104,22 @@ class Moves(base.ServerController):
 
         :param host: the destination; by default the scheduler selects one
         """
-        aimed = self._aim(context, uuid, host)
+        cell_ctxt = self._target_cell(context, uuid, host)
 
         def check(connection: Any, row: objects.Instance) -> None:
-            assert aimed.cell is not None
+            assert cell_ctxt.cell is not None
             if services.is_up(connection, row.host,
-                              aimed.cell.database.now(), self._down_s):
+                              cell_ctxt.cell.database.now(), self._down_s):
                 raise exception.InvalidField(
                     where='evacuate', field='server',
                     problem=f'its host {row.host} is up',
                     expected='a server whose host is down or forced down')
         accepted = self._accept(
-            aimed, uuid, server_moves.EVACUATION, check, host)
+            cell_ctxt, uuid, server_moves.EVACUATION, check, host)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor().rebuild_instance(
-            context, uuid, move.uuid, host=host))
+        self._tell(
+            cell_ctxt, accepted, lambda: self._conductor().rebuild_instance(
+                context, uuid, move.uuid, host=host))
 
     @base.requires(
         'os_compute_api:os-migrate-server:migrate', resource_param='uuid')
@@ -141,12 +143,13 @@ class Moves(base.ServerController):
             self.check_visible(context, uuid)
             context = self._authorize(
                 context, 'os_compute_api:os-migrate-server:migrate:host')
-        aimed = self._aim(context, uuid, host)
+        cell_ctxt = self._target_cell(context, uuid, host)
         accepted = self._accept(
-            aimed, uuid, server_moves.MIGRATION, host=host)
+            cell_ctxt, uuid, server_moves.MIGRATION, host=host)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor().migrate_server(
-            context, uuid, move.uuid, host))
+        self._tell(
+            cell_ctxt, accepted, lambda: self._conductor().migrate_server(
+                context, uuid, move.uuid, host))
 
     @base.requires('os_compute_api:os-shelve:shelve', resource_param='uuid')
     def shelve(self, context: RequestContext, uuid: str) -> None:
@@ -154,15 +157,15 @@ class Moves(base.ServerController):
 
         Raises the errors of :meth:`rebuild`.
         """
-        aimed = self._aim(context, uuid)
+        cell_ctxt = self._target_cell(context, uuid)
         accepted = self._accept(
-            aimed, uuid, server_moves.SHELVE)
+            cell_ctxt, uuid, server_moves.SHELVE)
         move = accepted.move
-        assert aimed.cell is not None and move.source_compute is not None
-        client, host = self._compute().get(aimed.cell.transport), (
+        assert cell_ctxt.cell is not None and move.source_compute is not None
+        client, host = self._compute().get(cell_ctxt.cell.transport), (
             move.source_compute)
-        self._tell(aimed, accepted, lambda: client.shelve_offload_instance(
-            aimed, host, objects.Instance(uuid=uuid), move.uuid))
+        self._tell(cell_ctxt, accepted, lambda: client.shelve_offload_instance(
+            cell_ctxt, host, objects.Instance(uuid=uuid), move.uuid))
 
     @base.requires('os_compute_api:os-shelve:unshelve', resource_param='uuid')
     def unshelve(self, context: RequestContext, uuid: str) -> None:
@@ -170,15 +173,15 @@ class Moves(base.ServerController):
 
         Raises the errors of :meth:`rebuild`.
         """
-        aimed = self._aim(context, uuid)
+        cell_ctxt = self._target_cell(context, uuid)
         accepted = self._accept(
-            aimed, uuid, server_moves.UNSHELVE)
+            cell_ctxt, uuid, server_moves.UNSHELVE)
         move = accepted.move
         self._tell(
-            aimed, accepted, lambda: self._conductor().unshelve_instance(
+            cell_ctxt, accepted, lambda: self._conductor().unshelve_instance(
                 context, uuid, move.uuid))
 
-    def _aim(
+    def _target_cell(
         self, context: RequestContext, uuid: str,
         host: str | None = None,
     ) -> RequestContext:
@@ -205,23 +208,23 @@ class Moves(base.ServerController):
                 where='move', field='host',
                 problem=f'the host {host} is in another cell',
                 expected='a host of the cell of the server')
-        aimed = self._targets.aim(context, cell)
-        assert aimed.cell is not None
-        client = self._compute().get(aimed.cell.transport)
+        cell_ctxt = self._targets.target_cell(context, cell)
+        assert cell_ctxt.cell is not None
+        client = self._compute().get(cell_ctxt.cell.transport)
         client.check_moves()
-        return aimed
+        return cell_ctxt
 
     def _accept(
-        self, aimed: RequestContext, uuid: str, kind: str,
+        self, cell_ctxt: RequestContext, uuid: str, kind: str,
         check: Callable[[Any, objects.Instance], None] = (
             lambda connection, row: None),
         host: str | None = None,
     ) -> _Accepted:
         """Set the task of a server, and record its move, if allowed."""
-        assert aimed.cell is not None
+        assert cell_ctxt.cell is not None
         what = server_moves.KINDS[kind]
-        with aimed.cell.database.writer() as connection:
-            now = aimed.cell.database.now()
+        with cell_ctxt.cell.database.writer() as connection:
+            now = cell_ctxt.cell.database.now()
             server_moves.hold(connection, uuid)
             row = instances.get(connection, uuid)
             if row is None:
@@ -241,17 +244,17 @@ class Moves(base.ServerController):
             move = server_moves.Migration(
                 self._new_uuid(), uuid, kind, source_compute=row.host,
                 source_node=row.node)
-            server_moves.create(connection, move, aimed, now)
+            server_moves.create(connection, move, cell_ctxt, now)
             instance_history.create_all(
-                connection, {uuid: aimed}, what.action, now)
+                connection, {uuid: cell_ctxt}, what.action, now)
         return _Accepted(move, row.vm_state)
 
     def _tell(
-        self, aimed: RequestContext, accepted: _Accepted,
+        self, cell_ctxt: RequestContext, accepted: _Accepted,
         tell: Callable[[], None],
     ) -> None:
         """Send the message that begins a move; undo the move on failure."""
-        assert aimed.cell is not None
+        assert cell_ctxt.cell is not None
         try:
             tell()
         except Exception as exc:
@@ -260,12 +263,12 @@ class Moves(base.ServerController):
             if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
                 revert = 'revert_rebuild'
             self._migrations.abort(
-                aimed.cell.database, move, exc, [server_moves.ACCEPTED],
+                cell_ctxt.cell.database, move, exc, [server_moves.ACCEPTED],
                 revert)
             if not isinstance(exc, delivery.ERRORS):
                 raise
             raise exception.CellUnreachable(
-                cell=aimed.cell.name, reason='the message could not be '
+                cell=cell_ctxt.cell.name, reason='the message could not be '
                 'sent, and the move was not begun') from exc
 
 

@@ -544,7 +544,7 @@ def _invalid(field: str, value: Any, expected: str) -> exception.InvalidField:
         problem=f'{validation.shown(value)} is not valid', expected=expected)
 
 
-def _read(aimed: RequestContext) -> list[compute_nodes.RootRow]:
-    assert aimed.cell is not None
-    with aimed.cell.database.reader() as connection:
+def _read(cell_context: RequestContext) -> list[compute_nodes.RootRow]:
+    assert cell_context.cell is not None
+    with cell_context.cell.database.reader() as connection:
         return compute_nodes.list_all(connection)

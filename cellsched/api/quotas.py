@@ -175,8 +175,8 @@ def _check_owner(project_id: Any, user_id: Any) -> None:
         validation.check_text(_WHERE, 'user', user_id)
 
 
-def _ask(aimed: RequestContext) -> None:
+def _ask(cell_context: RequestContext) -> None:
     """Run a cheap query, to see whether the cell answers."""
-    assert aimed.cell is not None
-    with aimed.cell.database.reader() as connection:
+    assert cell_context.cell is not None
+    with cell_context.cell.database.reader() as connection:
         services.lowest_version(connection, services.COMPUTE)

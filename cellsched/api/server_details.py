@@ -111,8 +111,8 @@ class Details(base.ServerController):
         uuid: str,
     ) -> Any:
         """Return the details in a cell; None if the cell does not answer."""
-        def read(aimed: RequestContext) -> Any:
-            with listing.database(aimed).reader() as connection:
+        def read(cell_context: RequestContext) -> Any:
+            with listing.database(cell_context).reader() as connection:
                 instance = on_host.get(connection, uuid)
                 return (None if instance is None else instance.get('flavor'),
                         instance_history.faults(connection, uuid),

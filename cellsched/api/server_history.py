@@ -131,8 +131,8 @@ class ServerHistory(base.ServerController):
             cells = [each for each in cells
                      if cell is not None and each.uuid == cell.uuid]
         found, down = self._gather(
-            context, cells, lambda aimed: instance_history.migrations(
-                aimed, matches, host, limit))
+            context, cells, lambda cell_context: instance_history.migrations(
+                cell_context, matches, host, limit))
         records = [migration(row, cell, bool(context.is_admin))
                    for cell, row in found]
         records.sort(key=lambda each: (
@@ -155,7 +155,8 @@ class ServerHistory(base.ServerController):
         _, cell = self._reader.get(context, server)
         found, down = self._gather(
             context, [] if cell is None else [cell],
-            lambda aimed: instance_history.actions(aimed, server))
+            lambda cell_context: instance_history.actions(
+                cell_context, server))
         if down:
             raise exception.CellUnreachable(
                 cell=down[0],
@@ -170,9 +171,9 @@ class ServerHistory(base.ServerController):
         cells: Collection[objects.CellMapping], read: Any,
     ) -> tuple[list[tuple[objects.CellMapping, Any]], list[str]]:
         """Return rows with their cells, and the cells that are down."""
-        def ask(aimed: RequestContext) -> Sequence[Any]:
-            assert aimed.cell is not None
-            with aimed.cell.database.reader() as connection:
+        def ask(cell_context: RequestContext) -> Sequence[Any]:
+            assert cell_context.cell is not None
+            with cell_context.cell.database.reader() as connection:
                 rows: Sequence[Any] = read(connection)
                 return rows
 

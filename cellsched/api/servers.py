@@ -462,18 +462,19 @@ class Deletion:
         self, context: RequestContext, cell: objects.CellMapping,
         uuid: str, request: objects.BuildRequest | None,
     ) -> None:
-        aimed = self._targets.aim(context, cell)
-        assert aimed.cell is not None
+        cell_context = self._targets.target_cell(context, cell)
+        assert cell_context.cell is not None
         if request is not None:
-            with aimed.cell.database.writer() as connection:
+            with cell_context.cell.database.writer() as connection:
                 _forestall(connection, request.instance, self._clock.now())
-        instance = self._mark(aimed.cell.database, uuid)
+        instance = self._mark(cell_context.cell.database, uuid)
         if instance is None:
             self._claims.release([uuid])
             return
         try:
-            self._compute().get(aimed.cell.transport).terminate_instance(
-                aimed, instance.host, instance)
+            self._compute().get(
+                cell_context.cell.transport).terminate_instance(
+                cell_context, instance.host, instance)
         except Exception as exc:
             # The row is marked, and agents look for marked rows. To import
             # messaging takes long.

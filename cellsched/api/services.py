@@ -193,7 +193,8 @@ class Services(base.Controller):
             raise exception.CellMappingNotFound(uuid=cell)
         gathered = self._gatherer.gather(
             admin(), cells.values(),
-            lambda aimed: self._read(aimed, _name(cells, aimed)))
+            lambda cell_context: self._read(
+                cell_context, _name(cells, cell_context)))
         found = [record for records in gathered.results.values()
                  for record in records]
         down = [each for uuid, each in cells.items()
@@ -221,10 +222,10 @@ class Services(base.Controller):
         return cell
 
     def _read(
-        self, aimed: RequestContext, cell: str
+        self, cell_context: RequestContext, cell: str
     ) -> Iterable[ServiceRecord]:
-        assert aimed.cell is not None
-        database = aimed.cell.database
+        assert cell_context.cell is not None
+        database = cell_context.cell.database
         with database.reader() as connection:
             now = database.now()
             seen = now - datetime.timedelta(seconds=self._down_s)
@@ -251,10 +252,10 @@ def _state(row: Any, seen: datetime.datetime) -> str:
 
 
 def _name(
-    cells: dict[str, objects.CellMapping], aimed: RequestContext
+    cells: dict[str, objects.CellMapping], cell_context: RequestContext
 ) -> str:
-    assert aimed.cell is not None
-    return _called(cells[aimed.cell.uuid])
+    assert cell_context.cell is not None
+    return _called(cells[cell_context.cell.uuid])
 
 
 def _called(cell: objects.CellMapping) -> str:

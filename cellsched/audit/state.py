@@ -292,10 +292,10 @@ class StateReader:
         :param cells: uuids
         :returns: results by cell, without the cells that did not answer
         """
-        def look(aimed: context.RequestContext) -> Any:
-            assert aimed.cell is not None
-            with aimed.cell.database.reader() as connection:
-                return function(aimed.cell.uuid, connection)
+        def look(cell_context: context.RequestContext) -> Any:
+            assert cell_context.cell is not None
+            with cell_context.cell.database.reader() as connection:
+                return function(cell_context.cell.uuid, connection)
 
         known = self.cells()
         gathered = self._gatherer.gather(self._context, [

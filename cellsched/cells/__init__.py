@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: which there are, how to reach one or all, and what lives where.
+"""Cells: their registry, access to them, and their maintenance.
 
-``registry`` knows the cells, ``target`` aims a context at one, ``gather`` asks
-many at once, ``cell0`` buries what could not be built, ``discovery`` maps
-hosts to cells.
+``registry`` knows the cells, ``target`` connects to them, and ``gather``
+queries many at once. ``discovery`` maps hosts, ``maintenance`` changes and
+removes cells, and ``cell0`` records failed builds.
 """

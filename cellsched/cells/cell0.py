@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cell of what could not be built."""
+"""Cell0: the records of builds that failed."""
 
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -30,14 +30,14 @@ from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
-#: What was being done when a build failed; Nova's name.
+#: Event of the instance action of a failed build; Nova's name.
 EVENT = 'conductor_schedule_and_build_instances'
 
 
 class Cell0:
-    """Buries builds, with the reason, where their users find them.
+    """Records failed builds with the reason, visible to their users.
 
-    :param notifier: tells of each; without one nobody is told
+    :param notifier: sends a notification for each; none by default
     """
 
     def __init__(
@@ -59,21 +59,22 @@ class Cell0:
         specs: Mapping[str, objects.RequestSpec] | None = None,
         reasons: Mapping[str, Exception] | None = None,
     ) -> set[str]:
-        """Bury builds; return the uuids of those that lie here now.
+        """Record failed builds; return the uuids that cell0 has now.
 
-        What has a cell already, or was deleted by its user, is left alone.
-        May be done again at any point: the build request goes last. As long
-        as it cannot be done the requests stay, and say why they failed. It
-        is told before they go: twice after a crash, but not never.
+        A build with a cell, or deleted by its user, is skipped. The call is
+        idempotent: the build request is deleted last. If cell0 cannot be
+        written, the requests stay and contain the reason. The notification is
+        sent before the requests are deleted, so a crash may repeat it, but
+        never loses it.
 
-        What was asked for together is to be buried together: one that is
-        left, and tried again alone, could be built alone.
+        Pass all builds of a batch in one call: a build that remained would be
+        retried alone, and could be built alone.
 
-        :param reason: what they failed of
-        :param owner: who leases the requests; one that is leased by another
-            since is left to it
-        :param specs: what was asked for, by uuid, to be told
-        :param reasons: by uuid, of those that failed of something else
+        :param reason: reason of the failure
+        :param owner: owner of the leases; requests that another owner leases
+            are skipped
+        :param specs: request specs by uuid, for notifications
+        :param reasons: reasons by uuid, where they differ from ``reason``
         :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
         """
         all_ = {instance.uuid: (reasons or {}).get(instance.uuid, reason)
@@ -89,19 +90,19 @@ class Cell0:
     def database(self) -> session.Database:
         """Return the database of cell0.
 
-        It is to be asked for before a transaction is begun: who looks cells
-        up reads the API database now and then, and others wait for that.
+        Call it before a transaction on the API database begins, because it may
+        read the cell mappings from there.
 
         :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
         """
         return self._targets.database(self._cells.cell0())
 
     def remove(self, database: session.Database, uuids: Iterable[str]) -> None:
-        """Remove what lies here of servers that are built anew.
+        """Remove the records of servers that are retried.
 
-        May be done again, and must be done before they have a cell.
+        Idempotent; must be called before the servers can have another cell.
 
-        :param database: that of cell0
+        :param database: the database of cell0
         """
         with database.writer() as connection:
             purge(connection, lock(connection, uuids))
@@ -120,7 +121,7 @@ class Cell0:
                     connection, dict.fromkeys(uuids, owner)))
             decided = instance_mappings.decide(
                 connection, uuids, cell0.id, self._clock.now())
-            # It may have been changed since the build was begun.
+            # The user may have changed the requests meanwhile.
             read = build_requests.read(connection, decided)
         if not decided:
             return set()
@@ -131,10 +132,10 @@ class Cell0:
         database = self._targets.database(cell0)
         with database.writer() as connection:
             new = self._write(connection, burial, decided)
-        there = burial.revisions.keys() - new
-        if there:
-            # One whose request is gone lies here for good.
-            new += self._replace(database, burial, there)
+        existing = burial.revisions.keys() - new
+        if existing:
+            # A record without a request is final; the others are replaced.
+            new += self._replace(database, burial, existing)
         for uuid in new:
             self._notifier.failed(
                 context, 'build_instances', burial.requests[uuid].instance,
@@ -144,7 +145,7 @@ class Cell0:
     def _write(
         self, connection: Any, burial: '_Burial', uuids: Collection[str]
     ) -> list[str]:
-        """Write the records; return which were not there."""
+        """Write the records; return the uuids of new ones."""
         now = self._clock.now()
         requests = [request for uuid, request in burial.requests.items()
                     if uuid in uuids]
@@ -169,11 +170,10 @@ class Cell0:
         self, database: session.Database, burial: '_Burial',
         uuids: Iterable[str],
     ) -> list[str]:
-        """Replace the records of earlier tries; return which were.
+        """Replace the records of earlier attempts; return their uuids.
 
-        That is done while nobody else can take the requests up: another
-        conductor may have buried them since, and their users changed what
-        lies here.
+        The requests are locked meanwhile. Otherwise another conductor could
+        write the records, and users change them, before they are replaced.
         """
         with self._database.writer() as connection:
             held = build_requests.held(
@@ -189,22 +189,23 @@ class Cell0:
         self, database: session.Database, cell0: objects.CellMapping,
         burial: '_Burial',
     ) -> set[str]:
-        """Delete the requests; return what lies here now.
+        """Delete the requests; return the uuids that cell0 has now.
 
-        What their users changed since is brought here first, and what is not
-        to lie here is removed, while nobody else can do anything with them:
-        all requests go or none, for those of a batch share their fate.
+        Changes by users are written to the records first, and records that do
+        not belong to cell0 are removed. The requests are locked, and all of
+        them are deleted or none, because a batch succeeds or fails as one.
         """
         with self._database.writer() as connection:
             held = build_requests.held(
                 connection, dict.fromkeys(burial.requests, burial.owner))
-            lying = instance_mappings.confirm(
+            confirmed = instance_mappings.confirm(
                 connection, burial.requests, cell0.id)
-            mine = held.keys() & lying
-            changed = [uuid for uuid in sorted(mine)
+            owned = held.keys() & confirmed
+            changed = [uuid for uuid in sorted(owned)
                        if held[uuid] != burial.revisions.get(uuid, 0)]
             burial.take(build_requests.read(connection, changed))
-            lost = _lost(connection, burial.requests.keys() - lying, cell0)
+            lost = _lost(
+                connection, burial.requests.keys() - confirmed, cell0)
             if changed or lost:
                 with database.writer() as in_cell0:
                     for uuid in changed:
@@ -212,8 +213,8 @@ class Cell0:
                             in_cell0, burial.requests[uuid],
                             self._clock.now())
                     self._take_back(in_cell0, lost)
-            build_requests.drop(connection, mine)
-        return lying
+                build_requests.drop(connection, owned)
+            return confirmed
 
     def _take_back(
         self, connection: Any, mappings: Iterable[objects.InstanceMapping]
@@ -229,9 +230,9 @@ class Cell0:
         self, uuids: Iterable[str], obstacle: Exception,
         owner: str | None = None, failure: str = '',
     ) -> None:
-        """Let requests say why they are there, as cell0 cannot be written.
+        """Record in the requests that cell0 cannot be written.
 
-        :param failure: what they failed of before
+        :param failure: reason of the build's failure
         """
         because = ('is not mapped' if isinstance(
             obstacle, exception.CellMappingNotFound)
@@ -248,7 +249,7 @@ class Cell0:
 def _by_reason(
     reasons: Mapping[str, Exception], uuids: Iterable[str]
 ) -> list[tuple[Exception, list[str]]]:
-    """Return builds by what they failed of."""
+    """Group uuids by the reason."""
     groups: dict[int, tuple[Exception, list[str]]] = {}
     for uuid in uuids:
         reason = reasons[uuid]
@@ -259,10 +260,10 @@ def _by_reason(
 def _lost(
     connection: Any, uuids: Iterable[str], cell0: objects.CellMapping
 ) -> list[objects.InstanceMapping]:
-    """Return those that are not to lie here after all, and hold them so.
+    """Lock and return the mappings that do not belong to cell0.
 
-    The user was faster and deleted them, or another conductor took them up,
-    when this one had been thought dead, and gave them another cell.
+    The user deleted the server, or another conductor resumed the build after
+    the lease expired and chose another cell.
     """
     uuids = sorted(uuids)
     if not uuids:
@@ -277,18 +278,18 @@ def _lost(
 
 @dataclasses.dataclass
 class _Burial:
-    """Builds that are buried together.
+    """Builds that are recorded together.
 
-    :param reasons: what each failed of, by uuid
-    :param owner: who leases their requests; None for anybody
-    :param instances: as who buries them knows them
+    :param reasons: reason of each, by uuid
+    :param owner: owner of the leases; None for any owner
+    :param instances: instances by uuid, as the caller knows them
     """
 
     context: RequestContext
     reasons: Mapping[str, Exception]
     owner: str | None
     instances: Mapping[str, objects.Instance]
-    #: What is asked for, and in which revision where there is a request.
+    #: Requests, and their revisions where they exist in the database.
     requests: dict[str, objects.BuildRequest] = dataclasses.field(init=False)
     revisions: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -298,12 +299,12 @@ class _Burial:
             for uuid, instance in self.instances.items()}
 
     def take(self, entries: Iterable[request_rows.LeasedRequest]) -> None:
-        """Have requests as they were just read."""
+        """Use the requests as they were just read."""
         for entry in entries:
             request = entry.request
             uuid = request.instance_uuid
             if entry.broken:
-                # Who buries it may know more.
+                # An unreadable request: use the caller's instance.
                 request.instance = self.instances[uuid]
             self.requests[uuid] = request
             self.revisions[uuid] = entry.revision

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mapping hosts to the cells they live in."""
+"""Mapping of hosts to their cells."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ from cellsched import objects
 
 
 class Discovery:
-    """Maps hosts, as often and by as many at once as one likes.
+    """Maps hosts to cells; idempotent, and safe to run concurrently.
 
-    A host is in exactly one cell, so a name that a second cell has too is an
-    error that names both.
+    A host is in exactly one cell. The same host name in a second cell is an
+    error that names both cells.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Discovery:
     def map_hosts(
         self, cell: objects.CellMapping, hosts: Iterable[str]
     ) -> dict[str, objects.CellMapping]:
-        """Map hosts to a cell unless they are mapped; return their cells."""
+        """Map unmapped hosts to a cell; return the cells of all of them."""
         hosts = list(dict.fromkeys(hosts))
         with self._database.writer() as connection:
             host_mappings.create_missing(
@@ -58,10 +58,10 @@ class Discovery:
                 host=host, cell=cell.identity, mapped_cell=mapped.identity)
 
     def map_own_host(self, database: str, host: str) -> None:
-        """Map one host to the cell that has its process's own database.
+        """Map one host to the cell that uses this process's own database.
 
         :raises cellsched.exception.HostMappingExists: it is in another cell
-        :raises cellsched.exception.ConfigurationInvalid: no cell has it
+        :raises cellsched.exception.ConfigurationInvalid: no cell uses it
         """
         for cell in self._cells.real():
             if self._targets.database_url(cell) == database:
@@ -74,7 +74,7 @@ class Discovery:
     def owners(
         self, hosts: Iterable[str]
     ) -> dict[str, objects.CellMapping]:
-        """Return the cells of hosts; unmapped ones are left out."""
+        """Return the cells of hosts, without unmapped hosts."""
         with self._database.reader() as connection:
             return host_mappings.get_many(connection, hosts)
 
@@ -83,8 +83,8 @@ class Discovery:
     ) -> dict[str, objects.CellMapping]:
         """Map the hosts of unmapped nodes of a cell; return their cells.
 
-        The nodes of hosts that are the cell's are remembered as mapped, and
-        the others as foreign.
+        Nodes of mapped hosts are marked as mapped in the cell, and nodes of
+        hosts of another cell as foreign.
 
         :param nodes: rows with ``uuid`` and ``host``
         """
@@ -103,17 +103,17 @@ class Discovery:
         status: Callable[[str], None] = lambda line: None,
         by_service: bool = False,
     ) -> list[str]:
-        """Map the hosts of new compute nodes; return those that were new.
+        """Map the hosts of new compute nodes; return the new hosts.
 
-        :param cell_uuid: look in this cell only
-        :param status: is told what is found, a line at a time
-        :param by_service: look at compute services instead, which are there
-            before their hosts have nodes
+        :param cell_uuid: search this cell only
+        :param status: called with each line of the report
+        :param by_service: search compute services instead, which exist before
+            the nodes of their hosts
         :raises cellsched.exception.CellMappingNotFound: no such cell
         :raises cellsched.exception.HostMappingExists: a host is in another
-            cell; the other hosts are mapped all the same
+            cell; the other hosts are mapped nevertheless
         :raises cellsched.exception.DatabaseError: a cell's database failed;
-            the hosts of other cells are mapped all the same
+            the hosts of other cells are mapped nevertheless
         """
         self._cells.refresh()
         cells = ([self._cells.get(cell_uuid)] if cell_uuid
@@ -166,7 +166,7 @@ def _tell(
     status: Callable[[str], None], new: list[str],
     doubles: list[exception.HostMappingExists],
 ) -> None:
-    """Say which hosts of a cell are new, and which are another cell's."""
+    """Report new hosts, and collect hosts of another cell."""
     for host, owner in owners.items():
         if owner.uuid != cell.uuid:
             doubles.append(exception.HostMappingExists(
@@ -178,23 +178,23 @@ def _tell(
 
 LOG = log.getLogger(__name__)
 
-#: What is led, in the table of leaders.
+#: Name of the task in the table of leaders.
 TASK = 'discover_hosts'
 
-#: How long a lease lasts, in periods. As a leader asks once in a period, it
-#: goes on to lead though it is late by half of one.
+#: Duration of a lease, in periods. The leader renews it once in a period, and
+#: may be late by half a period.
 _LEASE_PERIODS = 1.5
 
 
 class PeriodicDiscovery:
-    """Maps the hosts of new compute nodes while its process leads.
+    """Maps the hosts of new compute nodes if its process is the leader.
 
-    When a leader ends, another one leads two and a half periods later at the
-    latest. If two did at a time, which takes a pause of the first in the midst
-    of its work, they would do no harm: a host is mapped once.
+    If the leader stops, another scheduler leads after two and a half periods
+    at most. Two leaders at a time, after a pause of the first, do no harm: a
+    host is mapped once.
 
     :param database: the API database
-    :param candidate: the name of the process, unlike that of any other
+    :param candidate: unique name of the process
     :param period_s: seconds between two calls of :meth:`run`
     """
 
@@ -210,17 +210,17 @@ class PeriodicDiscovery:
         self._conflict = ''
 
     def run(self) -> list[str]:
-        """Map new hosts if this process leads; return those it mapped.
+        """Map new hosts if this process leads; return them.
 
         :raises cellsched.exception.DatabaseError: the API database failed, or
-            a cell's; the hosts of other cells are mapped all the same
+            a cell's; the hosts of other cells are mapped nevertheless
         """
         if not self._elected():
             return []
         try:
             new = self._discovery.discover(status=LOG.debug)
         except exception.HostMappingExists as exc:
-            # Until somebody mends it, it is found again each time.
+            # Log each conflict once, not in each period.
             if str(exc) != self._conflict:
                 LOG.error('%s', exc)
             self._conflict = str(exc)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking many cells at once."""
+"""Parallel queries of cells."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ from cellsched import objects
 
 @dataclasses.dataclass
 class Gathered:
-    """Results from the cells, by cell uuid.
+    """Results of a query, by cell uuid.
 
-    :param results: what the function returned
-    :param failures: what it raised
+    :param results: return values
+    :param failures: exceptions
     :param silent: cells that did not answer within their deadline
     """
 
@@ -29,13 +29,13 @@ class Gathered:
 
 
 class Gatherer:
-    """Asks cells in threads, each with a deadline of its own.
+    """Queries cells in threads, each with its own deadline.
 
-    A cell's time runs from the moment that its question is put. One that
-    still hangs from an earlier question is silent at once, so a dead cell
-    costs one thread and its deadline once.
+    The deadline of a cell starts when its query starts. A cell whose earlier
+    query still hangs counts as silent at once. So a dead cell costs one
+    thread, and its deadline once.
 
-    :param executor: runs the questions; its size bounds how many run at once
+    :param executor: runs the queries; its size limits how many run at a time
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class Gatherer:
         cells: Iterable[objects.CellMapping],
         function: Callable[[RequestContext], Any],
     ) -> Gathered:
-        """Call a function with a context aimed at each cell."""
+        """Call a function with a context for each cell."""
         gathered = Gathered()
         started: dict[str, float] = {}
         pending: dict[futures.Future[Any], str] = {}
 
         def ask(cell: objects.CellMapping) -> Any:
             started[cell.uuid] = self._clock.monotonic()
-            aimed = self._targets.aim(context, cell)
-            # What is logged in this thread is of this request from now on.
-            aimed.update_store()
-            return function(aimed)
+            cell_context = self._targets.target_cell(context, cell)
+            # Log lines of this thread belong to this request from now on.
+            cell_context.update_store()
+            return function(cell_context)
 
         for cell in cells:
             if self._is_hanging(cell.uuid):
@@ -73,7 +73,7 @@ class Gatherer:
                 pending[self._executor.submit(ask, cell)] = cell.uuid
         while pending:
             done, _ = futures.wait(
-                pending, self._patience_s(pending, started),
+                pending, self._remaining_s(pending, started),
                 futures.FIRST_COMPLETED)
             for future in done:
                 self._keep(gathered, pending.pop(future), future)
@@ -88,7 +88,7 @@ class Gatherer:
                 future = None
             return future is not None
 
-    def _patience_s(
+    def _remaining_s(
         self, pending: dict[futures.Future[Any], str],
         started: dict[str, float],
     ) -> float:
@@ -97,8 +97,8 @@ class Gatherer:
                   if uuid in started]
         if not starts:
             return self._timeout_s
-        left = min(starts) + self._timeout_s - self._clock.monotonic()
-        return max(left, 0.0)
+        remaining = min(starts) + self._timeout_s - self._clock.monotonic()
+        return max(remaining, 0.0)
 
     @staticmethod
     def _keep(
@@ -116,7 +116,7 @@ class Gatherer:
         self, gathered: Gathered, pending: dict[futures.Future[Any], str],
         started: dict[str, float], progress: bool,
     ) -> None:
-        """Give up on cells whose time is over."""
+        """Stop waiting for cells whose deadline has passed."""
         now = self._clock.monotonic()
         running = False
         for future, uuid in list(pending.items()):
@@ -130,7 +130,7 @@ class Gatherer:
                 with self._lock:
                     self._hanging[uuid] = future
         if not running and not progress:
-            # Every thread hangs; who waits for one would wait for ever.
+            # All threads hang: the queued queries would never start.
             for future, uuid in list(pending.items()):
                 if future.cancel():
                     del pending[future]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changing cells, and taking cells and hosts out."""
+"""Changes and removal of cells, hosts and instance mappings."""
 
 from collections.abc import Callable
 from collections.abc import Collection
@@ -29,8 +29,8 @@ LOG = log.getLogger(__name__)
 class CellMaintenance:
     """Changes and removes mappings of cells and hosts.
 
-    What is checked stays so until it is done: each is one transaction of the
-    API database, in which nobody else can put a server or a host there.
+    Each operation is one transaction on the API database that locks what it
+    has checked, so that no server or host is added meanwhile.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class CellMaintenance:
         self._clock = clock
 
     def create(self, mapping: objects.CellMapping) -> None:
-        """Map a cell, whose database may be empty, or not made yet.
+        """Map a cell; its database may be empty or not exist yet.
 
         :raises cellsched.exception.CellMappingExists: another cell has one of
             its URLs, its database or its uuid
-        :raises cellsched.exception.WrongDatabase: its database is that of
-            something else
-        :raises cellsched.exception.InvalidField: a URL has braces that are
-            not of a template's fields
-        :raises cellsched.exception.ConfigurationInvalid: a URL is none that
-            can be opened
+        :raises cellsched.exception.WrongDatabase: its database belongs to
+            another service
+        :raises cellsched.exception.InvalidField: a URL has braces that are not
+            template fields
+        :raises cellsched.exception.ConfigurationInvalid: a URL cannot be
+            opened
         """
         self._check_urls(mapping)
         create = (cell_mappings.create if mapping.is_cell0()
@@ -64,14 +64,15 @@ class CellMaintenance:
     def update(
         self, uuid: str, values: Mapping[str, Any]
     ) -> objects.CellMapping:
-        """Change a cell; return it as it is then.
+        """Change a cell; return its new mapping.
 
         :param values: some of ``name``, ``transport_url``,
             ``database_connection`` and ``disabled``
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingNotFound: no such cell
         :raises cellsched.exception.CellMappingExists: another cell has one of
             the URLs, or the database
-        :raises cellsched.exception.Cell0CannotBeDisabled: it is asked for
+        :raises cellsched.exception.Cell0CannotBeDisabled: cell0 cannot be
+            disabled
         :raises cellsched.exception.WrongDatabase: as :meth:`create`
         :raises cellsched.exception.InvalidField: as :meth:`create`
         :raises cellsched.exception.ConfigurationInvalid: as :meth:`create`
@@ -107,9 +108,9 @@ class CellMaintenance:
             self._check_database(mapping)
 
     def _check_broker(self, mapping: objects.CellMapping) -> None:
-        """Make sure that no other cell has the virtual host.
+        """Check that no other cell has the same virtual host.
 
-        What is sent to a host of the one would be taken by the other.
+        Otherwise services of one cell would receive messages for the other.
         """
         places = self._targets.broker_places(mapping)
         for cell in self._cells.all():
@@ -118,23 +119,23 @@ class CellMaintenance:
             try:
                 shared = places & self._targets.broker_places(cell)
             except exception.ConfigurationInvalid as exc:
-                LOG.warning('Whether cell %s has the same broker is not '
-                            'known: %s', cell.identity, exc)
+                LOG.warning('Could not compare the broker with that of '
+                            'cell %s: %s', cell.identity, exc)
                 continue
             if shared:
                 raise exception.CellMappingExists(
                     uuid=cell.identity, field='transport URL')
 
     def _check_database(self, mapping: objects.CellMapping) -> None:
-        """Make sure that a database is empty or a cell's, and no other's.
+        """Check that a database is empty or a cell's, and of no other cell.
 
-        One that is not there yet is as good as an empty one.
+        A database that does not exist yet counts as empty.
         """
         with self._targets.connected_once(mapping) as database:
             try:
                 cell_schema.SCHEMA.check_place(database)
             except exception.DatabaseUnreachable as exc:
-                LOG.warning('Cell %s was not looked at: %s',
+                LOG.warning('Database of cell %s is not checked: %s',
                             mapping.identity, exc)
                 return
             for cell in self._cells.all():
@@ -145,23 +146,23 @@ class CellMaintenance:
     def _has(
         self, cell: objects.CellMapping, database: session.Database
     ) -> bool:
-        """Return whether a database is known to be a cell's."""
+        """Return whether a database is known to belong to a cell."""
         try:
-            with self._targets.connected_once(cell) as there:
-                return session.is_same_database(database, there)
+            with self._targets.connected_once(cell) as other:
+                return session.is_same_database(database, other)
         except (exception.DatabaseError,
                 exception.ConfigurationInvalid) as exc:
-            LOG.warning('Whether cell %s has the same database is not known: '
+            LOG.warning('Could not compare the database with that of cell %s: '
                         '%s', cell.identity, exc)
             return False
 
     def list_hosts(
         self, uuid: str | None = None
     ) -> list[tuple[objects.CellMapping, str]]:
-        """Return the hosts that are mapped, each with its cell, by name.
+        """Return the mapped hosts with their cells, by host name.
 
         :param uuid: of this cell only
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingNotFound: no such cell
         """
         self._cells.refresh()
         cells = {cell.uuid: cell for cell in (
@@ -173,12 +174,12 @@ class CellMaintenance:
              for host in names), key=lambda pair: pair[1])
 
     def delete_host(self, uuid: str, host: str) -> None:
-        """Unmap a host; it is found again when it is looked for.
+        """Unmap a host; the next discovery maps it again.
 
         :raises cellsched.exception.CellMappingNotFound: no such cell
         :raises cellsched.exception.HostMappingNotFound: it is not mapped
         :raises cellsched.exception.HostMappingExists: it is in another cell
-        :raises cellsched.exception.HostInUse: servers are on it
+        :raises cellsched.exception.HostInUse: it has servers
         """
         self._cells.refresh()
         cell = self._cells.get(uuid)
@@ -191,21 +192,22 @@ class CellMaintenance:
                     host=host, cell=cell.identity,
                     mapped_cell=mapped.identity)
             host_mappings.delete(connection, cell.id, [host])
-            with self._targets.database(cell).writer() as there:
-                count = on_host.count(there, host)
+            with self._targets.database(cell).writer() as in_cell:
+                count = on_host.count(in_cell, host)
                 if count:
                     raise exception.HostInUse(host=host, count=count)
-                compute_nodes.mark_unmapped(there, [host])
+                compute_nodes.mark_unmapped(in_cell, [host])
 
     def delete(self, uuid: str, force: bool = False) -> list[str]:
-        """Unmap a cell in which nothing lives; return its hosts.
+        """Unmap an empty cell; return its hosts.
 
-        The database of the cell stays as it is, but that its hosts are found
-        again when it is mapped again. One that does not answer is let be.
+        The cell's database is kept. Its hosts are marked as unmapped, so that
+        they are discovered if the cell is mapped again. A database that does
+        not answer is skipped.
 
-        :param force: unmap its hosts, and servers that are deleted, too
-        :raises cellsched.exception.CellMappingNotFound: there is none
-        :raises cellsched.exception.CellInUse: says by what
+        :param force: also unmap its hosts, and servers that are deleted
+        :raises cellsched.exception.CellMappingNotFound: no such cell
+        :raises cellsched.exception.CellInUse: names what the cell has
         """
         with self._database.writer() as connection:
             cell = cell_mappings.find(connection, uuid, lock=True)
@@ -239,11 +241,11 @@ class CellMaintenance:
             with self._targets.database(cell).writer() as connection:
                 compute_nodes.mark_unmapped(connection, hosts)
         except exception.CellschedException as exc:
-            LOG.warning('The hosts of cell %s are marked as mapped still: %s',
+            LOG.warning('Could not mark the hosts of cell %s as unmapped: %s',
                         cell.identity, exc)
 
 
-#: Servers of one transaction.
+#: Servers in one transaction.
 BATCH = 500
 
 
@@ -258,9 +260,11 @@ class MappingVerdict(enum.IntEnum):
 
 
 class InstanceMapper:
-    """Maps the servers of cells, as often as one likes.
+    """Maps the servers of cells; idempotent.
 
-    What is mapped is passed over, so it needs no memory of where it was.
+    Accepted servers are mapped. Servers of a cell that ran without an API
+    database, or under Nova before cells, are not. Mapped servers are skipped,
+    so the mapper needs no stored position.
     """
 
     def __init__(
@@ -273,9 +277,9 @@ class InstanceMapper:
         self._clock = clock
 
     def count(self, cell_uuid: str) -> int:
-        """Return how many servers a cell has, deleted ones among them.
+        """Return the number of servers of a cell, including deleted ones.
 
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingNotFound: no such cell
         """
         cell = self._cells.get(cell_uuid)
         with self._targets.database(cell).reader() as connection:
@@ -285,18 +289,18 @@ class InstanceMapper:
         self, cell_uuid: str, most: int | None = None,
         progress: Callable[[int], None] = lambda looked: None,
     ) -> tuple[int, bool]:
-        """Map servers of a cell, the oldest first, deleted ones among them.
+        """Map servers of a cell, oldest first, including deleted ones.
 
-        :param most: map no more than these
-        :param progress: is told how many servers were looked at
-        :returns: how many were mapped, and whether there are more
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :param most: maximum number of servers to map
+        :param progress: called with the number of servers that were read
+        :returns: number of mapped servers, and whether there are more
+        :raises cellsched.exception.CellMappingNotFound: no such cell
         """
         cell = self._cells.get(cell_uuid)
-        there = self._targets.database(cell)
+        database = self._targets.database(cell)
         after = looked = mapped = 0
         while True:
-            with there.reader() as connection:
+            with database.reader() as connection:
                 rows = instances.page_by_id(connection, after, BATCH)
             if not rows:
                 return mapped, False
@@ -321,9 +325,9 @@ class InstanceMapper:
             return MappingVerdict.NOT_MAPPED
         if mapping.cell_mapping is None:
             return MappingVerdict.WITHOUT_CELL
-        with self._targets.database(mapping.cell_mapping).reader() as there:
-            if instances.get(there, uuid) is not None:
+        with self._targets.database(mapping.cell_mapping).reader() as in_cell:
+            if instances.get(in_cell, uuid) is not None:
                 return MappingVerdict.ALIVE
-            if instances.is_deleted(there, uuid):
+            if instances.is_deleted(in_cell, uuid):
                 return MappingVerdict.DELETED
         return MappingVerdict.ARCHIVED

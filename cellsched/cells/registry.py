@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells that there are."""
+"""The registry of cells."""
 
 from cellsched.clock import Clock
 from cellsched.db.api import cell_mappings
@@ -9,7 +9,7 @@ from cellsched import objects
 
 
 class CellRegistry:
-    """Knows the cells, and reads them again as they may have changed.
+    """Caches the cell mappings and refreshes them periodically.
 
     :param interval_s: seconds after which they are read again
     """
@@ -26,24 +26,24 @@ class CellRegistry:
         self._read_at: float | None = None
 
     def all(self) -> list[objects.CellMapping]:
-        """Return every cell, cell0 and disabled ones among them."""
+        """Return every cell, including cell0 and disabled cells."""
         oldest = self._clock.monotonic() - self._interval_s
         if self._is_older(oldest):
             self._read(oldest)
         return list(self._cells.values())
 
     def real(self) -> list[objects.CellMapping]:
-        """Return the cells that may have hosts, disabled ones among them."""
+        """Return the cells that may have hosts, including disabled ones."""
         return [cell for cell in self.all() if not cell.is_cell0()]
 
     def enabled(self) -> list[objects.CellMapping]:
-        """Return the cells that take new builds."""
+        """Return the cells that accept new builds."""
         return [cell for cell in self.real() if not cell.disabled]
 
     def get(self, uuid: str) -> objects.CellMapping:
-        """Return a cell; one that is not known is looked for at once.
+        """Return a cell; the mappings are read again if it is not known.
 
-        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingNotFound: no such cell
         """
         self.all()
         if uuid not in self._cells:
@@ -54,21 +54,21 @@ class CellRegistry:
             raise exception.CellMappingNotFound(uuid=uuid) from None
 
     def cell0(self) -> objects.CellMapping:
-        """Return the cell of what could not be built.
+        """Return cell0, the cell of failed builds.
 
         :raises cellsched.exception.CellMappingNotFound: it is not mapped
         """
         return self.get(objects.CELL0_UUID)
 
     def refresh(self) -> None:
-        """Read the cells now."""
+        """Read the cell mappings now."""
         self._read(self._clock.monotonic())
 
     def _is_older(self, time: float) -> bool:
         return self._read_at is None or self._read_at <= time
 
     def _read(self, oldest: float) -> None:
-        """Read the cells, unless another thread did after that time."""
+        """Read the mappings, unless another thread did after that time."""
         with self._lock:
             if not self._is_older(oldest):
                 return

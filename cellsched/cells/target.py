@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aiming a context at a cell."""
+"""Access to cells: their databases and transports.
+
+The URL of a cell may be a template. A field such as ``{password}`` stands for
+that part of the URL of the same kind in the configuration of the process. So
+hosts may reach a cell by different addresses, and mappings need no password.
+"""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -18,23 +23,24 @@ from cellsched import objects
 from cellsched.rpc import transport
 
 
-#: What of a URL a field stands for; a number is that of one of its hosts.
+#: A template field; a number selects one of several hosts.
 _FIELD = re.compile(r'\{((?:username|password|hostname|port)(?:[1-9]\d*)?'
                     r'|scheme|path|query|fragment)\}')
 
-#: A host, and maybe its port.
+#: A host with an optional port.
 _PLACE = re.compile(r'(?P<hostname>\[[^\]]*\]|[^:]*)(?::(?P<port>.*))?')
 
 
 def fill(url: str, own: Callable[[], str], option: str) -> str:
-    """Return a URL with its fields replaced.
+    """Return a URL with its template fields replaced.
 
-    Parts are taken as they stand, percent-encoded where they are. What is in
-    braces and is no field stays.
+    Parts are copied unchanged, including percent-encoding. Other text in
+    braces stays.
 
-    :param own: returns the URL that the parts are of, if there is a field
-    :param option: where that URL comes from
-    :raises cellsched.exception.ConfigurationInvalid: it has no such part
+    :param own: returns the URL that provides the parts; called if there is a
+        field
+    :param option: the option of that URL
+    :raises cellsched.exception.ConfigurationInvalid: it lacks such a part
     """
     fields = _FIELD.findall(url)
     if not fields:
@@ -50,9 +56,9 @@ def fill(url: str, own: Callable[[], str], option: str) -> str:
 
 
 def check(url: str, field: str) -> None:
-    """Make sure that all braces of a URL are those of fields.
+    """Check that all braces of a URL belong to template fields.
 
-    :raises cellsched.exception.InvalidField: some are not
+    :raises cellsched.exception.InvalidField: some do not
     """
     if re.search('[{}]', _FIELD.sub('', url)):
         raise exception.InvalidField(
@@ -64,10 +70,10 @@ def check(url: str, field: str) -> None:
 
 
 def _parts(url: str) -> dict[str, str | None]:
-    """Return the parts of a URL by field; None where it has none.
+    """Return the parts of a URL by field; None for missing parts.
 
-    Its path goes without the first slash, so that of an absolute SQLite file
-    begins with one.
+    The path has no first slash. So the path of an absolute SQLite file begins
+    with a slash.
     """
     split = parse.urlsplit(url)
     parts: dict[str, str | None] = {
@@ -88,18 +94,18 @@ def _parts(url: str) -> dict[str, str | None]:
     return parts
 
 
-#: Fields of a mapping that say how its cell is reached, and what it is called.
+#: Fields of a mapping that define the connections to its cell, and its name.
 _MADE_OF = ('uuid', 'name', 'database_connection', 'transport_url')
 
 _DATABASE_OPTION = '[database] connection'
 
 
 class Targets:
-    """Opens the ways into cells, each once.
+    """Opens the database and the transport of each cell once.
 
     :param options: arguments for the engines of the cells' databases
-    :param own_database: ``[database] connection``, of which URLs of databases
-        that are templates take their parts
+    :param own_database: ``[database] connection``, the source of template
+        fields in database URLs
     """
 
     def __init__(
@@ -111,18 +117,18 @@ class Targets:
         self._transports = transports
         self._options = options
         self._own_database = own_database
-        #: By what of a mapping they are made of.
+        #: Targets by the fields that they are made of.
         self._made: dict[tuple[Any, ...], CellTarget] = {}
 
-    def aim(
+    def target_cell(
         self, context: RequestContext, cell: objects.CellMapping
     ) -> RequestContext:
-        """Return a new context that is aimed at the cell.
+        """Return a new context for the cell.
 
-        Its transport is opened when it is first asked for.
+        The transport of the cell is opened on first use.
 
         :raises cellsched.exception.ConfigurationInvalid: a URL of the mapping
-            is none that can be opened
+            cannot be opened
         """
         made_of = cell.values_of(_MADE_OF)
         key = tuple(made_of.values())
@@ -132,13 +138,13 @@ class Targets:
                 uuid=cell.uuid, name=cell.identity,
                 database=self.database(cell),
                 open_transport=self._transport_opener(cell))
-        return context.aimed_at(target)
+        return context.for_cell(target)
 
     def database(self, cell: objects.CellMapping) -> session.Database:
         """Return the cell's database.
 
-        :raises cellsched.exception.ConfigurationInvalid: its URL is none that
-            can be opened
+        :raises cellsched.exception.ConfigurationInvalid: its URL cannot be
+            opened
         """
         return self._databases.get(
             self.database_url(cell), 'cell', self._options)
@@ -147,9 +153,9 @@ class Targets:
     def connected_once(
         self, cell: objects.CellMapping
     ) -> Iterator[session.Database]:
-        """Give the cell's database, to which nothing connects again.
+        """Yield the cell's database with a connection of its own.
 
-        It is closed in the end; whether it answers is found out by one try.
+        The connection is made in one attempt, and closed at the end.
 
         :raises cellsched.exception.ConfigurationInvalid: as :meth:`database`
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
@@ -161,30 +167,30 @@ class Targets:
             opened.close()
 
     def database_url(self, cell: objects.CellMapping) -> str:
-        """Return the URL of the cell's database, as it is opened here.
+        """Return the URL of the cell's database with its fields replaced.
 
-        :raises cellsched.exception.ConfigurationInvalid: it is a template,
-            and the configuration has no URL with such parts
+        :raises cellsched.exception.ConfigurationInvalid: the URL is a
+            template, and the configuration has no URL with such parts
         """
         return fill(
             cell.database_connection, self._configured_database,
             _DATABASE_OPTION)
 
     def transport(self, cell: objects.CellMapping) -> Any:
-        """Return the cell's transport; None of cell0, which has none.
+        """Return the cell's transport; None for cell0, which has none.
 
-        :raises cellsched.exception.ConfigurationInvalid: its URL is none that
-            can be opened
+        :raises cellsched.exception.ConfigurationInvalid: its URL cannot be
+            opened
         """
         return self._transport_opener(cell)()
 
     def _transport_opener(
         self, cell: objects.CellMapping
     ) -> Callable[[], Any]:
-        """Return what opens the cell's transport, whose URL is looked at."""
+        """Check the cell's transport URL; return a function that opens it."""
         if not cell.transport_url:
-            # What is not given elsewhere means this process's own transport,
-            # and what is sent to this cell would end there.
+            # An empty URL would select this process's own transport, and
+            # messages to this cell would go there.
             raise exception.ConfigurationInvalid(
                 field=f'transport_url of cell {cell.identity}',
                 expected='the URL of its message transport; it is not set')
@@ -198,7 +204,7 @@ class Targets:
     def broker_places(
         self, cell: objects.CellMapping
     ) -> frozenset[tuple[str, int, str]]:
-        """Return the virtual hosts of brokers that a cell's URL leads to.
+        """Return the virtual hosts of brokers in a cell's URL.
 
         :raises cellsched.exception.ConfigurationInvalid: as :meth:`transport`
         """

@@ -220,25 +220,25 @@ class StalledBuilds:
         for uuid, found in gathered.results.items():
             if found:
                 self._under_way[uuid] = self._executor.submit(
-                    self._go_through, self._targets.aim(context, cells[uuid]),
-                    found)
+                    self._go_through,
+                    self._targets.target_cell(context, cells[uuid]), found)
 
     def _go_through(
-        self, aimed: RequestContext, found: list[_Found]
+        self, cell_context: RequestContext, found: list[_Found]
     ) -> None:
         """Process these builds of a cell, and the pages after them."""
-        assert aimed.cell is not None
+        assert cell_context.cell is not None
         try:
             while found:
-                self._go_on_with(aimed, found)
-                found = (self._find(aimed)
+                self._go_on_with(cell_context, found)
+                found = (self._find(cell_context)
                          if len(found) == self._page else [])
         except Exception as exc:
             LOG.warning('Check of stalled builds in cell %s is postponed: %s',
-                        aimed.cell.name, delivery.describe(exc))
+                        cell_context.cell.name, delivery.describe(exc))
 
     def _go_on_with(
-        self, aimed: RequestContext, found: list[_Found]
+        self, cell_context: RequestContext, found: list[_Found]
     ) -> None:
         waiting = [each.cast.instance_uuid for each in found]
         with self._database.reader() as connection:
@@ -248,12 +248,12 @@ class StalledBuilds:
             mapping = mappings.get(each.cast.instance_uuid)
             there = mapping.cell_mapping if mapping else None
             if each.cast.instance_uuid not in requested:
-                self._try(aimed, each, there and there.uuid)
+                self._try(cell_context, each, there and there.uuid)
 
-    def _find(self, aimed: RequestContext) -> list[_Found]:
+    def _find(self, cell_context: RequestContext) -> list[_Found]:
         """Reserve stalled builds for this conductor and return them."""
-        assert aimed.cell is not None
-        database = aimed.cell.database
+        assert cell_context.cell is not None
+        database = cell_context.cell.database
         with database.reader() as connection:
             now = database.timestamp()
             before = now - self._policy.timeout_s
@@ -274,29 +274,29 @@ class StalledBuilds:
             for cast in casts]
 
     def _try(
-        self, aimed: RequestContext, found: _Found, cell: str | None
+        self, cell_context: RequestContext, found: _Found, cell: str | None
     ) -> None:
-        assert aimed.cell is not None
+        assert cell_context.cell is not None
         try:
-            if cell == aimed.cell.uuid:
-                self._go_on(aimed, found)
+            if cell == cell_context.cell.uuid:
+                self._go_on(cell_context, found)
             else:
-                self._remove(aimed.cell.database, found.cast)
+                self._remove(cell_context.cell.database, found.cast)
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast in cell %s for the build of instance '
-                        '%s; the cast is retried: %s', aimed.cell.name,
+                        '%s; the cast is retried: %s', cell_context.cell.name,
                         found.cast.instance_uuid, delivery.describe(exc))
         except Exception:
             # One failure does not stop the others.
             LOG.exception('Could not resume the build of instance %s',
                           found.cast.instance_uuid)
 
-    def _go_on(self, aimed: RequestContext, found: _Found) -> None:
-        assert aimed.cell is not None
+    def _go_on(self, cell_context: RequestContext, found: _Found) -> None:
+        assert cell_context.cell is not None
         cast, instance = found.cast, found.instance
         state = instance and states.State(
             instance.vm_state, instance.task_state)
-        database = aimed.cell.database
+        database = cell_context.cell.database
         if state == states.SPAWNING and found.is_host_up:
             # The build is in progress; check again after the timeout.
             return
@@ -314,10 +314,10 @@ class StalledBuilds:
                             cast.instance_uuid)
                 message = build_casts.BuildMessage.read(cast)
                 self._compute.get(
-                    aimed.cell.transport).build_and_run_instance(
-                        aimed, instance=instance, **message.arguments())
+                    cell_context.cell.transport).build_and_run_instance(
+                        cell_context, instance=instance, **message.arguments())
         elif self._free(database, instance, cast):
-            self._hand_on(aimed, instance, cast)
+            self._hand_on(cell_context, instance, cast)
 
     def _next(
         self, database: session.Database, cast: build_casts.BuildCast
@@ -359,18 +359,18 @@ class StalledBuilds:
                 build_attempts=instance.build_attempts)
 
     def _hand_on(
-        self, aimed: RequestContext, instance: objects.Instance,
+        self, cell_context: RequestContext, instance: objects.Instance,
         cast: build_casts.BuildCast,
     ) -> None:
-        assert aimed.cell is not None
+        assert cell_context.cell is not None
         LOG.warning('Rescheduling the build of instance %s, which host %s '
                     'did not begin',
                     instance.uuid, cast.host)
         message = build_casts.BuildMessage.read(cast)
         reason = exception.BuildFailed(
             uuid=instance.uuid, reason='its host did not take it up')
-        self._conductors.get(aimed.cell.transport).build_instances(
-            aimed, [instance],
+        self._conductors.get(cell_context.cell.transport).build_instances(
+            cell_context, [instance],
             {**message.filter_properties, 'retry': {
                 **message.filter_properties['retry'],
                 'num_attempts': instance.build_attempts,

@@ -129,7 +129,8 @@ class HostReader:
         """Return hosts as they are now."""
         cells = {cell.uuid: cell for cell in self._cells.enabled()}
         gathered = self._gatherer.gather(
-            context, cells.values(), lambda aimed: self._ask(aimed, scope))
+            context, cells.values(),
+            lambda cell_context: self._ask(cell_context, scope))
         for uuid, failure in gathered.failures.items():
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
                         failure)
@@ -194,20 +195,20 @@ class HostReader:
             self._told.pop(number, None)
 
     def _ask(
-        self, aimed: RequestContext, scope: HostScope
+        self, cell_context: RequestContext, scope: HostScope
     ) -> tuple[feed.HostChanges, float]:
         """Return hosts of a cell, and by how much its clock is ahead."""
-        assert aimed.cell is not None
-        database = aimed.cell.database
+        assert cell_context.cell is not None
+        database = cell_context.cell.database
         with database.reader() as connection:
             hosts = feed.selected(connection, scope.nodes, scope.names)
         return hosts, database.timestamp() - self._clock.steady()
 
     def _ask_beats(
-        self, aimed: RequestContext
+        self, cell_context: RequestContext
     ) -> tuple[Sequence[Any], float]:
-        assert aimed.cell is not None
-        database = aimed.cell.database
+        assert cell_context.cell is not None
+        database = cell_context.cell.database
         with database.reader() as connection:
             rows = feed.beats(connection)
         return rows, database.timestamp() - self._clock.steady()

@@ -312,7 +312,7 @@ class HostManager(source.HostSource):
             self._followers[uuid].mapped = self._host_mappings.hosts(uuid)
         gathered = self._gatherer.gather(
             context, cells.values(),
-            lambda aimed: self._read_cell(aimed, now))
+            lambda cell_context: self._read_cell(cell_context, now))
         for uuid, failure in gathered.failures.items():
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
                         failure)
@@ -323,16 +323,16 @@ class HostManager(source.HostSource):
             self.silent = sorted(cells[uuid].identity for uuid in quiet)
 
     def _read_cell(
-        self, aimed: RequestContext, now: float
+        self, cell_context: RequestContext, now: float
     ) -> None:
         """Read a cell, within the time that the cell has."""
-        assert aimed.cell is not None
-        follower = self._followers[aimed.cell.uuid]
+        assert cell_context.cell is not None
+        follower = self._followers[cell_context.cell.uuid]
         everything = now >= follower.full_at
-        new = follower.read(aimed.cell.database, everything)
+        new = follower.read(cell_context.cell.database, everything)
         if everything:
             # Not all cells at once, for that takes its time.
-            share = zlib.crc32(aimed.cell.uuid.encode()) % 1000 / 2000
+            share = zlib.crc32(cell_context.cell.uuid.encode()) % 1000 / 2000
             follower.full_at = now + self._policy.full_interval_s * (1 - share)
         if new:
             self.mark_stale(new)

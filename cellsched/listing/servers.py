@@ -184,12 +184,12 @@ class PageReader:
                          for row in rows])
 
     def _ask(
-        self, aimed: RequestContext
+        self, cell_context: RequestContext
     ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
-        assert aimed.cell is not None
-        source = self._sources[aimed.cell.uuid]
+        assert cell_context.cell is not None
+        source = self._sources[cell_context.cell.uuid]
         return read_page(
-            database(aimed), source.name, self._wanted, self._order,
+            database(cell_context), source.name, self._wanted, self._order,
             source.after, self._size, self._shows_hosts)
 
     def _mapped(
@@ -225,9 +225,9 @@ class PageReader:
                 yield place, source, found
 
 
-def database(aimed: RequestContext) -> session.Database:
-    assert aimed.cell is not None
-    return aimed.cell.database
+def database(cell_context: RequestContext) -> session.Database:
+    assert cell_context.cell is not None
+    return cell_context.cell.database
 
 
 def read_page(
@@ -372,8 +372,8 @@ class ServerListing:
     ) -> server.Server | None:
         wanted = instance_list.InstanceFilter({'uuid': [uuid]})
         gathered = self._gatherer.gather(
-            context, [cell], lambda aimed: read_page(
-                database(aimed), server.name_of(cell), wanted,
+            context, [cell], lambda cell_context: read_page(
+                database(cell_context), server.name_of(cell), wanted,
                 NEWEST))
         if cell.uuid not in gathered.results:
             log_down(cell, gathered)
@@ -407,8 +407,8 @@ class ServerListing:
             known = instance_mappings.values(connection, uuid, order)
         cell = mapping.cell_mapping
         gathered = self._gatherer.gather(
-            context, [cell], lambda aimed: _values_there(
-                database(aimed), uuid, order))
+            context, [cell], lambda cell_context: _values_there(
+                database(cell_context), uuid, order))
         if cell.uuid not in gathered.results:
             # The cell did not answer for the page before either, so that page
             # had the values of the mapping.

@@ -17,9 +17,8 @@ _KNOWN = base.Registry.obj_classes()
 class Serializer(oslo_messaging.Serializer):
     """Turns objects into their envelopes, and back, however deep they are.
 
-    An object of a kind that this project does not know stays what came, so
-    that it can be passed on. The cell that a context is aimed at does not
-    travel.
+    An object of an unknown class stays as it came, so that it can be passed
+    on. The target cell of a context is not sent.
     """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:

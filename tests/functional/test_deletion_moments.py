@@ -70,9 +70,11 @@ class MomentCase(base.TestCase):
             spec = objects.RequestSpec.obj_from_primitive(
                 request_specs.get(connection, uuid))
         for cell, host in (('cell1', 'a1'), ('cell2', 'b1')):
-            aimed = parts.targets.aim(base.USER, self.cells()[cell])
-            parts.compute.get(aimed.cell.transport).build_and_run_instance(
-                aimed, host=host, instance=objects.Instance(
+            cell_context = parts.targets.target_cell(
+                base.USER, self.cells()[cell])
+            parts.compute.get(
+                cell_context.cell.transport).build_and_run_instance(
+                cell_context, host=host, instance=objects.Instance(
                     uuid=uuid, flavor=spec.flavor),
                 request_spec=spec, filter_properties={}, node=host,
                 limits={}, host_list=[])

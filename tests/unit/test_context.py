@@ -27,25 +27,25 @@ class TestRequestContext(base.TestCase):
         self.assertIsNone(context.admin().cell)
 
     def test_aiming_makes_a_new_context_of_the_same_request(self):
-        aimed = self.context.aimed_at(CELL)
+        cell_context = self.context.for_cell(CELL)
 
-        self.assertIsInstance(aimed, context.RequestContext)
-        self.assertIs(CELL, aimed.cell)
+        self.assertIsInstance(cell_context, context.RequestContext)
+        self.assertIs(CELL, cell_context.cell)
         self.assertEqual(self.context.get_logging_values(),
-                         aimed.get_logging_values())
-        self.assertEqual(self.context.request_id, aimed.request_id)
+                         cell_context.get_logging_values())
+        self.assertEqual(self.context.request_id, cell_context.request_id)
 
     def test_aiming_leaves_the_original_as_it_is(self):
-        aimed = self.context.aimed_at(CELL)
-        aimed.aimed_at(None)
-        aimed.project_id = 'other'
+        cell_context = self.context.for_cell(CELL)
+        cell_context.for_cell(None)
+        cell_context.project_id = 'other'
 
         self.assertIsNone(self.context.cell)
-        self.assertIs(CELL, aimed.cell)
+        self.assertIs(CELL, cell_context.cell)
         self.assertEqual('project', self.context.project_id)
 
     def test_cell_does_not_travel(self):
-        values = self.context.aimed_at(CELL).to_dict()
+        values = self.context.for_cell(CELL).to_dict()
 
         self.assertNotIn('cell', values)
         self.assertIsNone(context.RequestContext.from_dict(values).cell)
@@ -53,7 +53,7 @@ class TestRequestContext(base.TestCase):
     def test_context_of_the_thread_is_not_replaced(self):
         self.context.update_store()
 
-        self.context.aimed_at(CELL)
+        self.context.for_cell(CELL)
         context.admin()
 
         self.assertIs(self.context, oslo_context.get_current())

@@ -116,8 +116,8 @@ class TestCells(CheckCase):
         released = threading.Event()
         self.addCleanup(released.set)
 
-        def look(aimed):
-            if aimed.cell.uuid == self.cell.uuid:
+        def look(cell_context):
+            if cell_context.cell.uuid == self.cell.uuid:
                 released.wait()
 
         gatherer = gather.Gatherer(

@@ -234,16 +234,16 @@ class Move:
                 saved(work.spec), self._database.now())
 
     def _cast(self, context: RequestContext, work: MoveWork) -> None:
-        aimed = self._targets.aim(context, work.cell)
-        assert aimed.cell is not None and work.spec is not None
-        client = self._compute.get(aimed.cell.transport)
+        cell_context = self._targets.target_cell(context, work.cell)
+        assert cell_context.cell is not None and work.spec is not None
+        client = self._compute.get(cell_context.cell.transport)
         work.instance.flavor = work.spec.flavor
         tell = {server_moves.MIGRATION: client.migrate_in,
                 server_moves.UNSHELVE: client.unshelve_instance,
                 }.get(work.move.migration_type, client.rebuild_instance)
         host, node = work.move.dest_compute, work.move.dest_node
         assert host is not None and node is not None
-        tell(aimed, host, work.instance, work.move.uuid, node)
+        tell(cell_context, host, work.instance, work.move.uuid, node)
 
     def _give_up(
         self, context: RequestContext, work: MoveWork,

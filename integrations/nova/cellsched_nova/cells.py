@@ -49,8 +49,8 @@ def changes(
     :param cells: Nova's mappings
     :param before: by uuid of a cell, the marks of what is known of it
     """
-    def read(aimed: Any) -> CellChanges:
-        return _changes(aimed, before.get(aimed.cell_uuid, {}))
+    def read(cell_context: Any) -> CellChanges:
+        return _changes(cell_context, before.get(cell_context.cell_uuid, {}))
 
     for uuid, found in nova_context.scatter_gather_cells(
             context, cells, nova_context.CELL_TIMEOUT, read).items():

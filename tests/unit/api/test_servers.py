@@ -326,7 +326,8 @@ class TestDelete(ServersTestCase):
     def test_deletion_is_accepted_though_no_host_can_be_told(self):
         self.put(self.uuid, self.cell, vm_state='active', task_state=None,
                  host='h1')
-        transport = self.targets.aim(self.context, self.cell).cell.transport
+        transport = self.targets.target_cell(
+            self.context, self.cell).cell.transport
         client = self.compute.get(transport)
         for failure in FAILURES:
             self.logs.reset_output()
@@ -345,7 +346,8 @@ class TestDelete(ServersTestCase):
     def test_host_that_could_not_be_told_is_told_by_the_next_deletion(self):
         self.put(self.uuid, self.cell, vm_state='active', task_state=None,
                  host='h1')
-        transport = self.targets.aim(self.context, self.cell).cell.transport
+        transport = self.targets.target_cell(
+            self.context, self.cell).cell.transport
         client = self.compute.get(transport)
         client.failure = oslo_messaging.MessageDeliveryFailure('away')
         self.delete()
@@ -602,14 +604,14 @@ class TestRetry(ServersTestCase):
 
     def test_deletion_after_it_was_looked_at_wins(self):
         self.bury()
-        aimed = self.targets.database(self.cell0)
+        cell_context = self.targets.database(self.cell0)
 
         class Deleting:
 
             @staticmethod
             def database(cell):
                 self.servers.delete(self.context, self.uuid)
-                return aimed
+                return cell_context
 
         self.servers._retry._targets = Deleting
         self.assertRaises(exception.InstanceNotFound, self.retry)

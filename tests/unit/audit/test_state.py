@@ -19,14 +19,14 @@ class TestReader(base.TestCase):
     def test_cell_that_is_silent_is_named_with_the_reason(self):
         uuid = self.running()
         released = threading.Event()
-        aim = self.targets.aim
+        target_cell = self.targets.target_cell
 
         def slow(context, cell):
             if cell.name == 'cell1':
                 released.wait(600)
-            return aim(context, cell)
+            return target_cell(context, cell)
 
-        self.targets.aim = slow
+        self.targets.target_cell = slow
         executor = futures.ThreadPoolExecutor(4)
         self.addCleanup(executor.shutdown)
         self.addCleanup(released.set)

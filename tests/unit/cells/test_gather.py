@@ -179,7 +179,7 @@ class TestGatherer(base.TestCase):
         requests = [
             gatherer.gather(
                 context, self.mapped,
-                lambda aimed: oslo_context.get_current().request_id
+                lambda cell_context: oslo_context.get_current().request_id
             ).results[self.mapped[0].uuid]
             for context in (self.context, base.context.admin())]
 

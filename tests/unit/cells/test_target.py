@@ -22,37 +22,37 @@ class TestTargets(base.TestCase):
     def test_aimed_context_has_the_ways_into_the_cell(self):
         cell = self.add_cell('east')
 
-        aimed = self.targets.aim(self.context, cell)
+        cell_context = self.targets.target_cell(self.context, cell)
 
         self.assertEqual((cell.uuid, cell.identity),
-                         (aimed.cell.uuid, aimed.cell.name))
+                         (cell_context.cell.uuid, cell_context.cell.name))
         self.assertEqual([], self.read(
-            aimed.cell.database, samples.listed))
+            cell_context.cell.database, samples.listed))
         self.assertIs(self.transports.get(cell.transport_url),
-                      aimed.cell.transport)
+                      cell_context.cell.transport)
 
     def test_context_is_a_new_one_of_the_same_request(self):
         cell = self.add_cell('east')
 
-        aimed = self.targets.aim(self.context, cell)
+        cell_context = self.targets.target_cell(self.context, cell)
 
         self.assertIsNone(self.context.cell)
-        self.assertEqual(self.context.to_dict(), aimed.to_dict())
+        self.assertEqual(self.context.to_dict(), cell_context.to_dict())
 
     def test_aimed_context_can_be_aimed_elsewhere(self):
         east, west = self.add_cell('east'), self.add_cell('west')
-        aimed = self.targets.aim(self.context, east)
+        cell_context = self.targets.target_cell(self.context, east)
 
-        other = self.targets.aim(aimed, west)
+        other = self.targets.target_cell(cell_context, west)
 
-        self.assertEqual(east.uuid, aimed.cell.uuid)
+        self.assertEqual(east.uuid, cell_context.cell.uuid)
         self.assertEqual(west.uuid, other.cell.uuid)
-        self.assertIsNot(aimed.cell.database, other.cell.database)
+        self.assertIsNot(cell_context.cell.database, other.cell.database)
 
     def test_ways_are_opened_once(self):
         cell = self.add_cell('east')
 
-        one, other = (self.targets.aim(self.context, cell).cell
+        one, other = (self.targets.target_cell(self.context, cell).cell
                       for _ in range(2))
 
         self.assertIs(one.database, other.database)
@@ -61,17 +61,18 @@ class TestTargets(base.TestCase):
 
     def test_cell0_has_no_transport(self):
         for url in 'none:///', 'NONE:':
-            aimed = self.targets.aim(
+            cell_context = self.targets.target_cell(
                 self.context, self.add_cell('cell0', transport_url=url))
 
-            self.assertIsNone(aimed.cell.transport)
-            self.assertIsNotNone(aimed.cell.database)
+            self.assertIsNone(cell_context.cell.transport)
+            self.assertIsNotNone(cell_context.cell.database)
 
     def test_cell_without_a_transport_does_not_get_another_ones(self):
         cell = self.add_cell('east', transport_url='')
 
         error = self.assertRaises(
-            exception.ConfigurationInvalid, self.targets.aim, self.context,
+            exception.ConfigurationInvalid, self.targets.target_cell,
+            self.context,
             cell)
 
         self.assertIn(cell.identity, str(error))
@@ -86,7 +87,7 @@ class TestTargets(base.TestCase):
             cell = samples.cell('east', **{field: url})
 
             error = self.assertRaises(
-                exception.ConfigurationInvalid, self.targets.aim,
+                exception.ConfigurationInvalid, self.targets.target_cell,
                 self.context, cell)
 
             self.assertNotIn(SECRET, str(error))
@@ -106,17 +107,17 @@ class TestTargets(base.TestCase):
         targets = target.Targets(databases, transports, {}, (
             own.database_connection))
 
-        aimed = targets.aim(self.context, cell).cell
+        cell_context = targets.target_cell(self.context, cell).cell
 
-        self.assertEqual(own.database_connection, aimed.database.url)
+        self.assertEqual(own.database_connection, cell_context.database.url)
         self.assertIs(transports.get(f'local://{self.world}/east'),
-                      aimed.transport)
+                      cell_context.transport)
 
     def test_template_without_a_configured_url_is_an_error_that_says_so(self):
         cell = self.add_cell('east', database_connection='sqlite:///{path}')
 
         error = self.assertRaises(exception.ConfigurationInvalid,
-                                  self.targets.aim, self.context, cell)
+                                  self.targets.target_cell, self.context, cell)
 
         self.assertIn('[database] connection', str(error))
 

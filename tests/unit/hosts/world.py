@@ -42,9 +42,9 @@ class Targets(target.Targets):
         super().__init__(*args)
         self.behaviour = {}
 
-    def aim(self, context, cell):
+    def target_cell(self, context, cell):
         self.behaviour.get(cell.name, lambda: None)()
-        return super().aim(context, cell)
+        return super().target_cell(context, cell)
 
 
 class Threads(futures.ThreadPoolExecutor):

@@ -193,10 +193,10 @@ class TestServers(base.TestCase):
 
         class Hanging(target.Targets):
 
-            def aim(self, context, cell):
+            def target_cell(self, context, cell):
                 if cell.uuid == cell1.uuid:
                     go_on.wait()
-                return super().aim(context, cell)
+                return super().target_cell(context, cell)
 
         targets = Hanging(self.targets._databases, self.transports)
         self.reader = self.make_reader(targets, 0.2, clock.Clock())

@@ -119,13 +119,13 @@ class TestContexts(SerializerTestCase):
         self.assertFalse(self.travel(self.context).is_admin)
 
     def test_cell_does_not_travel(self):
-        aimed = self.context.aimed_at(context.CellTarget(
+        cell_context = self.context.for_cell(context.CellTarget(
             uuid=UUID, name='cell', database=object(), open_transport=object))
 
-        sent = self.serializer.serialize_context(aimed)
+        sent = self.serializer.serialize_context(cell_context)
 
         self.assertNotIn('cell', sent)
-        self.assertIsNone(self.travel(aimed).cell)
+        self.assertIsNone(self.travel(cell_context).cell)
 
     def test_cell_that_somebody_sends_all_the_same_is_ignored(self):
         sent = self.serializer.serialize_context(self.context)

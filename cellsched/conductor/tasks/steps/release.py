@@ -192,13 +192,13 @@ class Cast(saga.Step):
     def _cast_all(
         self, cell: objects.CellMapping, builds: Sequence[Build]
     ) -> None:
-        aimed: dict[int, context.RequestContext] = {}
+        contexts: dict[int, context.RequestContext] = {}
         for build in builds:
             try:
-                if id(build.context) not in aimed:
-                    aimed[id(build.context)] = self._targets.aim(
+                if id(build.context) not in contexts:
+                    contexts[id(build.context)] = self._targets.target_cell(
                         build.context, cell)
-                self._cast(aimed[id(build.context)], build)
+                self._cast(contexts[id(build.context)], build)
             except delivery.ERRORS:
                 raise
             except Exception as exc:
@@ -206,13 +206,13 @@ class Cast(saga.Step):
                 self._give_up(cell, build, exc)
 
     def _cast(
-        self, aimed: context.RequestContext, build: Build
+        self, cell_context: context.RequestContext, build: Build
     ) -> None:
-        assert aimed.cell is not None
+        assert cell_context.cell is not None
         message = build_casts.BuildMessage.first(
             build.selections, build.spec)
-        self._compute.get(aimed.cell.transport).build_and_run_instance(
-            aimed, instance=build.instance, **message.arguments())
+        self._compute.get(cell_context.cell.transport).build_and_run_instance(
+            cell_context, instance=build.instance, **message.arguments())
 
     def _give_up(
         self, cell: objects.CellMapping, build: Build,

@@ -178,8 +178,8 @@ class TestMove(base.TestCase):
         with self.database.reader() as connection:
             mapping = instance_mappings.get_many(
                 connection, [self.uuid])[self.uuid].cell_mapping
-        aimed = self.targets.aim(base.USER, mapping)
-        client = self.compute.get(aimed.cell.transport)
+        cell_context = self.targets.target_cell(base.USER, mapping)
+        client = self.compute.get(cell_context.cell.transport)
         client.failure = amqp_exc.AccessRefused('wrong password')
 
         self.assertIsBack(self.moved())
