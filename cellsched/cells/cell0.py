@@ -213,8 +213,8 @@ class Cell0:
                             in_cell0, burial.requests[uuid],
                             self._clock.now())
                     self._take_back(in_cell0, lost)
-                build_requests.drop(connection, owned)
-            return confirmed
+            build_requests.drop(connection, owned)
+        return confirmed
 
     def _take_back(
         self, connection: Any, mappings: Iterable[objects.InstanceMapping]

@@ -67,7 +67,7 @@ class TestOverCells(base.TestCase):
 
         self.assertEqual(
             compute.Lowest(3, frozenset([down.uuid])), self.lowest())
-        self.assertIn(f'of cell {down.identity} are not known',
+        self.assertIn(f'of cell {down.identity}; it is left out',
                       self.logs.output)
 
     def test_cell_that_hangs_does_not_hang_the_others(self):
@@ -85,6 +85,6 @@ class TestOverCells(base.TestCase):
                 compute.Lowest(3, frozenset([hanging.uuid])),
                 self.lowest())
 
-        self.assertIn(f'cell {hanging.identity} are not known, and it is left '
-                      'out: it does not answer', self.logs.output)
+        self.assertIn(f'cell {hanging.identity}; it is left out: timeout',
+                      self.logs.output)
         self.assertNotIn('secret', self.logs.output)

@@ -94,7 +94,7 @@ class TestMigration(mover.MoverTestCase):
         def go_elsewhere():
             self.end(move)
             self.transit('revert_migrate')
-            self.claims.release([mover.moves.consumer(self.uuid)])
+            self.claims.release([mover.migrations.consumer(self.uuid)])
             self.accept(dest_compute='host3')
             self.transit('begin_migrate')
 

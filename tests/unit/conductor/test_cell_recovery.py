@@ -448,14 +448,14 @@ class TestStalledMigrationLimits(StalledMigrationsTestCase):
                 (2 * DEADLINE_S, {'own': 'host1'}),
                 (2 * DEADLINE_S + 1, {'own': 'host1', 'move': 'host2'})):
             move = self.accept()
-            self.claims.release([mover.moves.consumer(self.uuid)])
+            self.claims.release([mover.migrations.consumer(self.uuid)])
             self.end(move)
             self.transit('revert_migrate')
             self.claims.claim([mover.claims_base.Claim(
-                mover.moves.consumer(self.uuid), self.there, {'VCPU': 1})])
+                mover.migrations.consumer(self.uuid), self.there, {'VCPU': 1})])
             self.clock.advance(seconds)
 
             self.stalled.run()
 
             self.assertEqual(places, self.places)
-            self.claims.release([mover.moves.consumer(self.uuid)])
+            self.claims.release([mover.migrations.consumer(self.uuid)])

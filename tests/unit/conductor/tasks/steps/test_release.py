@@ -250,7 +250,7 @@ class TestCast(base.StepTestCase):
         self.do(self.step(), self.batch)
 
         [line] = [line for line in self.logs.output.splitlines()
-                  if 'cannot be told' in line]
+                  if 'Could not cast to the hosts' in line]
         self.assertIn(type(failure).__name__, line)
         self.assertNotIn('secret', self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
