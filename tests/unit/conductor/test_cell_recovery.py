@@ -452,7 +452,8 @@ class TestStalledMigrationLimits(StalledMigrationsTestCase):
             self.end(move)
             self.transit('revert_migrate')
             self.claims.claim([mover.claims_base.Claim(
-                mover.migrations.consumer(self.uuid), self.there, {'VCPU': 1})])
+                mover.migrations.consumer(self.uuid), self.there,
+                {'VCPU': 1})])
             self.clock.advance(seconds)
 
             self.stalled.run()
