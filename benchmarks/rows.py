@@ -16,14 +16,13 @@ from oslo_config import cfg
 
 from cellsched.conf import opts
 from cellsched.filters import registry as filters
-from cellsched.filters import rows
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
 from cellsched.weighers import registry as weighers
 
 
-class CountingFilter(rows.BaseHostFilter):
+class CountingFilter(filters.BaseHostFilter):
     """A filter as written for Nova, which also counts the hosts it sees."""
 
     def __init__(self):
@@ -73,9 +72,9 @@ def make(names, first=None, last=None):
     conf = cfg.ConfigOpts()
     opts.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])
-    enabled = [*([rows.RowFilter(first)] if first else []),
+    enabled = [*([filters.RowFilter(first)] if first else []),
                *filters.make(conf, names),
-               *([rows.RowFilter(last)] if last else [])]
+               *([filters.RowFilter(last)] if last else [])]
     return pipeline.Pipeline(
         enabled, weighers.make(conf, conf.filter_scheduler.weight_classes),
         filter_scheduler.mandatory_filters(conf))

@@ -18,13 +18,13 @@ from cellsched.cli.app import App
 from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched import exception
-from cellsched.hosts import column_providers
 from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.document import dump
 from cellsched.hosts.document import HostDocument
 from cellsched.hosts.document import load
 from cellsched.hosts.document import parse
+from cellsched.hosts import plugin_columns
 from cellsched.hosts.view import Hosts
 
 #: The largest file that is read.
@@ -69,7 +69,7 @@ def read(app: App, path: pathlib.Path) -> HostDocument:
         raise exception.InvalidField(
             where='snapshot', field='document', problem='it is too large',
             expected=f'at most {_BYTES_MAX} bytes')
-    snapshot = load(parse(text), column_providers.load(),
+    snapshot = load(parse(text), plugin_columns.load(),
                     app.conf.scheduler.cell_failure_half_life)
     _warn(app, snapshot)
     return snapshot

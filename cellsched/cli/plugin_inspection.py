@@ -19,7 +19,7 @@ from cellsched.claims.base import ClaimStore
 from cellsched.conf import enabled
 from cellsched import exception
 from cellsched.filters import registry as filters
-from cellsched.hosts import column_providers
+from cellsched.hosts import plugin_columns
 from cellsched.network.base import NetworkAPI
 from cellsched.objects import resource_classes
 from cellsched import plugins
@@ -31,7 +31,7 @@ from cellsched.weighers import registry as weighers
 _ROLE = re.compile(r':[\w:]+:`([^`]*)`')
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
-    'columns': column_providers.check, 'filter': filters.check,
+    'columns': plugin_columns.check_columns, 'filter': filters.check,
     'resource_class': resource_classes.check, 'weigher': weighers.check}
 
 _BASES: dict[str, type] = {

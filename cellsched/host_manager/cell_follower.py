@@ -2,6 +2,7 @@
 """Following one cell: what changes there goes into the host table."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 from typing import Any
@@ -11,6 +12,7 @@ from oslo_log import log
 from cellsched.cells.discovery import Discovery
 from cellsched.clock import Clock
 from cellsched.clock import Lock
+from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
 from cellsched.host_manager.aggregate_groups import AggregateGroups
@@ -309,3 +311,34 @@ class CellFollower:
             if host not in owners or owners[host].uuid != self.cell.uuid})
         return [row for row in rows if row.mapped < 1
                 or row.host not in self._unmapped]
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+class HostMappings:
+    """The hosts of each cell, as the API database has them mapped.
+
+    :param database: the API database
+    """
+
+    def __init__(self, database: session.Database) -> None:
+        self._database = database
+        self._fingerprint: Any = None
+        self._hosts: Mapping[str, Set[str]] = {}
+
+    def read(self) -> None:
+        """Read them again if they are not the same.
+
+        Who deletes a mapping, such as a command of Nova, tells nobody. So
+        that is found by one statement, whose answer is a few numbers.
+        """
+        with self._database.reader() as connection:
+            fingerprint = host_mappings.fingerprint(connection)
+            if fingerprint != self._fingerprint:
+                self._hosts = host_mappings.by_cell(connection)
+                self._fingerprint = fingerprint
+
+    def hosts(self, cell_uuid: str) -> Set[str]:
+        """Return the hosts of a cell: the same set, until they change."""
+        return self._hosts.get(cell_uuid, _NONE)

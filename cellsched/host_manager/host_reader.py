@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading hosts for one request, of which nothing is kept."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import threading
 from typing import Any
 from typing import NamedTuple
 
@@ -24,13 +26,13 @@ from cellsched.db.cell import hosts as feed
 from cellsched.db import session
 from cellsched.host_manager import aggregate_groups
 from cellsched.host_manager import cell_follower
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.host_manager import node_columns
-from cellsched.host_manager import recent_choices
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
-from cellsched.hosts.sharing import SharingProvider
+from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.table import HostTable
+from cellsched.hosts import view
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -90,7 +92,7 @@ class HostReader:
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer, discovery: Discovery,
         claims: claims_base.ClaimStore, clock: Clock,
-        policy: loader.RefreshPolicy, default_zone: str,
+        policy: manager.RefreshPolicy, default_zone: str,
         extra_columns: Iterable[columns.Column] = (),
     ) -> None:
         self._database = database
@@ -108,7 +110,7 @@ class HostReader:
             policy.half_life_s, policy.limits.silence_s)
         self._told: dict[int, objects.Aggregate] = {}
         #: What was chosen lately.
-        self.choices = recent_choices.RecentChoices(loader.PENDING_S)
+        self.choices = RecentChoices(manager.PENDING_S)
 
     def nothing(self) -> HostReading:
         """Return what there is before anything was read."""
@@ -270,8 +272,91 @@ class HostReader:
             providers=None if scope.nodes is None else [*uuids, *children],
         ).usages if uuids else ()
         chosen = self.choices.current(self._clock.steady())
-        for usage in recent_choices.with_held(
+        for usage in with_held(
                 (*usages, *sharing.usages), chosen):
             table.set_usage(usage.provider, usage.capacity, usage.used,
                             usage.consumers, usage.units)
-        recent_choices.count_builds(table, chosen, marks)
+        count_builds(table, chosen, marks)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecentChoice:
+    """A host that was chosen for one instance.
+
+    :param node: uuid of the compute node
+    :param at: wall clock time, in seconds since the epoch
+    :param mark: of the node's row in its cell; another one says that the host
+        has reported since
+    :param held: amounts by resource class, by provider, that nobody claimed
+    """
+
+    node: str
+    at: float
+    mark: Any
+    held: Mapping[str, Mapping[str, int]]
+
+
+class RecentChoices:
+    """Remembers what was chosen until hosts report it, or for a time.
+
+    A host reports builds itself, and what was not claimed is in its cell by
+    then. Any thread may call any method.
+
+    :param lasting_s: seconds after which a choice counts no more
+    """
+
+    def __init__(self, lasting_s: float) -> None:
+        self._lasting_s = lasting_s
+        self._lock = threading.Lock()
+        self._choices: collections.deque[RecentChoice] = collections.deque()
+
+    def add(self, choices: Iterable[RecentChoice]) -> None:
+        """Count these from now on."""
+        with self._lock:
+            self._choices.extend(choices)
+
+    def current(self, now: float) -> list[RecentChoice]:
+        """Return those that still count; forget the others."""
+        with self._lock:
+            while self._choices and (
+                    self._choices[0].at < now - self._lasting_s):
+                self._choices.popleft()
+            return list(self._choices)
+
+
+def count_builds(
+    table: HostTable, choices: Iterable[RecentChoice],
+    marks: Mapping[str, Any],
+) -> None:
+    """Count builds on hosts that have not reported since.
+
+    :param marks: of the nodes' rows, by the nodes
+    """
+    builds = collections.Counter(
+        each.node for each in choices
+        if table.row(each.node) is not None
+        and marks.get(each.node) == each.mark)
+    if builds:
+        there = table.written(view.BUILDS)
+        table.put(list(builds), {view.BUILDS: [
+            there[table.row(node)] + count
+            for node, count in builds.items()]})
+
+
+def with_held(
+    usages: Iterable[claims_base.Usage], choices: Iterable[RecentChoice]
+) -> list[claims_base.Usage]:
+    """Return what is taken of providers, with what nobody claimed."""
+    held: dict[str, collections.Counter[str]] = {}
+    consumers = collections.Counter[str]()
+    for choice in choices:
+        for provider, amounts in choice.held.items():
+            held.setdefault(
+                provider, collections.Counter()).update(amounts)
+            consumers[provider] += 1
+    return [
+        usage if usage.provider not in held else dataclasses.replace(
+            usage, used=held[usage.provider] + collections.Counter(
+                usage.used),
+            consumers=usage.consumers + consumers[usage.provider])
+        for usage in usages]

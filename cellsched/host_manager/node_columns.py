@@ -10,8 +10,8 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched.hosts import column_sources
 from cellsched.hosts import columns
+from cellsched.hosts import plugin_columns
 from cellsched.objects import child_providers
 
 LOG = log.getLogger(__name__)
@@ -82,10 +82,10 @@ def _sourced(
     sourced = tuple(sourced)
     if not sourced:
         return {}
-    return column_sources.filled(sourced, {
-        column_sources.STATS: stats,
-        column_sources.METRICS: [_metrics(row) for row in rows],
-        column_sources.TRAITS: [dict.fromkeys(each, True)
+    return plugin_columns.filled(sourced, {
+        plugin_columns.STATS: stats,
+        plugin_columns.METRICS: [_metrics(row) for row in rows],
+        plugin_columns.TRAITS: [dict.fromkeys(each, True)
                                 for each in traits]})
 
 

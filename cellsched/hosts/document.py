@@ -29,7 +29,7 @@ from cellsched import exception
 from cellsched.hosts import aggregate
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
-from cellsched.hosts import sharing
+from cellsched.hosts import providers
 from cellsched.hosts import snapshot_schema
 from cellsched.hosts.table import HostTable
 
@@ -278,7 +278,7 @@ def _load_sharing(table: HostTable, given: Any) -> None:
             for name in ('traits', 'units'))
         snapshot_schema.check_units(f'{where}.units', units)
         found[snapshot_schema.text(f'{where}.uuid', said['uuid'], 36)] = (
-            sharing.SharingProvider(
+            providers.SharingProvider(
                 snapshot_schema.shown(f'{where}.name', said['name']),
                 snapshot_schema.text(
                     f'{where}.aggregate', said['aggregate'], 36),

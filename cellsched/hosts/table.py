@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host table: every host that a scheduler knows, as NumPy columns."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
@@ -20,11 +21,11 @@ import numpy as np
 from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import dictionary_encoding
-from cellsched.hosts import inflight_builds
-from cellsched.hosts import other_providers
-from cellsched.hosts.sharing import SharingProvider
+from cellsched.hosts.providers import OtherProviders
+from cellsched.hosts.providers import SharingProvider
+from cellsched.hosts.providers import Units
 from cellsched.hosts.snapshot import Column
+from cellsched.hosts.snapshot import DictionaryEncoding
 from cellsched.hosts.snapshot import FACTS
 from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts import view as view_
@@ -140,18 +141,18 @@ class HostTable:
             name: np.empty(0, dtype=spec.stored)
             for name, spec in self.specs.items()}
         self._encodings = {
-            name: dictionary_encoding.DictionaryEncoding(spec.default)
+            name: DictionaryEncoding(spec.default)
             for name, spec in self.specs.items()
             if spec.dtype == columns_.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
         # Builds that are in the columns and that no host reported yet.
-        self._inflight_builds = inflight_builds.InflightBuilds()
+        self._inflight_builds = InflightBuilds()
         # By node, what was noted and is not in the columns yet.
         self._pending: dict[str, list[PendingAllocation]] = {}
         # How many changes were in overlays when a node was chosen last.
         self._noted_at: dict[str, int] = {}
-        self._others = other_providers.OtherProviders()
+        self._others = OtherProviders()
         # By resource class, the numbers of child providers with a column.
         self._places: Mapping[str, tuple[int, ...]] = {}
         # Columns that are no published snapshot's.
@@ -187,7 +188,7 @@ class HostTable:
         """The snapshot that was published last."""
         return self._current().snapshot
 
-    def encoding(self, name: str) -> dictionary_encoding.DictionaryEncoding:
+    def encoding(self, name: str) -> DictionaryEncoding:
         """Return the values of a coded column; see ``Snapshot.encoding``."""
         return self.snapshot.encoding(name)
 
@@ -604,7 +605,7 @@ class HostTable:
 
     def _set_other(
         self, uuid: str, left: Mapping[str, float],
-        units: other_providers.Units,
+        units: Units,
     ) -> None:
         """Set what is taken of a provider that is no host."""
         node, number = self._others.children.get(uuid, ('', 0))
@@ -759,10 +760,39 @@ def _left(
 
 def _bounds(
     units: Mapping[str, tuple[int, int, int]]
-) -> other_providers.Units:
+) -> Units:
     """Return bounds as the columns of units have them."""
     return tuple((name, *units[name]) for name in sorted(units))
 
 
 def _listed(given: Any) -> Iterable[Any]:
     return given if isinstance(given, (list, np.ndarray)) else [given]
+
+
+class InflightBuilds:
+    """Remembers when builds were begun, by compute node."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, collections.deque[float]] = {}
+        # What counts no more is still in here until its time has come.
+        self._begun: collections.deque[tuple[float, str]] = (
+            collections.deque())
+
+    def add(self, uuid: str, now: float) -> None:
+        """Count a build on a host."""
+        self._times.setdefault(uuid, collections.deque()).append(now)
+        self._begun.append((now, uuid))
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        """Forget the builds of hosts that reported, or that are gone."""
+        for uuid in uuids:
+            self._times.pop(uuid, None)
+
+    def expire(self, before: float) -> Iterator[tuple[str, int]]:
+        """Yield hosts, and how many builds are to be counted no more."""
+        while self._begun and self._begun[0][0] < before:
+            time, uuid = self._begun.popleft()
+            times = self._times.get(uuid)
+            if times and times[0] == time:
+                times.popleft()
+                yield uuid, 1

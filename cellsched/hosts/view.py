@@ -21,7 +21,7 @@ from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.columns import sharing_provider
 from cellsched.hosts.columns import WHOLE
-from cellsched.hosts.sharing import SharingProvider
+from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts import snapshot as snapshot_
 
 #: By how much columns of one host change: (column, amount).

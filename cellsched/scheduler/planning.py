@@ -21,7 +21,7 @@ from cellsched.scheduler.decision.capacity import counts
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placer
 
 
@@ -38,7 +38,7 @@ def on_snapshot(
     still: Any = SnapshotSource(snapshot)
     return placer.Placer(
         still, pipeline or filter_scheduler.pipeline_of(conf),
-        claim_batching.ClaimBatcher(memory.MemoryClaims()),
+        claims.ClaimBatcher(memory.MemoryClaims()),
         SnapshotClock(snapshot.now),
         filter_scheduler.selection_policy(conf, random), 2, _refuse_to_record,
         slow_plugin_s=conf.scheduler.slow_plugin_seconds,

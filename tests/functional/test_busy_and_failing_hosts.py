@@ -2,7 +2,7 @@
 """Hosts with many builds or failures are avoided."""
 
 from cellsched import context
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.standalone import deployment
 from tests.functional import base
 
@@ -17,9 +17,9 @@ class TestBusyAndFailingHosts(base.TestCase):
                        filter_scheduler=filters)
         parts = self.world.api.parts
         # What another scheduler knows.
-        self.known = loader.HostManager(
+        self.known = manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, loader.RefreshPolicy(), 'nova')
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
         for host in hosts:
             self.assertEqual((0, 0), self.figures(host.name))
 

@@ -6,7 +6,7 @@ import threading
 import fixtures
 
 from cellsched import migrations
-from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection.claims import ClaimBatcher
 from tests.functional import base
 from tests.functional import moving
 from tests.functional import post
@@ -23,7 +23,7 @@ class TestLateAnswers(repeating.TestCase):
         self.chosen = []
         super().setUp()
         self.addCleanup(self.go_on)
-        claim = claim_batching.ClaimBatcher.claim
+        claim = ClaimBatcher.claim
 
         def late(together, claims):
             self.chosen.append(claims)
@@ -31,7 +31,7 @@ class TestLateAnswers(repeating.TestCase):
             return claim(together, claims)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.selection.claim_batching.ClaimBatcher.claim',
+            'cellsched.scheduler.selection.claims.ClaimBatcher.claim',
             late))
 
     def reach(self, step):

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from cellsched import context
 from cellsched.db.api import models as api_models
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.standalone import deployment
 from tests.functional import base
 
@@ -28,9 +28,9 @@ class TestServersOfImages(base.TestCase):
                               'io_ops_weight_multiplier': 0.0})
         parts = self.world.api.parts
         # What another scheduler knows.
-        self.known = loader.HostManager(
+        self.known = manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, loader.RefreshPolicy(), 'nova')
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
 
     def images(self, host):
         self.known.refresh(context.admin())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cellsched.hosts import columns
 from cellsched.hosts import view
 from cellsched.scheduler.decision import assignment
-from cellsched.scheduler.decision import provider_offers
+from cellsched.scheduler.decision import provider_groups
 
 
 def allocate(
@@ -177,7 +177,7 @@ def outside(
     return [
         frozenset(offer.outside(hosts, row, places)) if offer.restricts
         else frozenset[int]() for offer in (
-            provider_offers.Offers(group, 1, False)
+            provider_groups.Offers(group, 1, False)
             for group in wants.demand.groups)]
 
 

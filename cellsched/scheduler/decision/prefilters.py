@@ -13,7 +13,6 @@ from cellsched.filters import base
 from cellsched.hosts import aggregate
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision import device_traits
 from cellsched.scheduler.decision import required_traits
 
 #: Aggregates' keys that begin so name projects that may use their hosts.
@@ -90,7 +89,7 @@ class IsolatedAggregate(_Stage):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        wanted = required_traits.named(request) | device_traits.tpm(request)
+        wanted = required_traits.named(request) | required_traits.tpm(request)
 
         trait = required_traits.TRAIT
 
@@ -115,6 +114,6 @@ def stages(options: Any) -> list[base.Filter]:
         availability_zone.AvailabilityZoneFilter, TenantAggregate,
         IsolatedAggregate, DisabledCompute, required_traits.Traits,
         required_traits.ImageTypeSupport, required_traits.ImageMetadata,
-        device_traits.PackedVirtqueue, device_traits.EphemeralEncryption,
-        device_traits.VirtioSound, device_traits.VTPM)
+        required_traits.PackedVirtqueue, required_traits.EphemeralEncryption,
+        required_traits.VirtioSound, required_traits.VTPM)
     return [kind(options) for kind in kinds]

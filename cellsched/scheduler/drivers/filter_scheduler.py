@@ -14,10 +14,10 @@ from cellsched.context import RequestContext
 from cellsched.filters import base as filters_base
 from cellsched.filters import compute
 from cellsched.filters import registry as filters
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.host_manager import mass_outage
 from cellsched.host_manager.source import HostSource
-from cellsched.hosts import column_providers
+from cellsched.hosts import plugin_columns
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import destinations
@@ -25,12 +25,12 @@ from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
-from cellsched.scheduler import network_needs
+from cellsched.scheduler import network_requirements
 from cellsched.scheduler import request_validation
-from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placement_hosts
 from cellsched.scheduler.selection import placer
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched.weighers import registry as weighers
 
 
@@ -54,7 +54,7 @@ class FilterScheduler(base.SchedulerDriver):
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)
-        self._networks = network_needs.NetworkNeeds(
+        self._networks = network_requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
 
@@ -68,10 +68,10 @@ class FilterScheduler(base.SchedulerDriver):
         A driver that is derived from this one may know them from elsewhere.
         """
         conf, parts = self.conf, self.parts
-        return loader.HostManager(
+        return manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, refresh_policy(conf),
-            conf.default_availability_zone, column_providers.load())
+            conf.default_availability_zone, plugin_columns.load())
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
         tasks = [(self.parts.decisions.flush, recorder.SPACING_S)]
@@ -136,10 +136,10 @@ def pipeline_of(
         weighers.make(conf, weigher_names or options.weight_classes), first)
 
 
-def refresh_policy(conf: cfg.ConfigOpts) -> loader.RefreshPolicy:
+def refresh_policy(conf: cfg.ConfigOpts) -> manager.RefreshPolicy:
     """Return how hosts are read."""
     options = conf.scheduler
-    return loader.RefreshPolicy(
+    return manager.RefreshPolicy(
         options.refresh_interval, options.full_refresh_interval,
         options.cell_failure_half_life,
         mass_outage.OutageLimits(
@@ -154,7 +154,7 @@ def make_placer(
     """Return what chooses among the hosts of a source and claims them."""
     return placer.Placer(
         source, pipeline_,
-        claim_batching.ClaimBatcher(
+        claims.ClaimBatcher(
             parts.claims, make_lock=parts.clock.lock),
         parts.clock, selection_policy(conf, parts.random),
         conf.scheduler.claim_attempts, parts.decisions.record,
@@ -164,11 +164,11 @@ def make_placer(
 
 def selection_policy(
     conf: cfg.ConfigOpts, random: Random
-) -> selection.SelectionPolicy:
+) -> selector.SelectionPolicy:
     """Return which of the best hosts is chosen."""
     options = conf.filter_scheduler
     rotates = options.rotate_best_same_weighed_hosts
-    return selection.SelectionPolicy(
+    return selector.SelectionPolicy(
         random, options.host_subset_size,
         options.shuffle_best_same_weighed_hosts,
         start=random.random() if rotates else 0.0,

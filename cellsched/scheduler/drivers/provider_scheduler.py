@@ -14,8 +14,8 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager import host_reader
-from cellsched.host_manager import instance_reports
-from cellsched.hosts import column_providers
+from cellsched.host_manager import manager
+from cellsched.hosts import plugin_columns
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import resource_classes
@@ -24,7 +24,7 @@ from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
-from cellsched.scheduler import network_needs
+from cellsched.scheduler import network_requirements
 from cellsched.scheduler import request_validation
 from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection import request_hosts
@@ -56,13 +56,13 @@ class ProviderScheduler(base.SchedulerDriver):
         self._reader = host_reader.HostReader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, filter_scheduler.refresh_policy(conf),
-            conf.default_availability_zone, column_providers.load())
+            conf.default_availability_zone, plugin_columns.load())
         self._reports_lock = threading.Lock()
-        self._instance_reports = instance_reports.InstanceReports()
+        self._instance_reports = manager.InstanceReports()
         self._placer = filter_scheduler.make_placer(
             conf, parts, self._hosts(objects.RequestSpec(), ()),
             self._pipeline)
-        self._networks = network_needs.NetworkNeeds(
+        self._networks = network_requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
 

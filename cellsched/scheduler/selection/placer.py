@@ -24,14 +24,14 @@ from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection import claim_batching
-from cellsched.scheduler.selection import claim_refusals
+from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.scheduler.selection.claims import ClaimRefusals
+from cellsched.scheduler.selection.claims import SingleFlight
 from cellsched.scheduler.selection import existing_claims
-from cellsched.scheduler.selection import group_members
 from cellsched.scheduler.selection import placement_hosts
-from cellsched.scheduler.selection import rebuilds
-from cellsched.scheduler.selection import selection
-from cellsched.scheduler.selection import single_flight
+from cellsched.scheduler.selection.selector import SelectionPolicy
+from cellsched.scheduler.selection.selector import Selector
+from cellsched.scheduler.selection.selector import with_members
 
 LOG = log.getLogger(__name__)
 
@@ -81,8 +81,8 @@ class Placer:
     def __init__(
         self, loader: placement_hosts.PlacementHosts,
         pipeline: Pipeline,
-        claims: claim_batching.ClaimBatcher, clock: Clock,
-        policy: selection.SelectionPolicy, attempts_max: int, record: Record,
+        claims: ClaimBatcher, clock: Clock,
+        policy: SelectionPolicy, attempts_max: int, record: Record,
         slow_plugin_s: float = math.inf, ignores_demands: bool = False,
     ) -> None:
         self._loader = loader
@@ -94,17 +94,18 @@ class Placer:
         self._planned = dataclasses.replace(policy, start=0.0)
         self._attempts_max = attempts_max
         self._record = record
-        self._single_flight = single_flight.SingleFlight(clock.event)
+        self._single_flight = SingleFlight(clock.event)
         self._slow_plugin_s = slow_plugin_s
         self._requirements = requirements.RequirementCheck(
             pipeline.reads, ignores_demands)
-        self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
+        self._rebuilds = existing_claims.Rebuilds(loader, claims, clock)
 
     def on(self, source: placement_hosts.PlacementHosts) -> 'Placer':
         """Return one that is the same, and chooses among other hosts."""
         made = copy.copy(self)
         made._loader = source
-        made._rebuilds = rebuilds.Rebuilds(source, self._claims, self._clock)
+        made._rebuilds = existing_claims.Rebuilds(
+            source, self._claims, self._clock)
         return made
 
     def place(
@@ -125,7 +126,7 @@ class Placer:
         with (self._single_flight.alone(uuids),
               self._timed(context) as pipeline):
             try:
-                if rebuilds.is_asked_for(request):
+                if existing_claims.is_asked_for(request):
                     return self._check_rebuild(
                         pipeline, context, request, uuids, claim)
                 return self._place(
@@ -175,10 +176,10 @@ class Placer:
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
         claim: bool,
     ) -> list[list[objects.Selection]]:
-        request = group_members.with_members(request, uuids)
+        request = with_members(request, uuids)
         asked_at = self._clock.monotonic()
         fresh = self._loader.follow(context)
-        refusals = claim_refusals.ClaimRefusals()
+        refusals = ClaimRefusals()
         chosen = 0
         # Hardly any request comes twice, and the store finds those that do:
         # to ask it before costs as much as to claim.
@@ -227,7 +228,7 @@ class Placer:
         self, context: RequestContext, pipeline: Pipeline,
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
         located: existing_claims.InstanceLocations,
-        refusals: claim_refusals.ClaimRefusals, claim: bool,
+        refusals: ClaimRefusals, claim: bool,
     ) -> _Choice:
         """Choose once more where there was no place; see :meth:`place`.
 
@@ -267,14 +268,14 @@ class Placer:
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
             return [], self._undecided(refusal)
-        request = group_members.with_members(request, uuids)
+        request = with_members(request, uuids)
         self._loader.follow(context)
         with self._timed(context) as pipeline:
             while True:
                 located = self._locate(pipeline, request, uuids, again=True)
                 choice = self._choose(
                     pipeline, request, uuids, alternates, located,
-                    claim_refusals.ClaimRefusals(), keep=False)
+                    ClaimRefusals(), keep=False)
                 if choice.places or not self._loader.extend():
                     break
         if not choice.places:
@@ -292,7 +293,7 @@ class Placer:
 
     def _refused(
         self, why: diagnosis.Diagnosis, decision: decision_record.Decision,
-        refusals: claim_refusals.ClaimRefusals,
+        refusals: ClaimRefusals,
     ) -> diagnosis.Diagnosis:
         """Return why there is none where the store refused too often."""
         for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
@@ -339,7 +340,7 @@ class Placer:
         self, pipeline: Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
         located: existing_claims.InstanceLocations,
-        refusals: claim_refusals.ClaimRefusals, keep: bool = True,
+        refusals: ClaimRefusals, keep: bool = True,
         count_pending: bool = True,
     ) -> _Choice:
         """Choose for each instance in turn, and note what is chosen.
@@ -357,7 +358,7 @@ class Placer:
             hosts = table.view(
                 self._clock.steady(), located.nodes, count_pending)
             try:
-                selector = selection.Selector(
+                selector = Selector(
                     pipeline, self._policy if keep else self._planned, hosts,
                     request, refusals)
                 choice = self._decide(selector, uuids, alternates, located,
@@ -372,7 +373,7 @@ class Placer:
         raise AssertionError('the last check refuses nothing')
 
     def _decide(
-        self, selector: selection.Selector, uuids: Sequence[str],
+        self, selector: Selector, uuids: Sequence[str],
         alternates: int, located: existing_claims.InstanceLocations,
         quiet: bool,
     ) -> _Choice:

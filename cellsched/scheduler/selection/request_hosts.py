@@ -9,21 +9,23 @@ from collections.abc import Sequence
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
+from cellsched.claims import validation
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager import host_reader
-from cellsched.host_manager import instance_reports
+from cellsched.host_manager import manager
 from cellsched.host_manager.mass_outage import find
-from cellsched.host_manager import recent_choices
 from cellsched.hosts import columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
 from cellsched import migrations
 from cellsched import objects
+from cellsched.objects import request_groups
 from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision.pipeline import Pipeline
-from cellsched.scheduler.selection import provider_queries
+from cellsched.scheduler.decision import required_traits
 
 LOG = log.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class RequestHosts:
     ) -> None:
         """Have later requests count what was chosen, for a time."""
         reading = self._reading
-        self._reader.choices.add([recent_choices.RecentChoice(
+        self._reader.choices.add([host_reader.RecentChoice(
             allocation.node, allocation.at, reading.marks.get(allocation.node),
             {} if claimed else _held(reading.table, allocation))
             for allocation in allocations])
@@ -140,7 +142,7 @@ class RequestHosts:
         reported = self._reported(instances)
         if not reported:
             return {}
-        return instance_reports.nodes(
+        return manager.nodes(
             reported, self.table.view(self._clock.steady()))
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
@@ -182,7 +184,7 @@ class RequestHosts:
         if len(names) > NAMES_MAX:
             return host_reader.EVERYTHING
         if not named:
-            query = provider_queries.query_of(
+            query = query_of(
                 self._pipeline, self._request, sharing.usages,
                 [trait for each in sharing.providers for trait in each.traits])
             if query is None:
@@ -225,3 +227,54 @@ def _held(
                     children[int(place) - 1] if place.isdigit() else place)
         found.setdefault(provider, {})[resource] = amount
     return found
+
+
+def query_of(
+    pipeline: Pipeline, request: objects.RequestSpec,
+    sharing: Iterable[claims_base.Usage] = (),
+    shared_traits: Iterable[str] = (),
+) -> claims_base.ProviderQuery | None:
+    """Return what the providers of a host have to have for a request.
+
+    A resource class, or a trait, that a sharing provider gives is not asked
+    for: which hosts share it is not for the store to know.
+
+    :param sharing: what is taken of sharing providers
+    :param shared_traits: what these can do
+    :returns: None where a host may have nothing of its own
+    :raises cellsched.exception.InvalidField: the request makes no sense
+    """
+    demand = request.group_demand()
+    wanted = _amounts(request, demand.groups)
+    for usage in sharing:
+        for resource in list(wanted):
+            left = (usage.capacity.get(resource, 0)
+                    - usage.used.get(resource, 0))
+            if left >= min(wanted[resource]):
+                del wanted[resource]
+    if not wanted:
+        return None
+    required = set(pipeline.required_traits(request)).union(
+        *(group.required for group in demand.groups))
+    return claims_base.ProviderQuery(
+        wanted, _known(required.difference(shared_traits)),
+        _known(required_traits.forbidden(request)))
+
+
+def _amounts(
+    request: objects.RequestSpec,
+    groups: Iterable[request_groups.RequestGroup],
+) -> dict[str, set[int]]:
+    """Return the amounts that one provider has to give, by their class."""
+    whole = request.resources()
+    capacity.check(whole)
+    wanted = {resource: {amount} for resource, amount in whole.items()}
+    for group in groups:
+        for resource, amount in group.resources:
+            wanted.setdefault(resource, set()).add(amount)
+    return wanted
+
+
+def _known(traits: Iterable[str]) -> frozenset[str]:
+    # Of what can be no trait no host is rid here, and some later.
+    return frozenset(filter(validation.is_trait, traits))

@@ -3,7 +3,7 @@
 
 import unittest
 
-from cellsched.hosts import column_providers
+from cellsched.hosts import plugin_columns
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from third_party_class import cooling
@@ -16,7 +16,7 @@ def hosts(celsius):
 class TestColumn(unittest.TestCase):
 
     def test_column_is_in_the_table_of_a_scheduler(self):
-        self.assertLessEqual({*cooling.COLUMNS}, {*column_providers.load()})
+        self.assertLessEqual({*cooling.COLUMNS}, {*plugin_columns.load()})
 
 
 class TestCoolHostFilter(filters.FilterSuite, unittest.TestCase):

@@ -40,7 +40,7 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import placer
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched_nova import candidates
 from cellsched_nova import claims
 from cellsched_nova.claims import ClaimComponents
@@ -72,7 +72,7 @@ class Components:
 
     hosts: source.NovaHosts
     plugins: enabled_plugins.EnabledPlugins
-    policy: selection.SelectionPolicy
+    policy: selector.SelectionPolicy
     unread: requirements.UnsupportedRequirements
     host_manager: Any
     client: Any
@@ -154,7 +154,7 @@ class Chooser:
     """
 
     def __init__(
-        self, pipeline: Pipeline, policy: selection.SelectionPolicy,
+        self, pipeline: Pipeline, policy: selector.SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec, offers: Offers,
         claim: Callable[[str, AllocationRequest], bool],
         watcher: Watcher | None = None,

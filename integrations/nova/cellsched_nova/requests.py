@@ -16,7 +16,7 @@ from cellsched import objects
 from cellsched.objects import base
 from cellsched.objects import request_groups
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection import group_members
+from cellsched.scheduler.selection import selector
 
 #: Fields of a request that are Nova's objects, which nothing else makes here.
 _GIVEN = ('network_metadata', 'numa_topology', 'pci_requests',
@@ -38,7 +38,7 @@ def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
     request.num_instances = len(uuids)
     if uuids:
         request.instance_uuid = uuids[0]
-    return group_members.with_members(request, uuids)
+    return selector.with_members(request, uuids)
 
 
 def beyond_columns(

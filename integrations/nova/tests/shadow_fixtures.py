@@ -12,7 +12,7 @@ from cellsched.filters import compute
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
@@ -138,7 +138,7 @@ class TestCase(specs.TestCase):
         self.store = memory.MemoryClaims()
         self.parts = decision.Components(
             self.hosts, Plugins(),
-            selection.SelectionPolicy(random.Random(0)),
+            selector.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(
                 {'ignore_hosts', 'requested_destination.cell'}),
             manager, self.placement, claims.ClaimComponents(

@@ -5,7 +5,7 @@ import random
 import unittest
 
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import decision
@@ -43,7 +43,7 @@ class TestCase(unittest.TestCase):
     def chooser(self, offers=None):
         return decision.Chooser(
             pipeline.Pipeline([], [builders.plugin(resources.RAMWeigher)]),
-            selection.SelectionPolicy(random.Random(0)), self.hosts,
+            selector.SelectionPolicy(random.Random(0)), self.hosts,
             builders.request(), offers or Whole(), self.claim)
 
 
@@ -140,7 +140,7 @@ class TestTelling(TestCase):
             'mappings': {'': [uuid], '_GPU': ['child']}}
         chooser = decision.Chooser(
             pipeline.Pipeline([], []),
-            selection.SelectionPolicy(random.Random(0)), self.hosts,
+            selector.SelectionPolicy(random.Random(0)), self.hosts,
             builders.request(), offers, lambda *said: True)
         chooser.choose('a', last=True)
 

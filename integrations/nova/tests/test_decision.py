@@ -14,7 +14,7 @@ import os_traits
 from cellsched import exception
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
@@ -145,7 +145,7 @@ class TestCase(configuration_fixtures.TestCase):
             Hosts(builders.table(
                 host=['a', 'b'], nodename=['a', 'b'],
                 free_ram_mb=[1024, 2048])),
-            Plugins(), selection.SelectionPolicy(random.Random(0)),
+            Plugins(), selector.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(test_requests.READS),
             Manager(), Placement(), claims.ClaimComponents(
                 self.store, None, deferred_releases.DeferredReleases(
@@ -347,7 +347,7 @@ class TestPlan(TestCase):
         hosts = set()
         for start in (0.0, 0.4, 0.8):
             self.parts = dataclasses.replace(
-                self.parts, hosts=alike, policy=selection.SelectionPolicy(
+                self.parts, hosts=alike, policy=selector.SelectionPolicy(
                     random.Random(0), start=start))
             [[place]], _ = self.plan(0)
             hosts.add(place.service_host)

@@ -11,7 +11,8 @@ from cellsched import exception
 from cellsched.filters import num_instances
 from cellsched.filters import server_group_spread
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection.selector import SelectionPolicy
+from cellsched.scheduler.selection.selector import Selector
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from cellsched.weighers import resources
@@ -171,11 +172,11 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
             cell=[ONE, ONE, TWO, THREE, THREE],
             free_ram_mb=[16384, 16000, 4096, 2048, 1024])
         request = requested(hints={'spread': 'cell'}, num_instances=8)
-        selector = selection.Selector(
+        selector = Selector(
             pipeline.Pipeline(
                 [builders.plugin(self.plugin)],
                 [builders.plugin(resources.RAMWeigher)]),
-            selection.SelectionPolicy(random.Random(1)), hosts, request)
+            SelectionPolicy(random.Random(1)), hosts, request)
 
         for uuid in MEMBERS:
             self.assertTrue(selector.choose(uuid, None, last=False))

@@ -12,7 +12,7 @@ from cellsched.hosts.document import dump
 from cellsched.hosts.document import HostDocument
 from cellsched.hosts.document import load
 from cellsched.hosts.document import parse
-from cellsched.hosts import sharing
+from cellsched.hosts import providers
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -54,7 +54,7 @@ class TestSnapshot(base.TestCase):
         hosts.put([uuids[1]], {
             'children': [((0, frozenset({'X'})), (1, frozenset()))],
             'child_uuids': [('c1', 'c2')], 'sharing': [('pool',)]})
-        hosts.set_sharing({'pool': sharing.SharingProvider(
+        hosts.set_sharing({'pool': providers.SharingProvider(
             'ssd', 'aggregate', frozenset({'X'}))})
         hosts.set_usage('c2', {'VGPU': 4}, {'VGPU': 1}, 1,
                         {'VGPU': (1, 2, 1)})

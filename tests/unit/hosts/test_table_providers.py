@@ -4,7 +4,7 @@
 import hypothesis
 from hypothesis import strategies as st
 
-from cellsched.hosts import sharing
+from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts import table
 from cellsched.testing import builders
 from tests.unit import base
@@ -18,7 +18,7 @@ def make():
     made = builders.table(
         uuid=['a', 'b'], children=((0, frozenset()), (0, frozenset())),
         child_uuids=[('a1', 'a2'), ('b1', 'b2')], sharing=(POOL,))
-    made.set_sharing({POOL: sharing.SharingProvider('pool', 'rack')})
+    made.set_sharing({POOL: SharingProvider('pool', 'rack')})
     for uuid in ('a1', 'a2', 'b1', 'b2'):
         made.set_usage(uuid, {'VGPU': 4}, {}, 0)
     made.set_usage(POOL, {'DISK_GB': 4}, {}, 0)
@@ -108,8 +108,8 @@ class TestUsages(base.TestCase):
 
     def test_sharing_provider_that_stays_keeps_what_is_known(self):
         new = self.table.set_sharing({
-            POOL: sharing.SharingProvider('other name', 'rack'),
-            'more': sharing.SharingProvider('more', 'rack')})
+            POOL: SharingProvider('other name', 'rack'),
+            'more': SharingProvider('more', 'rack')})
 
         self.assertEqual(['more'], new)
         self.assertEqual(4, rooms(self.table)[POOL])

@@ -17,7 +17,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
 from cellsched.db import session
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.objects import child_providers
 from cellsched.testing import clock
 from cellsched.testing import databases
@@ -148,7 +148,7 @@ class World(fixtures.Fixture):
             found = host_mappings.get_many(connection, hosts)
         return {host: cell.name for host, cell in found.items()}
 
-    def loader(self, interval_s=1.0, kind=loader.HostManager,
+    def loader(self, interval_s=1.0, kind=manager.HostManager,
                timeout_s=TIMEOUT_S, full_interval_s=FOR_EVER_S, **options):
         cells = registry.CellRegistry(self.database, self.clock, 0)
         return kind(
@@ -158,7 +158,7 @@ class World(fixtures.Fixture):
             discovery.Discovery(
                 self.database, cells, self.targets, self.clock),
             self.claims, self.own_clock,
-            loader.RefreshPolicy(
+            manager.RefreshPolicy(
                 interval_s, full_interval_s), 'nova', **options)
 
     def claim(self, host, vcpus, consumer=None):

@@ -7,11 +7,11 @@ import numpy as np
 
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection import placer
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
@@ -64,7 +64,7 @@ class World(world.World):
         #: On whose behalf, decision by decision.
         self.contexts = []
 
-    def placer(self, interval_s=FOR_EVER_S, kind=loader.HostManager,
+    def placer(self, interval_s=FOR_EVER_S, kind=manager.HostManager,
                filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
                policy=None, first=(), slow_plugin_s=1e9,
                ignores_demands=False):
@@ -75,8 +75,8 @@ class World(world.World):
             weighers = [liking()]
         return placer.Placer(
             made, pipeline.Pipeline(filters, weighers, first),
-            claim_batching.ClaimBatcher(self.claims), self.clock,
-            policy or selection.SelectionPolicy(random.Random(0)),
+            ClaimBatcher(self.claims), self.clock,
+            policy or selector.SelectionPolicy(random.Random(0)),
             attempts_max, self.record, slow_plugin_s=slow_plugin_s,
             ignores_demands=ignores_demands), made
 

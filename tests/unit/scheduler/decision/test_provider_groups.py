@@ -7,7 +7,7 @@ import uuid
 import hypothesis
 from hypothesis import strategies as st
 
-from cellsched.hosts import sharing
+from cellsched.hosts.providers import SharingProvider
 from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
@@ -65,7 +65,7 @@ def make(hosts, zones=(), pools=(), **columns):
                        if number < len(pools))
                  for numbers in zones] or ((),) * len(hosts), **columns)
     table.set_sharing({
-        POOLS[number]: sharing.SharingProvider(
+        POOLS[number]: SharingProvider(
             f'pool{number}', ZONES[number].uuid, pool.traits)
         for number, pool in enumerate(pools)})
     for host, providers in enumerate(hosts):

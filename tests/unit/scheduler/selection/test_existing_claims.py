@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for instances that have a host already."""
 
+import json
+
+from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.selection import existing_claims
+from cellsched.testing import builders
+from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
+from tests.unit.scheduler import toys
 
 
 class TestMoves(schedulers.PlacingTestCase):
@@ -130,3 +138,177 @@ class TestMoves(schedulers.PlacingTestCase):
         return schedulers.builders.request(
             vcpus=2, memory_mb=1, root_gb=0, ignore_hosts=['a1'],
             num_instances=len(uuids))
+
+
+HINT = {'_nova_check_type': 'rebuild'}
+
+
+class TestRebuilds(schedulers.PlacingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.other = toys.Filter(None)
+        self.image = toys.Filter(
+            lambda hosts: hosts['host'] != self.bad, rebuild=True)
+        self.image.reason = 'is for other images'
+        self.bad = ''
+        self.placer, self.loader = self.world.placer(
+            filters=[self.other, self.image],
+            first=destinations.stages(schedulers.FOR_EVER_S))
+        self.uuids = samples.uuids(1)
+
+    def ask(self, uuids=None, by=None, claim=True, **wishes):
+        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, 'hints': HINT,
+                  'force_hosts': ['a1'], 'instance_uuid': self.uuids[0],
+                  **wishes}
+        [[place]] = (by or self.placer).place(
+            world.CONTEXT, builders.request(**wishes), uuids or self.uuids, 2,
+            claim)
+        return place
+
+    def assertRefused(self, *args, **wishes):
+        before = len(self.world.claims.batches)
+        error = self.assertRaises(
+            exception.InvalidField, self.ask, *args, **wishes)
+
+        self.assertEqual('spec_obj.scheduler_hints._nova_check_type',
+                         error.field)
+        self.assertEqual(before, len(self.world.claims.batches))
+
+    def test_host_of_the_server_is_chosen_and_nothing_claimed(self):
+        [[first]] = self.place(uuids=self.uuids)
+        batches = len(self.world.claims.batches)
+        asked = self.other.asked
+
+        place = self.ask()
+
+        self.assertEqual(
+            (first.service_host, first.nodename, first.compute_node_uuid,
+             first.cell_uuid, first.availability_zone),
+            (place.service_host, place.nodename, place.compute_node_uuid,
+             place.cell_uuid, place.availability_zone))
+        self.assertEqual(('null', None), (
+            place.allocation_request, place.allocation_request_version))
+        self.assertIsNone(json.loads(place.allocation_request))
+        self.assertEqual({}, place.requested())
+        self.assertEqual({}, place.to_dict()['limits'])
+        self.assertEqual((batches, asked), (
+            len(self.world.claims.batches), self.other.asked))
+        self.assertEqual(4, self.used('a1'))
+        self.assertTableIsRight()
+
+    def test_host_needs_no_more_room(self):
+        self.place(uuids=self.uuids)
+
+        self.assertEqual('a1', self.ask(vcpus=100).service_host)
+
+    def test_host_that_told_of_the_server_will_do(self):
+        self.loader.tell_instances('a2', self.uuids, False)
+
+        place = self.ask(force_hosts=['A2'], force_nodes=['a2'])
+
+        self.assertEqual('a2', place.service_host)
+        self.assertEqual([], self.world.claims.batches)
+
+    def test_either_place_of_a_server_that_moves_will_do(self):
+        self.place(uuids=self.uuids)
+        self.place(uuids=self.uuids, ignore_hosts=['a1'])
+
+        for host in ('a1', 'a2'):
+            self.assertEqual(
+                host, self.ask(force_hosts=[host]).service_host)
+
+    def test_server_that_is_elsewhere_is_refused(self):
+        self.place(uuids=self.uuids)
+
+        for wishes in (
+                {'force_hosts': ['a2']}, {'force_hosts': ['nowhere']},
+                {'force_hosts': []}, {'force_hosts': None},
+                {'force_hosts': ['a1', 'a2']}, {'force_nodes': ['a2']}):
+            self.assertRefused(**wishes)
+
+    def test_server_that_is_nowhere_is_refused(self):
+        self.assertRefused()
+        self.assertRefused(claim=False)
+
+    def test_request_for_other_servers_is_refused(self):
+        others = samples.uuids(2)
+        self.place(uuids=self.uuids)
+
+        for uuids, wishes in (
+                (others[:1], {}), (self.uuids, {'num_instances': 2}),
+                ([*self.uuids, *others], {'num_instances': 3})):
+            self.assertRefused(uuids, **wishes)
+
+    def test_caller_that_names_no_servers_is_served(self):
+        self.place(uuids=self.uuids)
+
+        self.assertEqual('a1', self.ask(
+            samples.uuids(1), claim=False).service_host)
+
+    def test_host_that_does_not_do_for_the_image_is_refused(self):
+        self.place(uuids=self.uuids)
+        self.bad = 'a1'
+
+        error = self.assertRaises(exception.NoValidHost, self.ask)
+
+        self.assertIn('the only host is for other images', str(error))
+        self.assertEqual(4, self.used('a1'))
+
+    def test_demand_that_no_stage_reads_is_refused(self):
+        self.place(uuids=self.uuids)
+
+        error = self.assertRaises(
+            exception.NoValidHost, self.ask, image={'hw_numa_nodes': 2})
+
+        self.assertIn('hw_numa_nodes', str(error))
+
+    def test_decision_is_recorded(self):
+        self.place(uuids=self.uuids)
+        self.ask()
+        self.bad = 'a1'
+        self.assertRaises(exception.NoValidHost, self.ask)
+
+        found = [decision for _, _, decision in self.world.records[1:]]
+
+        self.assertEqual([None, True], [
+            each.reason and 'other images' in each.reason for each in found])
+        self.assertEqual([['Filter'], ['Filter']], [
+            [stage.by for stage in each.stages] for each in found])
+
+    def test_server_on_a_host_that_is_not_known_is_refused(self):
+        self.loader.tell_instances('gone', self.uuids, False)
+        self.world.claims.set_inventory(
+            'gone', {'VCPU': claims_base.Inventory(4)})
+        self.world.claims.claim([
+            claims_base.Claim(self.uuids[0], 'gone', {'VCPU': 4})])
+
+        self.assertRefused(force_hosts=['gone'])
+
+
+class TestNodes(base.TestCase):
+    """Of a host with several nodes the one is meant that holds the claim."""
+
+    def node(self, known, *force_nodes):
+        hosts = builders.hosts(host=['a', 'a', 'b'],
+                               nodename=['n1', 'n2', 'n3'])
+        [[place]] = existing_claims.check(
+            hosts, pipeline.Pipeline([], []), builders.request(
+                force_hosts=['A'], force_nodes=[*force_nodes]),
+            [hosts['uuid'][row] for row in known]).places
+        return place.nodename
+
+    def test_node_that_holds_the_claim_is_chosen(self):
+        for row, name in enumerate(('n1', 'n2')):
+            self.assertEqual(name, self.node([row]))
+            self.assertEqual(name, self.node([2, row]))
+
+    def test_forced_node_is_chosen(self):
+        for row in range(2):
+            for name in ('n1', 'n2'):
+                self.assertEqual(name, self.node([row], name))
+
+    def test_node_of_another_host_is_refused(self):
+        for known, names in (([2], ()), ([0, 2], ('n3',)), ([], ())):
+            self.assertRaises(
+                exception.InvalidField, self.node, known, *names)

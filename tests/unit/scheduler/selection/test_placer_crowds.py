@@ -4,7 +4,7 @@
 import random
 
 from cellsched import exception
-from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from tests.unit import base
@@ -71,12 +71,12 @@ class Crowd:
 
 def alike(number):
     """Return the policy of schedulers that choose the best in any case."""
-    return selection.SelectionPolicy(random.Random(number))
+    return selector.SelectionPolicy(random.Random(number))
 
 
 def apart(number, **options):
     """Return the policy of schedulers that learn from refusals."""
-    return selection.SelectionPolicy(
+    return selector.SelectionPolicy(
         random.Random(number), refused_subset_size=32, **options)
 
 

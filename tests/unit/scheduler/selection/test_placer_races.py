@@ -9,7 +9,7 @@ from hypothesis import strategies
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import all_hosts
-from cellsched.host_manager import loader
+from cellsched.host_manager import manager
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -19,7 +19,7 @@ from tests.unit import racing
 from tests.unit.scheduler import schedulers
 
 
-class Loader(loader.HostManager):
+class Loader(manager.HostManager):
     """Counts how often cells are read; others may read them in between."""
 
     reads = 0
@@ -74,7 +74,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
         def somebody_reads():
             self.world.claims.release(self.consumers[-1:])
             self.world.clock.advance(1)
-            loader.HostManager.refresh(
+            manager.HostManager.refresh(
                 self.loader, world.CONTEXT, self.world.clock.monotonic() - 1)
 
         self.loader.before = somebody_reads

@@ -10,9 +10,10 @@ from cellsched import exception
 from cellsched.filters import compute
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
-from cellsched.scheduler.selection import claim_refusals
-from cellsched.scheduler.selection.selection import SelectionPolicy
-from cellsched.scheduler.selection.selection import Selector
+from cellsched.scheduler.selection import claims
+from cellsched.scheduler.selection import selector
+from cellsched.scheduler.selection.selector import SelectionPolicy
+from cellsched.scheduler.selection.selector import Selector
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys
@@ -158,7 +159,7 @@ class TestChoosing(base.TestCase):
 
     def selector(self, filters=(), lost=[], weigher=None, **request):
         request = {'vcpus': 4, **request}
-        refused = claim_refusals.ClaimRefusals()
+        refused = claims.ClaimRefusals()
         for provider in lost * 2:
             refused.add(exception.ClaimRefused(
                 provider=provider, resource='VCPU', amount=4, consumer='i'))
@@ -343,3 +344,34 @@ class TestChoosing(base.TestCase):
             self.assertEqual(expected, [host for [host] in self.names(
                 chosen.selections(0))])
             self.hosts.columns.give_back()
+
+
+class TestMembers(base.TestCase):
+
+    def members(self, request, *uuids):
+        given = selector.with_members(request, uuids)
+        group = given.get('instance_group')
+        return None if group is None else group.members
+
+    def test_instances_of_the_request_are_members_of_its_group(self):
+        request = builders.request(group={'members': ['a', 'b']})
+
+        self.assertEqual(['a', 'b', 'c'], self.members(request, 'b', 'c'))
+        # What the caller has stays as it is.
+        self.assertEqual(['a', 'b'], request.instance_group.members)
+
+    def test_group_may_have_no_members_yet(self):
+        for members in (None, []):
+            request = builders.request(group={'members': members})
+            self.assertEqual(['c'], self.members(request, 'c'))
+
+    def test_instances_that_are_to_be_spread_are_a_group(self):
+        request = builders.request(hints={'spread': 'cell'})
+
+        self.assertEqual(['a', 'b'], self.members(request, 'a', 'b'))
+        self.assertIsNone(request.get('instance_group'))
+
+    def test_request_without_a_group_has_none(self):
+        request = builders.request()
+
+        self.assertIs(request, selector.with_members(request, ['a']))

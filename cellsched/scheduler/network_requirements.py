@@ -14,7 +14,7 @@ from cellsched import objects
 REMOTE_MANAGED = 'COMPUTE_REMOTE_MANAGED_PORTS'
 
 
-class NetworkNeeds:
+class NetworkRequirements:
     """Asks the network plug-in, and adds to a request what it knows.
 
     A plug-in that knows nothing of hosts is not asked.

@@ -2,19 +2,19 @@
 """Choices of the last minute."""
 
 from cellsched.claims import base as claims
-from cellsched.host_manager import recent_choices
+from cellsched.host_manager import host_reader
 from cellsched.testing import builders
 from tests.unit import base
 
 
 def choice(node='n', at=0.0, mark=1, held=None):
-    return recent_choices.RecentChoice(node, at, mark, held or {})
+    return host_reader.RecentChoice(node, at, mark, held or {})
 
 
 class TestRecentChoices(base.TestCase):
 
     def test_choice_counts_for_its_time(self):
-        recent = recent_choices.RecentChoices(60.0)
+        recent = host_reader.RecentChoices(60.0)
         recent.add([choice('a', 0.0), choice('b', 30.0)])
 
         def nodes(now):
@@ -33,7 +33,7 @@ class TestCountBuilds(base.TestCase):
         self.one, self.two = self.table['uuid']
 
     def builds(self, choices, **marks):
-        recent_choices.count_builds(self.table, choices, {
+        host_reader.count_builds(self.table, choices, {
             self.one: marks.get('one'), self.two: marks.get('two')})
         return self.table['num_io_ops'].tolist()
 
@@ -53,7 +53,7 @@ class TestWithHeld(base.TestCase):
         return claims.Usage(provider, {'VCPU': 8}, used, consumers)
 
     def test_what_nobody_claimed_is_taken_too(self):
-        found = recent_choices.with_held(
+        found = host_reader.with_held(
             [self.usage('a', VCPU=1), self.usage('b', VCPU=2)],
             [choice(held={'a': {'VCPU': 2, 'VGPU': 1}}),
              choice(held={'a': {'VCPU': 1}, 'c': {'VCPU': 1}}), choice()])

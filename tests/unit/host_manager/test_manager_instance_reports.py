@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from cellsched.host_manager import instance_reports
+from cellsched.host_manager import manager
 from tests.unit import base
 
 
@@ -7,7 +7,7 @@ class TestTold(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.reports = instance_reports.InstanceReports()
+        self.reports = manager.InstanceReports()
 
     def hosts(self, *instances):
         return [self.reports.host(each) for each in instances]
@@ -41,7 +41,7 @@ class TestTold(base.TestCase):
         self.assertEqual([None], self.hosts('1'))
 
     def test_oldest_go_when_there_are_too_many(self):
-        self.patch(instance_reports, 'INSTANCES_MAX', 3)
+        self.patch(manager, 'INSTANCES_MAX', 3)
 
         self.reports.update('a', '12345')
 

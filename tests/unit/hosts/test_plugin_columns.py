@@ -7,13 +7,14 @@ import hypothesis
 from hypothesis import strategies
 
 from cellsched import exception
-from cellsched.hosts import column_providers
-from cellsched.hosts import column_sources
 from cellsched.hosts import columns
 from cellsched.hosts import document
+from cellsched.hosts import plugin_columns
 from cellsched.testing import builders
+from tests import broken_packages
 from tests import profile
 from tests.unit import base
+from tests.unit import installing
 
 KINDS = {
     'bool': False, 'int8': 0, 'uint16': 0, 'int64': 0, 'float16': 0.0,
@@ -35,7 +36,7 @@ def column(dtype='float64', default=0.0, source='stats.x'):
 
 
 def read(dtype, *values):
-    return column_sources.filled(
+    return plugin_columns.filled(
         [column(dtype, KINDS[dtype])],
         {'stats': [{'x': value} for value in values]})['mine']
 
@@ -59,7 +60,7 @@ class TestFilled(base.TestCase):
     def test_truth_values_are_read_from_words_too(self):
         self.assertEqual([True, False, True, True, False],
                          read('bool', True, False, 'yes', 1, 'maybe'))
-        self.assertEqual([True, False], column_sources.filled(
+        self.assertEqual([True, False], plugin_columns.filled(
             [column('bool', True)],
             {'stats': [{'x': 'maybe'}, {'x': 'no'}]})['mine'])
 
@@ -88,7 +89,7 @@ class TestFilled(base.TestCase):
 class TestCheck(base.TestCase):
 
     def check(self, *args):
-        return column_providers.check('its plug-in', [column(*args)])
+        return plugin_columns.check_columns('its plug-in', [column(*args)])
 
     def test_column_of_each_kind_may_have_a_source(self):
         for kind, default in KINDS.items():
@@ -112,3 +113,35 @@ class TestCheck(base.TestCase):
                 exception.ConfigurationInvalid, self.check, kind, default)
             self.assertIn('in column mine, which has a source',
                           error.expected)
+
+
+class TestLoad(base.TestCase):
+
+    def names(self):
+        return {column.name for column in plugin_columns.load()}
+
+    def test_columns_of_all_that_are_installed_are_there(self):
+        self.useFixture(installing.Installed(broken_packages.write_working))
+
+        self.assertEqual(
+            {'gpus', *(column.name for column in columns.STANDARD)},
+            self.names())
+
+    def test_broken_ones_are_left_out_and_named_in_the_log(self):
+        self.useFixture(installing.Installed(broken_packages.write_broken))
+
+        self.assertEqual({column.name for column in columns.STANDARD},
+                         self.names())
+        self.assertIn('cellsched.hosts.columns leaving: ', self.logs.output)
+        self.assertIn('cellsched.hosts.columns odd: ', self.logs.output)
+
+    def test_column_of_every_table_is_not_for_plugins(self):
+        for name in 'free_ram_mb', 'cell_failures':
+            error = self.assertRaises(
+                exception.ConfigurationInvalid,
+                plugin_columns.check_columns, 'it',
+                [columns.Column(name, 'object', '', 'text')])
+
+            self.assertIn(name, str(error))
+        self.assertEqual([*columns.STANDARD], plugin_columns.check_columns(
+            'it', columns.STANDARD))

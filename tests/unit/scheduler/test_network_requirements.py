@@ -8,7 +8,7 @@ from cellsched.network import noop
 from cellsched import objects
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler import network_needs
+from cellsched.scheduler import network_requirements
 from cellsched.testing import builders
 from tests.unit.network import networks
 from tests.unit.scheduler import prefiltering
@@ -36,14 +36,14 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
     hosts_ = property(lambda self: builders.hosts(
         aggregates=[(builders.aggregate(1),), (builders.aggregate(2),),
                     (builders.aggregate(1), builders.aggregate(2)), ()],
-        traits=[frozenset({network_needs.REMOTE_MANAGED})]
+        traits=[frozenset({network_requirements.REMOTE_MANAGED})]
         + [frozenset()] * 3))
 
     def add(self, request, kind=fake.FakeNetworks, routed=True):
         network = networks.make(
             kind, segment_aggregates=f'net1:[{EAST}],net2:[{EAST},{WEST}],'
             f'net3:[{WEST}],net4:[]', remote_managed_ports=['port1'])
-        return network_needs.NetworkNeeds(network, routed).add(
+        return network_requirements.NetworkRequirements(network, routed).add(
             context.admin(), request)
 
     def left(self, *pairs, routed=True, **fields):
@@ -88,7 +88,7 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
 
         self.assertEqual([WEST, EAST], made.requested_destination.aggregates)
         self.assertEqual(
-            ['A', network_needs.REMOTE_MANAGED],
+            ['A', network_requirements.REMOTE_MANAGED],
             made.request_level_params['nova_object.data']['root_required'])
         self.assertEqual([WEST], target.aggregates)
         self.assertEqual(['A'], params['nova_object.data']['root_required'])
@@ -98,7 +98,7 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
         wishing = builders.request(requested_networks=wished(('net1', None)))
 
         self.assertIs(plain, self.add(plain))
-        self.assertIs(wishing, network_needs.NetworkNeeds(
+        self.assertIs(wishing, network_requirements.NetworkRequirements(
             networks.make(noop.NoopNetworks), True).add(
                 context.admin(), wishing))
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from cellsched.db.api import host_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import compute_nodes
-from cellsched.host_manager.host_mappings import HostMappings
+from cellsched.host_manager.cell_follower import HostMappings
 from tests.unit.db import recording
 from tests.unit.db import samples
 from tests.unit.hosts import loading

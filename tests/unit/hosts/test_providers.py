@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Providers beside the hosts of a table: their children, and shared ones."""
 
-from cellsched.hosts import other_providers
-from cellsched.hosts import sharing
+from cellsched.hosts import providers
 from tests.unit import base
 
 
@@ -10,9 +9,9 @@ class TestOtherProviders(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.others = other_providers.OtherProviders()
+        self.others = providers.OtherProviders()
         self.others.set_sharing(
-            {'pool': sharing.SharingProvider('pool', 'rack')})
+            {'pool': providers.SharingProvider('pool', 'rack')})
         self.others.set_available('pool', {'DISK_GB': 5}, ())
 
     def test_mappings_that_were_given_stay_as_they_are(self):

@@ -6,7 +6,26 @@ from collections.abc import Mapping
 import dataclasses
 
 from cellsched.hosts import columns
-from cellsched.hosts import sharing
+
+
+@dataclasses.dataclass(frozen=True)
+class SharingProvider:
+    """A sharing provider, of which every host of its aggregate may take.
+
+    :param name: what people call it
+    :param aggregate: uuid of the aggregate
+    :param traits: names of what it can do
+    :param available: what is left to claim, by resource class
+    :param units: bounds on what one server may take, as the column ``units``
+        has them
+    """
+
+    name: str
+    aggregate: str
+    traits: frozenset[str] = frozenset()
+    available: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    units: tuple[tuple[str, int, int, int], ...] = ()
+
 
 Units = tuple[tuple[str, int, int, int], ...]
 
@@ -22,7 +41,7 @@ class OtherProviders:
         #: Nodes of child providers, with their numbers there.
         self.children: Mapping[str, tuple[str, int]] = {}
         #: Sharing providers by uuid, with what is left of each.
-        self.sharing: Mapping[str, sharing.SharingProvider] = {}
+        self.sharing: Mapping[str, SharingProvider] = {}
 
     def replace(
         self, changes: Iterable[tuple[str, Iterable[str], Iterable[str]]]
@@ -61,7 +80,7 @@ class OtherProviders:
         return tuple(found)
 
     def set_sharing(
-        self, providers: Mapping[str, sharing.SharingProvider]
+        self, providers: Mapping[str, SharingProvider]
     ) -> list[str]:
         """Learn which sharing providers there are; return those new.
 

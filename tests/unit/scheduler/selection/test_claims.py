@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+from concurrent import futures
+import contextlib
 import threading
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import claims
+from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -43,7 +47,7 @@ class TestTogether(base.TestCase):
         for provider in (PROVIDER, OTHER):
             self.store.set_inventory(
                 provider, {'VCPU': claims_base.Inventory(total=10)})
-        self.claiming = claim_batching.ClaimBatcher(self.store, at_once=1)
+        self.claiming = ClaimBatcher(self.store, at_once=1)
 
     def claims(self, *consumers, provider=PROVIDER, amount=1):
         return [claims_base.Claim(consumer, provider, {'VCPU': amount})
@@ -164,7 +168,7 @@ class TestTogether(base.TestCase):
 
     def test_many_take_what_there_is_and_no_more(self):
         for at_once in (1, 2):
-            self.claiming = claim_batching.ClaimBatcher(self.store, at_once)
+            self.claiming = ClaimBatcher(self.store, at_once)
             names = [f'{at_once}-{number}' for number in range(16)]
             provider = (PROVIDER, OTHER)[at_once - 1]
 
@@ -175,3 +179,116 @@ class TestTogether(base.TestCase):
 
             self.assertEqual(10, outcomes.count(1))
             self.assertEqual(10, self.used(provider))
+
+
+class TestRepeats(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.repeats = claims.SingleFlight()
+        self.threads = futures.ThreadPoolExecutor()
+        self.addCleanup(self.threads.shutdown)
+
+    def ask(self, *uuids):
+        def answered():
+            with self.repeats.alone(uuids):
+                return uuids
+
+        return self.threads.submit(answered)
+
+    def test_others_are_not_waited_for(self):
+        with self.repeats.alone(['a', 'b']):
+            self.assertEqual(('c', 'd'), self.ask('c', 'd').result(10))
+
+    def test_any_that_is_the_same_is_waited_for(self):
+        with self.repeats.alone(['a', 'b']):
+            waits = [self.ask('b', 'c'), self.ask('a'), self.ask('c', 'a')]
+
+            done, _ = futures.wait(waits, 0.1)
+
+        self.assertEqual(set(), done)
+        self.assertEqual([('b', 'c'), ('a',), ('c', 'a')],
+                         [each.result(10) for each in waits])
+
+    def test_who_waits_keeps_nobody_out(self):
+        with self.repeats.alone(['a']):
+            waits = self.ask('a', 'b')
+
+            self.assertEqual(('b',), self.ask('b').result(10))
+
+        waits.result(10)
+
+    def test_request_that_fails_is_over(self):
+        with contextlib.suppress(KeyError), self.repeats.alone(['a']):
+            raise KeyError
+
+        self.assertEqual(('a',), self.ask('a').result(10))
+
+    def test_one_instance_may_be_named_twice(self):
+        self.assertEqual(('a', 'a'), self.ask('a', 'a').result(10))
+
+
+class TestRefusals(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(host=['a', 'b', 'b', 'c'])
+        self.uuids = self.hosts['uuid'].tolist()
+        self.refusals = claims.ClaimRefusals()
+
+    def no_room(self, row):
+        self.refusals.add(exception.ClaimRefused(
+            provider=self.uuids[row], resource='VCPU', amount=1,
+            consumer='i'))
+
+    def no_place(self, row, policy, *hosts):
+        self.refusals.add(exception.GroupPolicyViolated(
+            provider=self.uuids[row], consumer='i', group='g',
+            policy=policy, hosts=list(hosts), members=['m'] * len(hosts)))
+
+    def test_host_without_room_is_hopeless_when_it_is_refused_again(self):
+        self.assertFalse(self.refusals)
+        self.no_room(0)
+        self.no_room(1)
+        self.assertEqual([], self.refusals.hopeless(self.hosts))
+        self.no_room(1)
+
+        self.assertTrue(self.refusals)
+        self.assertEqual([1], self.refusals.hopeless(self.hosts))
+        self.assertEqual(self.uuids[:2], self.refusals.lost)
+        self.assertEqual([0, 1], self.refusals.refused(self.hosts))
+        self.assertEqual(3, self.refusals.times)
+        self.assertEqual([], self.refusals.closed(self.hosts))
+
+    def test_hosts_that_the_store_names_are_closed_at_once(self):
+        self.no_place(0, 'anti-affinity', 'a', 'b', 'gone')
+
+        self.assertTrue(self.refusals)
+        self.assertEqual([0, 1, 2], self.refusals.closed(self.hosts))
+        self.assertEqual(self.uuids[:1], self.refusals.denied)
+        self.assertEqual([], self.refusals.hopeless(self.hosts))
+
+    def test_host_that_is_refused_for_the_request_itself_is_closed(self):
+        self.no_place(0, 'anti-affinity')
+
+        self.assertEqual([0], self.refusals.closed(self.hosts))
+        request = builders.request(group={})
+        self.assertIs(request, self.refusals.inform(request))
+
+    def test_host_that_has_a_place_left_is_not_closed(self):
+        self.no_place(3, 'anti-affinity', 'a')
+
+        self.assertEqual([0], self.refusals.closed(self.hosts))
+        self.assertEqual(['l', 'm'], self.refusals.inform(builders.request(
+            group={'members': ['l']})).instance_group.members)
+
+    def test_host_of_the_others_is_told_and_not_closed(self):
+        self.no_place(0, 'affinity', 'b')
+        request = builders.request(group={'hosts': ['a', 'b']})
+
+        self.assertEqual([0], self.refusals.closed(self.hosts))
+        told = self.refusals.inform(
+            builders.request(group={'hosts': ['a']}))
+        self.assertEqual(['a', 'b'], told.instance_group.hosts)
+        self.assertEqual(['a', 'b'], self.refusals.inform(
+            request).instance_group.hosts)

@@ -4,6 +4,7 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import dataclasses
 import functools
 from random import Random
@@ -20,7 +21,7 @@ from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
-from cellsched.scheduler.selection import claim_refusals
+from cellsched.scheduler.selection import claims
 
 #: How many times more hosts one is chosen of with each refusal.
 _GROWTH = 4
@@ -137,7 +138,7 @@ class Selector:
     def __init__(
         self, pipeline: Pipeline, policy: SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec,
-        refusals: claim_refusals.ClaimRefusals | None = None,
+        refusals: claims.ClaimRefusals | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._policy = policy
@@ -148,7 +149,7 @@ class Selector:
         self._wanted = provider_groups.asked(
             hosts, request, self._resources)
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
-        refusals = refusals or claim_refusals.ClaimRefusals()
+        refusals = refusals or claims.ClaimRefusals()
         self._refused = refusals.refused(hosts)
         self._hopeless = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
@@ -338,3 +339,30 @@ class Selector:
 
 def _rows_of_cell(hosts: view.Hosts, cell: int) -> view.Column:
     return np.flatnonzero(hosts['cell'] == cell)
+
+
+#: The hint that has the instances of a request spread over failure domains.
+_SPREAD = 'spread'
+
+
+def with_members(
+    request: objects.RequestSpec, uuids: Sequence[str]
+) -> objects.RequestSpec:
+    """Return a request whose own instances are members of its server group.
+
+    Instances that are to be spread are a group for the time of the request,
+    where they are in none.
+    """
+    group = request.get('instance_group')
+    if group is None and request.hint(_SPREAD):
+        group = objects.InstanceGroup(
+            policy=None, members=[], hosts=[], rules={})
+    if group is None:
+        return request
+    members = dict.fromkeys([*(group.get('members') or ()), *uuids])
+    # What the caller holds stays as it is; a deep copy would cost more than
+    # the decision.
+    request, group = copy.copy(request), copy.copy(group)
+    group.members = list(members)
+    request.instance_group = group
+    return request

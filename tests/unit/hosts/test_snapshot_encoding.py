@@ -5,7 +5,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from cellsched.hosts import dictionary_encoding
+from cellsched.hosts import snapshot
 from cellsched.testing import builders
 from tests.unit import base
 
@@ -13,25 +13,25 @@ from tests.unit import base
 class TestCoding(base.TestCase):
 
     def test_default_has_code_zero(self):
-        made = dictionary_encoding.DictionaryEncoding('x')
+        made = snapshot.DictionaryEncoding('x')
 
         self.assertEqual((['x'], 0), (made.values, made.code('x')))
 
     def test_equal_values_share_a_code(self):
-        made = dictionary_encoding.DictionaryEncoding('')
+        made = snapshot.DictionaryEncoding('')
 
         self.assertEqual([1, 2, 1, 0], made.encode(['b', 'a', 'b', '']))
         self.assertEqual(['', 'b', 'a'], made.values)
         self.assertEqual([2, 3], made.encode(['a', 'c']))
 
     def test_value_that_nobody_has_has_no_code(self):
-        made = dictionary_encoding.DictionaryEncoding('')
+        made = snapshot.DictionaryEncoding('')
 
-        self.assertEqual(dictionary_encoding.NONE, made.code('other'))
+        self.assertEqual(snapshot.NONE, made.code('other'))
         self.assertEqual([''], made.values)
 
     def test_function_is_asked_once_for_each_value(self):
-        made = dictionary_encoding.DictionaryEncoding('')
+        made = snapshot.DictionaryEncoding('')
         codes = np.array(made.encode(['aa', 'b'] * 50))
         asked = []
 
@@ -44,7 +44,7 @@ class TestCoding(base.TestCase):
         self.assertEqual(['', 'aa', 'b'], sorted(asked))
 
     def test_of_few_hosts_only_their_values_are_asked_about(self):
-        made = dictionary_encoding.DictionaryEncoding('')
+        made = snapshot.DictionaryEncoding('')
         made.encode(['a' * length for length in range(1, 100)])
         asked = []
 
@@ -56,7 +56,7 @@ class TestCoding(base.TestCase):
         self.assertEqual([3, 7], sorted(map(len, asked)))
 
     def test_without_hosts_there_is_no_answer(self):
-        made = dictionary_encoding.DictionaryEncoding('')
+        made = snapshot.DictionaryEncoding('')
 
         answers = made.spread(np.empty(0, 'int32'), bool, 'bool')
 
@@ -65,7 +65,7 @@ class TestCoding(base.TestCase):
 
     @hypothesis.given(st.lists(st.integers(0, 9)), st.data())
     def test_answer_is_that_of_each_value(self, values, data):
-        made = dictionary_encoding.DictionaryEncoding(0)
+        made = snapshot.DictionaryEncoding(0)
         codes = made.encode(values)
         some = data.draw(st.lists(st.sampled_from(codes)) if codes
                          else st.just([]))
@@ -80,7 +80,7 @@ class TestCoding(base.TestCase):
 class TestNumbers(base.TestCase):
 
     def test_least_number_of_each_value_is_known(self):
-        made = dictionary_encoding.DictionaryEncoding(())
+        made = snapshot.DictionaryEncoding(())
         made.encode([(builders.aggregate(x='3'), builders.aggregate(x='2')),
                      (builders.aggregate(y='1'),)])
 
@@ -89,13 +89,13 @@ class TestNumbers(base.TestCase):
         self.assertIsNone(made.numbers('z'))
 
     def test_they_are_made_once(self):
-        made = dictionary_encoding.DictionaryEncoding(())
+        made = snapshot.DictionaryEncoding(())
         made.encode([(builders.aggregate(x='3'),)])
 
         self.assertIs(made.numbers('x'), made.numbers('x'))
 
     def test_new_value_is_told_of(self):
-        made = dictionary_encoding.DictionaryEncoding(())
+        made = snapshot.DictionaryEncoding(())
         self.assertIsNone(made.numbers('x'))
 
         made.encode([(builders.aggregate(x='3'),)])
@@ -106,7 +106,7 @@ class TestNumbers(base.TestCase):
 class TestCompact(base.TestCase):
 
     def test_values_that_no_host_has_are_forgotten(self):
-        made = dictionary_encoding.DictionaryEncoding('')
+        made = snapshot.DictionaryEncoding('')
         codes = np.array(made.encode(['a', 'b', 'c', 'd']), 'int32')
 
         before, (made, compacted) = made, made.compacted(codes[[3, 1, 3]])
@@ -115,12 +115,12 @@ class TestCompact(base.TestCase):
         self.assertEqual(['', 'a', 'b', 'c', 'd'], before.values)
         self.assertEqual([2, 1, 2], compacted.tolist())
         self.assertEqual(codes.dtype, compacted.dtype)
-        self.assertEqual([dictionary_encoding.NONE, 1, 2],
+        self.assertEqual([snapshot.NONE, 1, 2],
                          [made.code(value) for value in 'abd'])
         self.assertEqual([3], made.encode(['a']))
 
     def test_numbers_are_of_the_new_codes(self):
-        made = dictionary_encoding.DictionaryEncoding(())
+        made = snapshot.DictionaryEncoding(())
         codes = np.array(made.encode([
             (builders.aggregate(x='3'),), (builders.aggregate(x='4'),)]))
         made.numbers('x')

@@ -3,6 +3,7 @@
 
 import collections
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
@@ -23,16 +24,15 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.host_manager import aggregate_groups
 from cellsched.host_manager import cell_follower
-from cellsched.host_manager import host_mappings
-from cellsched.host_manager import instance_reports
 from cellsched.host_manager.mass_outage import find
 from cellsched.host_manager.mass_outage import OutageLimits
 from cellsched.host_manager import source
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts import document
-from cellsched.hosts import sharing
+from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -95,7 +95,7 @@ class HostManager(source.HostSource):
         self._clock = clock
         self._policy = policy
         self._aggregate_groups = aggregate_groups.AggregateGroups(default_zone)
-        self._host_mappings = host_mappings.HostMappings(database)
+        self._host_mappings = cell_follower.HostMappings(database)
         self._followers: dict[str, cell_follower.CellFollower] = {}
         self._refreshing = clock.lock()
         # What is read first is applied first.
@@ -108,7 +108,7 @@ class HostManager(source.HostSource):
         # What was chosen and not claimed, and until when that counts.
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
-        self._instance_reports = instance_reports.InstanceReports()
+        self._instance_reports = InstanceReports()
         # Guards what is remembered here, and who writes the table. Nothing
         # that blocks is done with it.
         self._lock = clock.lock()
@@ -289,7 +289,7 @@ class HostManager(source.HostSource):
             reported = self._instance_reports.hosts(instances)
         if not reported:
             return {}
-        return instance_reports.nodes(
+        return nodes(
             reported, self.table.view(self._clock.steady()))
 
     def _regroup(self, hosts: Set[str]) -> None:
@@ -360,7 +360,7 @@ class HostManager(source.HostSource):
 
         The lock is held.
         """
-        found = {each.uuid: sharing.SharingProvider(
+        found = {each.uuid: SharingProvider(
             each.name, each.aggregate_uuid, each.traits)
             for each in providers}
         self._doubtful.update(self.table.set_sharing(found))
@@ -385,3 +385,60 @@ class HostManager(source.HostSource):
         for usage in usages:
             self.table.set_usage(usage.provider, usage.capacity, usage.used,
                                  usage.consumers, usage.units)
+
+
+#: Instances that are remembered; older ones go when there are more.
+INSTANCES_MAX = 1_000_000
+
+
+class InstanceReports:
+    """Remembers which host said that it has an instance.
+
+    Who calls it sees to it that nobody else does at the time.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, str] = {}
+        self._instances: dict[str, set[str]] = {}
+
+    def update(self, host: str, instances: Iterable[str]) -> None:
+        """Take over that a host has these instances, among others."""
+        for each in instances:
+            self.forget(each)
+            self._hosts[each] = host
+            self._instances.setdefault(host, set()).add(each)
+        while len(self._hosts) > INSTANCES_MAX:
+            self.forget(next(iter(self._hosts)))
+
+    def replace(self, host: str, instances: Iterable[str]) -> None:
+        """Take over that a host has these instances and no others."""
+        for each in tuple(self._instances.get(host, ())):
+            self.forget(each)
+        self.update(host, instances)
+
+    def forget(self, instance: str) -> None:
+        """Forget where an instance is."""
+        host = self._hosts.pop(instance, None)
+        if host is not None:
+            self._instances[host].discard(instance)
+            if not self._instances[host]:
+                del self._instances[host]
+
+    def host(self, instance: str) -> str | None:
+        """Return the host of an instance, if one told."""
+        return self._hosts.get(instance)
+
+    def hosts(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the hosts of those instances of which one told."""
+        return {each: self._hosts[each] for each in instances
+                if each in self._hosts}
+
+
+def nodes(reported: Mapping[str, str], hosts: view.Hosts) -> dict[str, str]:
+    """Return the nodes of instances, as far as their hosts are known.
+
+    :param reported: names of hosts by instance
+    """
+    rows = {each: hosts.named(host) for each, host in reported.items()}
+    return {each: hosts['uuid'][found[0]]
+            for each, found in rows.items() if found}

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of threads that wait together, in one transaction."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import copy
+import threading
+
+from cellsched import batching
+from cellsched.claims import base
+from cellsched.claims import base as claims_base
+from cellsched import clock
+from cellsched import exception
+from cellsched.hosts import view
+from cellsched import objects
+
+#: What one batch is refused for, and others with it may not be.
+_OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
+           exception.InvalidField)
+
+
+class _Batch:
+    """The claims that one thread makes, and what became of them."""
+
+    def __init__(self, claims: Sequence[base.Claim]) -> None:
+        self.claims = claims
+        self.is_grouped = any(claim.group is not None for claim in claims)
+        self.new = 0
+        self.error: BaseException | None = None
+
+    def end(self, new: int = 0, error: BaseException | None = None) -> None:
+        self.new, self.error = new, error
+
+    def result(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return self.new
+
+
+class ClaimBatcher:
+    """Claims as a store does, for many threads at a time.
+
+    What waits is claimed in one transaction. Where that is refused, each batch
+    is tried on its own, so that nobody is refused for what another one wants.
+    Those for members of server groups are tried so from the start: they take
+    longer, and are refused more often.
+
+    :param at_once: how many transactions there may be at a time
+    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
+    """
+
+    def __init__(
+        self, store: base.ClaimStore, at_once: int = 2,
+        make_lock: Callable[[], clock.Lock] = threading.Lock,
+    ) -> None:
+        self._store = store
+        self._group_commit = batching.GroupCommit(
+            self._take, at_once, make_lock)
+
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
+        """Return what each of these consumers holds, if it holds anything."""
+        return self._store.claims_of(consumers)
+
+    def release(self, consumers: Iterable[str]) -> None:
+        """Give back all that these consumers hold."""
+        self._store.release(consumers)
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        """Take a batch; see the store's own, which says what is raised.
+
+        Where others were taken with it, less than all of it may be called new
+        although it was.
+        """
+        mine = _Batch(claims)
+        self._group_commit.do(mine)
+        return mine.result()
+
+    def _take(self, batches: Sequence[_Batch]) -> None:
+        grouped = [batch for batch in batches if batch.is_grouped]
+        if grouped and len(batches) > 1:
+            alone = [batch for batch in batches if not batch.is_grouped]
+            if alone:
+                self._take(alone)
+            return self._take_each(grouped)
+        claims = [claim for batch in batches for claim in batch.claims]
+        consumers = [{claim.consumer for claim in batch.claims}
+                     for batch in batches]
+        if len(frozenset().union(*consumers)) < sum(map(len, consumers)):
+            # Who holds what already is told for whole batches only.
+            return self._take_each(batches)
+        try:
+            missing = len(claims) - self._store.claim(claims)
+        except _OF_ONE as exc:
+            if len(batches) == 1:
+                return batches[0].end(error=exc)
+            return self._take_each(batches)
+        except BaseException as exc:
+            return _end_all(batches, exc)
+        for batch in batches:
+            batch.end(max(len(batch.claims) - missing, 0))
+
+    def _take_each(self, batches: Sequence[_Batch]) -> None:
+        for place, batch in enumerate(batches):
+            try:
+                batch.end(self._store.claim(batch.claims))
+            except _OF_ONE as exc:
+                batch.end(error=exc)
+            except BaseException as exc:
+                return _end_all(batches[place:], exc)
+
+
+def _end_all(batches: Sequence[_Batch], error: BaseException) -> None:
+    for batch in batches:
+        batch.end(error=error)
+
+
+class SingleFlight:
+    """Has requests for the same instance answered one after the other.
+
+    Each would take room in the table until the store says that the instance
+    has its place already, and the last of them find none left.
+
+    :param make_event: see :meth:`cellsched.clock.Clock.event`
+    """
+
+    def __init__(
+        self, make_event: Callable[[], clock.Event] = threading.Event
+    ) -> None:
+        self._make_event = make_event
+        self._lock = threading.Lock()
+        #: What is set when an instance's request is answered.
+        self._answered: dict[str, clock.Event] = {}
+
+    @contextlib.contextmanager
+    def alone(self, uuids: Iterable[str]) -> Iterator[None]:
+        """Wait for others with any of these instances; keep them out."""
+        answered = self._make_event()
+        mine = dict.fromkeys(uuids, answered)
+        while (other := self._enter(mine)) is not None:
+            other.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                for uuid in mine:
+                    del self._answered[uuid]
+            answered.set()
+
+    def _enter(
+        self, mine: dict[str, clock.Event]
+    ) -> clock.Event | None:
+        """Go in, or return what to wait for before it is tried again."""
+        with self._lock:
+            for uuid in mine:
+                if uuid in self._answered:
+                    return self._answered[uuid]
+            self._answered |= mine
+        return None
+
+
+class ClaimRefusals:
+    """Remembers what to pass over, and where others of the group are.
+
+    A host that had no room may have some once the table is set right, and is
+    passed over when it is refused again. One that the server group keeps the
+    request from is passed over at once, with all that the store says are like
+    it. Of members who came just before nobody else may have told, so the
+    request is told who they are.
+    """
+
+    def __init__(self) -> None:
+        #: How often the store refused.
+        self.times = 0
+        self._lost: collections.Counter[str] = collections.Counter()
+        #: Nodes, and names of hosts.
+        self._denied: dict[str, None] = {}
+        self._barred: dict[str, None] = {}
+        self._full: dict[str, None] = {}
+        #: Where the others are that a request has to join.
+        self._near: list[str] = []
+        self._members: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._lost or self._denied)
+
+    def add(
+        self, refusal: exception.ClaimRefused, node: str | None = None
+    ) -> None:
+        """Remember one more.
+
+        :param node: which was chosen, where its child provider refused, or
+            one that it shares
+        """
+        self.times += 1
+        node = node or refusal.provider
+        if not isinstance(refusal, exception.GroupPolicyViolated):
+            self._lost[node] += 1
+            return
+        self._denied[node] = None
+        self._members |= dict.fromkeys(refusal.members)
+        if refusal.policy == claims_base.AFFINITY or not refusal.members:
+            self._barred[node] = None
+        # Otherwise a host that is not full may take a part of the request.
+        if refusal.policy == claims_base.AFFINITY:
+            self._near = list(refusal.hosts)
+        else:
+            self._full |= dict.fromkeys(refusal.hosts)
+
+    @property
+    def lost(self) -> list[str]:
+        """The nodes that had no room."""
+        return list(self._lost)
+
+    @property
+    def denied(self) -> list[str]:
+        """The nodes that the server group kept the request from."""
+        return list(self._denied)
+
+    def refused(self, hosts: view.Hosts) -> list[int]:
+        """Return the rows of hosts that had no room."""
+        return _rows(hosts, self._lost)
+
+    def hopeless(self, hosts: view.Hosts) -> list[int]:
+        """Return the rows of hosts that have no room, whatever is known."""
+        return _rows(hosts, (
+            node for node, times in self._lost.items() if times > 1))
+
+    def closed(self, hosts: view.Hosts) -> list[int]:
+        """Return the rows of hosts that the server group is kept from."""
+        rows = dict.fromkeys(_rows(hosts, self._barred))
+        for name in self._full:
+            rows |= dict.fromkeys(hosts.named(name))
+        return list(rows)
+
+    def inform(self, request: objects.RequestSpec) -> objects.RequestSpec:
+        """Return a request that knows of others of its group, and where."""
+        if not self._members:
+            return request
+        request = copy.copy(request)
+        group = copy.copy(request.instance_group)
+        group.hosts = list(dict.fromkeys(
+            [*(group.get('hosts') or ()), *self._near]))
+        group.members = list(dict.fromkeys(
+            [*(group.get('members') or ()), *self._members]))
+        request.instance_group = group
+        return request
+
+
+def _rows(hosts: view.Hosts, nodes: Iterable[str]) -> list[int]:
+    return [row for row in map(hosts.row, nodes) if row is not None]
