@@ -40,17 +40,16 @@ LOG = log.getLogger(__name__)
 
 
 class Agent:
-    """Builds and removes the servers of one host.
+    """Builds and removes the servers of a host.
 
-    A server's row says what is to become of it, and every change of it is
-    made on the condition that it is as this agent left it. So a message that
-    comes twice does nothing the second time, and a deletion wins over a build
-    at any moment.
+    The row of a server controls its changes: each update has the expected
+    state as its condition. So a repeated message does nothing, and a deletion
+    takes precedence over a build at any time.
 
-    :param builds_max: builds to do at the same time; 0, as many as come
-    :param reached: is told what was done, by the name of the step
-    :param locks: semaphores of instances by name, which all that works on a
-        host shares; by default those that oslo.concurrency has
+    :param builds_max: builds at the same time; 0 for no limit
+    :param reached: called with the name of each step that was done
+    :param locks: semaphores of instances by name, shared by all endpoints of a
+        host; by default those of oslo.concurrency
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -89,7 +88,7 @@ class Agent:
         filter_properties: Mapping[str, Any], node: str,
         limits: Mapping[str, Any], host_list: Sequence[objects.Selection],
     ) -> None:
-        """Build a server, or hand it on to another host of the cell."""
+        """Build a server, or reschedule it to another host of the cell."""
         message = build_casts.BuildMessage(
             objects.Selection(service_host=self._host, nodename=node),
             host_list, request_spec, filter_properties)
@@ -106,22 +105,20 @@ class Agent:
     def terminate_instance(
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
-        """Remove a server and give back what it holds."""
+        """Remove a server and release its resources."""
         with self._left_if_cut_off(), self._lock(instance.uuid):
             self._terminate(context, instance)
 
     def resume(self) -> None:
-        """Take up what is left lying on this host.
+        """Resume interrupted work on this host.
 
-        A build that was begun and that nobody here works on, since this
-        process is new or could not go on, is built again from what was kept
-        of its message; without that it ends in ERROR. A deletion is done. A
-        server that is here, and that the cell knows to be deleted or
-        elsewhere, is destroyed; one that the cell does not know is left
-        alone.
+        An interrupted build is built again from its stored message; without
+        the message it ends in ERROR. An interrupted deletion is finished. A
+        server on this host that the cell has deleted or placed elsewhere is
+        destroyed. A server that is unknown to the cell is left alone.
 
-        Comes in beside the messages at any time: what a message is at is
-        locked, and is left to it.
+        Safe at any time: instances that a message is working on are locked and
+        skipped.
         """
         with self._database.reader() as connection:
             building = on_host.list_building(connection, self._host)
@@ -139,10 +136,7 @@ class Agent:
                 self._take_up(uuid, self._resume_build)
 
     def resume_soon(self) -> None:
-        """Take up what was cut off from a database, if anything was.
-
-        That is known here, and need not wait until it is looked for.
-        """
+        """Resume work that was interrupted by a database failure, if any."""
         if self._is_left:
             self._is_left = False
             with self._left_if_cut_off():
@@ -150,7 +144,7 @@ class Agent:
 
     @contextlib.contextmanager
     def _left_if_cut_off(self) -> Iterator[None]:
-        """Have what is done here taken up soon if a database goes away."""
+        """Mark interrupted work for :meth:`resume_soon`."""
         try:
             yield
         except exception.DatabaseUnreachable:
@@ -164,10 +158,10 @@ class Agent:
     # Builds.
 
     def _pass_over(self, uuid: str) -> None:
-        """Leave a build that is not to be begun; a deleted one holds nothing.
+        """Skip a build that must not start; release a deleted one.
 
-        It may have been claimed after its deletion gave back what it held.
-        What one holds that was never here is another cell's matter.
+        The claim may be newer than the deletion. Claims of an instance that
+        was never on this host belong to another cell.
         """
         LOG.info('Not building instance %s: it is deleted, or its build was '
                  'begun already', uuid)
@@ -181,9 +175,9 @@ class Agent:
         message: build_casts.BuildMessage, had_networks: bool,
         again: bool = False,
     ) -> None:
-        """Build what has begun.
+        """Build an instance whose row says that the build has begun.
 
-        :param again: it was begun here before
+        :param again: whether the build was begun on this host before
         """
         node = message.chosen.nodename
         try:
@@ -213,10 +207,10 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance,
         requested_networks: Any, had_networks: bool, again: bool,
     ) -> None:
-        """Give a server networks; those of another host come along.
+        """Allocate networks, or set up those from an earlier host.
 
-        Who said that it has some may have died before it had, so they are
-        asked for all the same.
+        The row may say that the server has networks before the allocation, so
+        it is always requested.
         """
         if had_networks and not again and (
                 self._driver.deallocate_networks_on_reschedule(instance)):
@@ -232,12 +226,12 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance,
         message: build_casts.BuildMessage, reason: Exception,
     ) -> None:
-        """Have a conductor of the cell try the build elsewhere.
+        """Have a conductor of the cell try the next host.
 
-        What it holds of this host goes before the row says that the build is
-        free to go on: afterwards it is the next host's. Until a conductor
-        takes it up the build has no task, so that no message of this try
-        begins it again.
+        The claims on this host are released before the row is free, because
+        later claims belong to the next host. Until a conductor resumes the
+        build, it has no task, so that a repeated message cannot start it
+        again.
         """
         uuid = instance.uuid
         LOG.info('The build of instance %s failed on this host: %s', uuid,
@@ -269,7 +263,7 @@ class Agent:
     def _take_down_networks(
         self, context: RequestContext, instance: objects.Instance
     ) -> dict[str, Any]:
-        """Leave no networks on this host; return what its row is to say."""
+        """Remove the networks from this host; return updates of the row."""
         if self._driver.deallocate_networks_on_reschedule(instance) and (
                 self._deallocation.deallocate(context, instance)):
             return {'network_allocated': False}
@@ -291,7 +285,7 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance,
         reason: Exception,
     ) -> None:
-        """Put a build into ERROR if it is as this agent left it."""
+        """Set ERROR if the row is in the state that this agent set."""
         uuid = instance.uuid
         with self._database.writer() as connection:
             failed = instances.fail(
@@ -306,7 +300,7 @@ class Agent:
     def _leave(
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
-        """Leave nothing here of a build that is not this agent's any more."""
+        """Remove a build that no longer belongs to this agent."""
         self._driver.destroy(instance)
         with self._database.reader() as connection:
             row = instances.get(connection, instance.uuid)
@@ -349,7 +343,7 @@ class Agent:
     def _take_up(
         self, uuid: str, how: Callable[[objects.Instance], None]
     ) -> None:
-        """Look at a server again where nobody else is at it, and act."""
+        """Resume work on an instance that is not locked."""
         try:
             with self._lock(uuid, blocking=False):
                 with self._database.reader() as connection:
@@ -414,8 +408,8 @@ class Agent:
 class Semaphores:
     """Semaphores by name, for ``oslo_concurrency.lockutils.lock``.
 
-    Offers what ``lockutils.Semaphores`` does, with semaphores that the clock
-    makes. One that nobody uses any more is forgotten.
+    Replaces ``lockutils.Semaphores`` with semaphores of the clock. Unused
+    semaphores are removed.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells of what conductors do."""
+"""Notifiers of schedulers and conductors."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ PAUSE_S = 30.0
 class Note(NamedTuple):
     """A notification in one form.
 
-    ``payload`` is called for what it says, and only if it is sent.
+    ``payload`` is called for its content, only if it is sent.
     """
 
     publisher: str
@@ -45,19 +45,19 @@ class Note(NamedTuple):
 
 
 class Senders:
-    """Senders of each form; false if there is nothing to send.
+    """Sends both forms of notifications; false if there is nothing to send.
 
-    Without a driver in ``[oslo_messaging_notifications] driver`` nothing is
-    sent, nor without a transport. A broker that takes longer than ``SLOW_S``
-    is sent nothing for ``PAUSE_S``, so that one which does not answer costs
-    its timeout once and not for each server.
+    Nothing is sent without a driver in ``[oslo_messaging_notifications]
+    driver``, or without a transport. After a send longer than ``SLOW_S``,
+    nothing is sent for ``PAUSE_S``. So a broker that does not answer costs its
+    timeout once, not for each server.
 
-    :param transport: a transport for notifications; its configuration says
-        which drivers and legacy topics there are
+    :param transport: a transport for notifications; its configuration has the
+        drivers and the legacy topics
     :param form: ``unversioned``, ``versioned`` or ``both``
-    :param topics: where versioned notifications go
-    :param clock: tells whether a broker is slow; without one none is
-    :raises cellsched.exception.PluginNotFound: a driver is not there
+    :param topics: topics of versioned notifications
+    :param clock: measures the broker; without it no broker counts as slow
+    :raises cellsched.exception.PluginNotFound: a driver does not exist
     """
 
     def __init__(
@@ -85,10 +85,9 @@ class Senders:
         self, context: RequestContext,
         priority: Literal['info', 'error'], legacy: Note, versioned: Note,
     ) -> None:
-        """Send a notification, each form in its own words.
+        """Send a notification in each configured form.
 
-        Never fails: what cannot be sent is logged, by oslo.messaging where it
-        is the broker's doing.
+        Never fails: errors are logged, those of the broker by oslo.messaging.
         """
         for sender, note in ((self._legacy, legacy),
                              (self._versioned, versioned)):
@@ -145,20 +144,19 @@ State = tuple[str | None, str | None]
 
 
 class TaskNotifier:
-    """Tells what became of servers, in the forms that are configured.
+    """Sends the notifications of a conductor.
 
-    Nothing here fails who calls it: what cannot be sent is logged. Without a
-    driver in ``[oslo_messaging_notifications] driver`` nothing is done, nor
-    without a transport, which is what those have who are to tell nobody.
+    Never fails the caller: errors are logged. Does nothing without a driver in
+    ``[oslo_messaging_notifications] driver``, or without a transport.
 
-    :param transport: a transport for notifications; its configuration says
-        which drivers and legacy topics there are
+    :param transport: a transport for notifications; its configuration has the
+        drivers and the legacy topics
     :param host: the conductor's name
     :param form: ``unversioned``, ``versioned`` or ``both``
-    :param topics: where versioned notifications go
-    :param notify_on_state_change: the changes that are told: None,
-        ``vm_state`` or ``vm_and_task_state``
-    :raises cellsched.exception.PluginNotFound: a driver is not there
+    :param topics: topics of versioned notifications
+    :param notify_on_state_change: changes to send: None, ``vm_state`` or
+        ``vm_and_task_state``
+    :raises cellsched.exception.PluginNotFound: a driver does not exist
     """
 
     def __init__(
@@ -178,10 +176,10 @@ class TaskNotifier:
         instance: objects.Instance, spec: objects.RequestSpec | None,
         reason: Exception, state: str | None = 'error',
     ) -> None:
-        """Tell that a task is given up.
+        """Notify that a task has failed for good.
 
-        :param method: what could not be done, ``build_instances`` say
-        :param state: the ``vm_state`` that this leaves the server in
+        :param method: the failed task, for example ``build_instances``
+        :param state: the ``vm_state`` of the server afterwards
         """
         if not self._senders:
             return
@@ -200,7 +198,7 @@ class TaskNotifier:
         self, context: RequestContext, instance: objects.Instance,
         old: State, new: State,
     ) -> None:
-        """Tell that a server's state changed, if such a change is told."""
+        """Notify of a change of a server's state, if it is configured."""
         if self._on_change is None or not (
                 old[0] != new[0] or old[1] != new[1]
                 and self._on_change == 'vm_and_task_state'):
@@ -218,7 +216,7 @@ class TaskNotifier:
         self, context: RequestContext,
         phase: Literal['start', 'end'], instance: objects.Instance,
     ) -> None:
-        """Tell that what was written of a build goes: its user deleted it."""
+        """Notify of the deletion of a build's row; its user deleted it."""
         if not self._senders:
             return
         self._senders.send(
@@ -233,7 +231,7 @@ class TaskNotifier:
     def rebuild_scheduled(
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
-        """Tell that there is a host for a server that is built anew."""
+        """Notify that a rebuild has its host."""
         if not self._senders:
             return
         self._senders.send(
@@ -247,18 +245,18 @@ class TaskNotifier:
 
 
 class SchedulerNotifier:
-    """Tells what a scheduler does, in the forms that are configured.
+    """Sends the notifications of a scheduler.
 
-    Nothing here fails who calls it: what cannot be sent is logged. Without a
-    driver in ``[oslo_messaging_notifications] driver`` nothing is done.
+    Never fails the caller: errors are logged. Does nothing without a driver in
+    ``[oslo_messaging_notifications] driver``.
 
-    :param transport: a transport for notifications; its configuration says
-        which drivers and legacy topics there are
+    :param transport: a transport for notifications; its configuration has the
+        drivers and the legacy topics
     :param host: the scheduler's name
     :param form: ``unversioned``, ``versioned`` or ``both``
-    :param topics: where versioned notifications go
-    :param clock: tells whether a broker is slow; without one none is
-    :raises cellsched.exception.PluginNotFound: a driver is not there
+    :param topics: topics of versioned notifications
+    :param clock: measures the broker; without it no broker counts as slow
+    :raises cellsched.exception.PluginNotFound: a driver does not exist
     """
 
     def __init__(
@@ -273,7 +271,7 @@ class SchedulerNotifier:
         phase: Literal['start', 'end'], request: objects.RequestSpec,
         instance_uuids: Sequence[str] | None,
     ) -> None:
-        """Tell that a decision begins, or that it has found its hosts."""
+        """Notify that a decision starts, or that it has found its hosts."""
         if not self._senders:
             return
         event = f'scheduler.select_destinations.{phase}'

@@ -20,17 +20,17 @@ Send: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 def directly(send: Callable[[], None]) -> None:
-    """Send in the thread that wants it sent."""
+    """Send in the calling thread."""
     send()
 
 
 class BackgroundSender:
-    """Sends in other threads, and waits for each message for a bounded time.
+    """Sends in other threads, and waits a limited time for each message.
 
-    A broker that is short of memory or disk takes nothing, and oslo.messaging
-    waits for it, with no option that says how long.
+    A broker that is short of memory or disk blocks its publishers.
+    oslo.messaging waits for it without a configurable limit.
 
-    :param executor: sends; its size bounds how many messages may hang
+    :param executor: sends messages; its size limits how many may hang
     :param timeout_s: seconds to wait for a message to be sent
     """
 
@@ -41,9 +41,9 @@ class BackgroundSender:
     def __call__(self, send: Callable[[], None]) -> None:
         """Send a message.
 
-        :raises oslo_messaging.MessageDeliveryFailure: it was not sent in
-            time; if that had begun, it may yet be
-        :raises Exception: what sending it raised
+        :raises oslo_messaging.MessageDeliveryFailure: it was not sent in time;
+            if sending has started, it may still succeed
+        :raises Exception: an error of sending it
         """
         sent = self._executor.submit(send)
         done, _ = futures.wait([sent], self._timeout_s)
@@ -60,24 +60,25 @@ _PREPARED_MAX = 1024
 class Client:
     """Sends messages to the servers of one topic.
 
-    Lives as long as its transport, and may be used by several threads.
+    Lives as long as its transport. Thread-safe.
 
-    :param version: the version of messages that do not name another
-    :param timeout_s: how long a call may take; by default
+    :param version: default version of messages
+    :param timeout_s: timeout of a call; by default
         ``[DEFAULT] rpc_response_timeout``
-    :param long_timeout_s: how long a call by :meth:`call_long` may take; by
-        default no longer than others
-    :param retries_max: times to try again to reach a broker that does not
-        answer; by default it is tried for ever
-    :param version_cap: the newest version of messages that may be sent, or
-        what returns it each time
-    :param version_min: the version that who sends cannot do without
-    :param now: returns seconds since the epoch by a clock that the servers go
-        by too; without it a call has no deadline
-    :param send: what casts are sent by, such as a
-        :class:`cellsched.rpc.client.BackgroundSender`; by default
-        the calling thread sends them, however long that takes
-    :raises cellsched.exception.ConfigurationInvalid: it is above the cap
+    :param long_timeout_s: timeout of :meth:`call_long`; by default
+        ``timeout_s``
+    :param retries_max: connection retries to a broker that does not answer;
+        unlimited by default
+    :param version_cap: newest version of messages to send, or a function that
+        returns it
+    :param version_min: lowest version that the sender requires
+    :param now: returns seconds since the epoch by a clock that is shared with
+        the servers; without it a call has no deadline
+    :param send: sends casts, for example a
+        :class:`cellsched.rpc.client.BackgroundSender`; by default the calling
+        thread sends them without a time limit
+    :raises cellsched.exception.ConfigurationInvalid: ``version_min`` is above
+        the cap
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Client:
         self._prepared = functools.lru_cache(_PREPARED_MAX)(self._prepare)
 
     def can_send(self, version: str) -> bool:
-        """Return whether messages of a version may be sent."""
+        """Return whether the cap allows a version."""
         return versions.can_send(version, self._cap())
 
     def call(
@@ -115,14 +116,14 @@ class Client:
         version: str | None = None, server: str | None = None, /,
         **arguments: Any,
     ) -> Any:
-        """Send a message to one server, or to the named one, and wait.
+        """Send a message to any server, or to the named one, and wait.
 
-        The message says until when, so that a server that comes to it later
-        does not begin.
+        The message contains the deadline. A server that receives it later
+        rejects it.
 
-        :returns: what the method returned
-        :raises oslo_messaging.MessagingTimeout: nothing came back in time;
-            the method may have done its work, or may do it yet
+        :returns: the return value of the method
+        :raises oslo_messaging.MessagingTimeout: no reply in time; the method
+            may have run, or may still run
         :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
             reached
         :raises cellsched.exception.VersionNotSendable: the version is above
@@ -136,11 +137,11 @@ class Client:
         version: str | None = None, server: str | None = None, /,
         **arguments: Any,
     ) -> Any:
-        """Send a message whose work may take long, and wait.
+        """Send a message whose processing may take long, and wait.
 
-        The server sends heartbeats meanwhile, from a thread of its own for
-        each such call. The caller waits for the long timeout, and no longer
-        than the short one without a heartbeat.
+        The server sends heartbeats meanwhile, from one thread for each such
+        call. The caller waits up to the long timeout, and up to the short
+        timeout without a heartbeat.
 
         :returns: as :meth:`call`
         :raises Exception: as :meth:`call`
@@ -164,9 +165,10 @@ class Client:
         version: str | None = None, server: str | None = None, /,
         **arguments: Any,
     ) -> None:
-        """Send a message to one server, or to the named one.
+        """Send a message to any server, or to the named one.
 
-        Returns when the transport has it. It waits there for a server.
+        Returns when the transport has the message, which waits there for a
+        server.
 
         :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
             reached
@@ -218,6 +220,6 @@ def _broker_error() -> type[Exception]:
 
 
 def _undelivered(error: Exception) -> oslo_messaging.MessageDeliveryFailure:
-    """Return the error of oslo.messaging for one of a library below it."""
+    """Convert an error of a library below oslo.messaging."""
     return oslo_messaging.MessageDeliveryFailure(
         f'The broker cannot be reached: {error}')

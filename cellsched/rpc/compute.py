@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the compute agents of one cell."""
+"""The client of the compute agents of a cell, and its version cap."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ SERVICE_VERSION = max(SERVICE_VERSIONS)
 
 
 class ComputeAPI(client.Client):
-    """Tells the agent of a host what to do.
+    """Sends tasks to the agent of a host.
 
-    What is sent to an agent that is not there waits for it.
+    Messages to an agent that is down wait in its queue.
 
-    :param version_cap: ``[upgrade_levels] compute``, or for ``auto`` what
-        finds the version out
-    :param send: what messages are sent by
+    :param version_cap: ``[upgrade_levels] compute``, or for ``auto`` a
+        function that returns the version
+    :param send: sends the messages
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class ComputeAPI(client.Client):
         limits: Mapping[str, Any],
         host_list: Sequence[objects.Selection],
     ) -> None:
-        """Have the host build an instance on one of its nodes.
+        """Build an instance on a node of the host.
 
-        :param limits: what filters allow beyond the host's totals
-        :param host_list: the places that are left to try if this one fails
+        :param limits: limits that filters set beyond the host's totals
+        :param host_list: remaining hosts to try if this one fails
         """
         self.cast(context, 'build_and_run_instance', None, host,
                   instance=instance, request_spec=request_spec,
@@ -75,12 +75,12 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance,
     ) -> None:
-        """Have the host remove an instance; it may be gone already."""
+        """Remove an instance from the host; idempotent."""
         self.cast(context, 'terminate_instance', None, host,
                   instance=instance)
 
     def check_moves(self) -> None:
-        """Make sure that the agents know what moves servers.
+        """Check that the agents support moves.
 
         :raises cellsched.exception.VersionNotSendable: some are too old
         """
@@ -90,9 +90,9 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str, node: str,
     ) -> None:
-        """Have the host build a server anew that it has, or had not.
+        """Rebuild a server on this host, for a rebuild or an evacuation.
 
-        :param migration_uuid: of the move that tells where the server was
+        :param migration_uuid: uuid of the move, which has the source host
         """
         self._move(context, 'rebuild_instance', host, instance,
                    migration_uuid, node=node)
@@ -101,7 +101,7 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str, node: str,
     ) -> None:
-        """Have the host take a server over from another one."""
+        """Build a server that migrates to this host."""
         self._move(context, 'migrate_in', host, instance, migration_uuid,
                    node=node)
 
@@ -109,7 +109,7 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str, node: str,
     ) -> None:
-        """Have the host build a server that was on none."""
+        """Build a shelved server on this host."""
         self._move(context, 'unshelve_instance', host, instance,
                    migration_uuid, node=node)
 
@@ -117,7 +117,7 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str,
     ) -> None:
-        """Have the host let go of a server that is kept."""
+        """Remove a shelved server from this host."""
         self._move(context, 'shelve_offload_instance', host, instance,
                    migration_uuid)
 
@@ -125,7 +125,7 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str,
     ) -> None:
-        """Have the host remove what a move left on it."""
+        """Remove a server that has migrated to another host."""
         self._move(context, 'migrate_out', host, instance, migration_uuid)
 
     def _move(
@@ -140,7 +140,7 @@ class ComputeAPI(client.Client):
 class ComputeAPIs:
     """The clients of a process, one for each cell's transport.
 
-    They may all send the same versions, whichever cell they are for.
+    All of them have the same version cap.
     """
 
     def __init__(
@@ -166,9 +166,9 @@ LOG = log.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Lowest:
-    """The lowest version of the compute services that could be asked for it.
+    """The lowest version of the compute services of the cells.
 
-    :param version: None where no service told
+    :param version: None if no service is known
     :param missing: cells that did not answer
     """
 
@@ -177,21 +177,20 @@ class Lowest:
 
 
 class _Known:
-    """The versions found since somebody asked for them."""
+    """The versions found since the last reset."""
 
     lowest = Lowest()
 
 
 class ComputeCap:
-    """The newest version of messages that compute agents may be sent.
+    """The newest message version that all compute agents support.
 
-    To be called, by any thread. With ``auto`` it is what every agent
-    understands, found out by the first call. That waits for cells only as
-    long as one of them may take.
+    Callable from any thread. With ``auto``, the first call queries the cells,
+    and waits for one cell's timeout at most.
 
-    :param pin: as it is in the configuration
+    :param pin: the value in the configuration
     :param ask: finds the lowest version of the services
-    :param history: versions of messages by those of services
+    :param history: message versions by service versions
     :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
@@ -210,8 +209,8 @@ class ComputeCap:
     def __call__(self) -> str | None:
         """Return the version; the newest one while no service is known.
 
-        :raises cellsched.exception.ServiceTooOld: every agent is newer than
-            what is known here
+        :raises cellsched.exception.ServiceTooOld: all agents are newer than
+            this service
         """
         if not self._is_automatic():
             return self._pin
@@ -225,15 +224,15 @@ class ComputeCap:
     def periodic(
         self, interval_s: float
     ) -> list[tuple[Callable[[], None], float]]:
-        """Return what a service is to do in between, and how often."""
+        """Return the periodic tasks of a service, with their intervals."""
         if not self._is_automatic():
             return []
         return [(self.ask_the_missing, max(interval_s, 1.0))]
 
     def ask_the_missing(self) -> None:
-        """Ask again if some cells did not answer; may lower the version.
+        """Query again if some cells did not answer; may lower the version.
 
-        It is not raised, as others may be missing now.
+        The version is never raised, because other cells may be missing now.
         """
         known = self._known
         if known.lowest.missing:
@@ -241,9 +240,9 @@ class ComputeCap:
                 self._find_out(known)
 
     def forget(self) -> None:
-        """Have the next call find out anew.
+        """Reset the version; the next call queries the cells.
 
-        May be called by a signal handler, so it waits for no lock.
+        Safe in a signal handler: acquires no lock.
         """
         self._known = _Known()
 

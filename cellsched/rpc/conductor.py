@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the conductor's tasks."""
+"""The client of conductors."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ VERSION = '1.20'
 
 
 class ConductorAPI(client.Client):
-    """Has a conductor build servers.
+    """Sends tasks to conductors.
 
-    On the API's transport that is a super conductor, which does
-    ``build_and_schedule`` and moves servers; on a cell's it is the cell's
-    own, which does ``build_instances``.
+    On the API's transport, the receiver is a conductor above the cells, which
+    handles ``build_and_schedule`` and moves. On a cell's transport it is the
+    cell's conductor, which handles ``build_instances``.
 
-    :param version_cap: ``[upgrade_levels] conductor``; ``build_instances`` is
-        sent as of 1.19 only, and what moves servers as of 1.20
-    :param version_min: the version that who sends cannot do without
-    :param send: what messages are sent by
+    :param version_cap: ``[upgrade_levels] conductor``; ``build_instances``
+        needs 1.19, moves need 1.20
+    :param version_min: lowest version that the sender requires
+    :param send: sends the messages
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class ConductorAPI(client.Client):
         self, context: request_context.RequestContext,
         instance_uuids: Sequence[str],
     ) -> None:
-        """Have the accepted builds of these instances decided and started.
+        """Schedule and build these accepted instances.
 
-        They are one request: placed together or not at all.
+        They are one request: all are placed together or none.
         """
         self.cast(context, 'build_and_schedule',
                   instance_uuids=list(instance_uuids))
@@ -65,10 +65,9 @@ class ConductorAPI(client.Client):
         request_spec: objects.RequestSpec | None,
         host_lists: Sequence[Sequence[objects.Selection]],
     ) -> None:
-        """Have builds tried on their next alternates, within the cell.
+        """Retry builds on their next alternates in the cell.
 
-        :param host_lists: for each of the instances, in their order, the
-            places that are left to try
+        :param host_lists: for each instance, in order, the remaining hosts
         """
         self.cast(context, 'build_instances', BUILD_INSTANCES,
                   instances=list(instances),
@@ -81,12 +80,12 @@ class ConductorAPI(client.Client):
         migration_uuid: str, image_ref: str | None = None,
         host: str | None = None,
     ) -> None:
-        """Have a server built anew where it is, or evacuated.
+        """Rebuild a server on its host, or evacuate it.
 
-        :param migration_uuid: of the accepted move, which says which
-        :param image_ref: the image to build it of; by default its own
-        :param host: where it is to be evacuated to; by default anywhere in
-            its cell
+        :param migration_uuid: uuid of the accepted move, which has its kind
+        :param image_ref: the new image; by default the current one
+        :param host: destination of an evacuation; by default any host of the
+            cell
         """
         self.cast(context, 'rebuild_instance', VERSION,
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid,
@@ -96,10 +95,10 @@ class ConductorAPI(client.Client):
         self, context: request_context.RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
     ) -> None:
-        """Have a server go to another host of its cell.
+        """Migrate a server to another host of its cell.
 
-        :param migration_uuid: of the accepted move
-        :param host: where it is to go; by default anywhere in its cell
+        :param migration_uuid: uuid of the accepted move
+        :param host: destination; by default any host of the cell
         """
         self.cast(context, 'migrate_server', VERSION,
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid,
@@ -109,9 +108,9 @@ class ConductorAPI(client.Client):
         self, context: request_context.RequestContext, instance_uuid: str,
         migration_uuid: str,
     ) -> None:
-        """Have a server that was shelved come back to some host of its cell.
+        """Build a shelved server on a host of its cell.
 
-        :param migration_uuid: of the accepted move
+        :param migration_uuid: uuid of the accepted move
         """
         self.cast(context, 'unshelve_instance', VERSION,
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid)

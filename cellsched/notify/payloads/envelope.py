@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as they travel: what is in them, and how payloads are wrapped."""
+"""Wire form of objects, and the envelope of payloads."""
 
 import dataclasses
 from typing import Any
@@ -15,7 +15,7 @@ _NAME, _NAMESPACE, _VERSION, _DATA = (
 class Form:
     """A kind of versioned payload: its name, its version and its fields.
 
-    The version follows Nova's: consumers know by it which fields there are.
+    The version is Nova's: consumers derive the fields from it.
     """
 
     name: str
@@ -25,9 +25,9 @@ class Form:
     def fill(
         self, source: dict[str, Any] | None, **more: Any
     ) -> dict[str, Any] | None:
-        """Return the payload of a source; None if there is no source.
+        """Return the payload of a source; None without a source.
 
-        :param more: fields that are no plain copy of the source's
+        :param more: fields that are not copied from the source
         """
         if source is None:
             return None
@@ -46,9 +46,9 @@ def wrap(name: str, version: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """Return the fields of what may be an object, or None if it is none.
+    """Return the fields of an object in wire form, or None.
 
-    They are as they travel; a dict without an envelope is its own fields.
+    A dict without an envelope counts as its own fields.
     """
     if isinstance(value, base.Object):
         value = value.obj_to_primitive()
@@ -58,7 +58,7 @@ def fields_of(value: Any) -> dict[str, Any] | None:
 
 
 def members_of(value: Any) -> list[Any]:
-    """Return what is in a list, or in a list that is an object."""
+    """Return the members of a list, or of an object that is a list."""
     listed = fields_of(value)
     if listed is not None:
         value = listed.get('objects')
@@ -66,7 +66,7 @@ def members_of(value: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value without envelopes, however deep they are."""
+    """Return the value without envelopes, on all levels."""
     if isinstance(value, base.Object):
         value = value.obj_to_primitive()
     if isinstance(value, dict):
@@ -82,7 +82,7 @@ def plain(value: Any) -> Any:
 
 
 def legacy_time(text: Any) -> Any:
-    """Return a time as it was before notifications had versions."""
+    """Return a time in the form of unversioned notifications."""
     if isinstance(text, str) and text.endswith('Z') and '.' not in text:
         return f'{text[:-1]}.000000'
     return text
