@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision: which hosts may take a request, and in which order."""
+"""The decision: filter the hosts for a request and rank them."""

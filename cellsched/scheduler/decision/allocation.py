@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations of a chosen host's providers, as they are claimed and told."""
+"""Allocations: the providers of a selected host and their amounts."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from cellsched.scheduler.decision import provider_groups
 def allocate(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand
 ) -> 'ProviderAllocations | None':
-    """Return which providers of one host give what is wanted.
+    """Return the allocation of a request on one host.
 
-    :param place: where the host is among these
+    :param place: index of the host in ``hosts``
     """
     is_plain = not (wants.demand.groups or wants.required or wants.forbidden)
     parts = (_each_alone if is_plain else _all_together)(hosts, place, wants)
@@ -30,18 +30,17 @@ def allocate(
         *hosts.value('child_uuids', hosts['child_uuids'][place])))
 
 
-#: Of what a server is given: the suffix, the name of the provider as that of
-#: a place, and the amounts.
+#: A part of an allocation: the group's suffix, the provider's name as in
+#: :class:`.assignment.Provider`, and the amounts.
 _Part = tuple[str, str, tuple[tuple[str, int], ...]]
 
 
 def _each_alone(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand
 ) -> list[_Part] | None:
-    """Return which providers give amounts that have no number.
+    """Allocate unnumbered amounts only.
 
-    As nothing else is asked, one resource class has nothing to do with
-    another.
+    Without groups and traits, each resource class is allocated independently.
     """
     units, child_units, sharing = hosts.values_at(
         place, 'units', 'child_units', 'sharing')
@@ -73,7 +72,7 @@ def _each_alone(
 def _all_together(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand
 ) -> list[_Part] | None:
-    """Return which providers give groups, and amounts beside them."""
+    """Allocate request groups together with unnumbered amounts."""
     places = providers(hosts, place, wants)
     found = assignment.assign(
         places, wants, outside(hosts, place, wants, places))
@@ -89,9 +88,9 @@ def _all_together(
 
 
 class ProviderPart(NamedTuple):
-    """The part of what a server asks for that one provider gives.
+    """A part of an allocation, on one provider.
 
-    :param suffix: of the group that it is for; empty for what has no number
+    :param suffix: suffix of its group; empty for unnumbered amounts
     :param provider: uuid of the provider
     :param resources: pairs of a resource class and an amount
     """
@@ -103,14 +102,14 @@ class ProviderPart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ProviderAllocations:
-    """The providers that give a server what it asks for.
+    """The allocation of a server on the providers of its host.
 
-    :param resources: amounts as they are taken of the host in the table:
-        ``CLASS``, ``CLASS@number`` or ``CLASS@uuid``
-    :param allocations: amounts by resource class, by provider
-    :param mappings: providers by suffix; those of what has no number have
-        an empty one
-    :param parts: each part that is asked for, with its provider
+    :param resources: amounts by the host's column in the table: ``CLASS``,
+        ``CLASS@number`` of a child or ``CLASS@uuid`` of a sharing provider
+    :param allocations: amounts by resource class, by provider uuid
+    :param mappings: providers by group suffix; the suffix of unnumbered
+        amounts is empty
+    :param parts: the parts of the request with their providers
     """
 
     resources: Mapping[str, int]
@@ -122,9 +121,9 @@ class ProviderAllocations:
     def of(
         cls, parts: Iterable[_Part], uuids: Sequence[str]
     ) -> 'ProviderAllocations':
-        """Return what parts stand for.
+        """Return the allocation with these parts.
 
-        :param uuids: of the host and its child providers
+        :param uuids: uuids of the host and its child providers
         """
         taken: dict[str, int] = {}
         allocations: dict[str, dict[str, int]] = {}
@@ -149,10 +148,10 @@ class ProviderAllocations:
         cls, wants: assignment.ProviderDemand,
         held: Mapping[str, Mapping[str, int]],
     ) -> 'ProviderAllocations':
-        """Return what is held already, and nothing is taken for.
+        """Return the allocation of an existing claim, which takes no capacity.
 
-        Which group is which provider's nobody knows any more, so each is said
-        to be that of one that has as much.
+        The mapping of groups to providers is not stored with a claim, so each
+        group is mapped to a provider that has at least its amounts.
         """
         mappings = {'': [*held]} if wants.amounts else {}
         for group in wants.demand.groups:
@@ -167,9 +166,9 @@ def outside(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand,
     places: Sequence[assignment.Provider],
 ) -> list[frozenset[int]]:
-    """Return for each group which providers of a host it must not have.
+    """Return the providers of a host that each group must not use.
 
-    That is what its tree and its aggregates say.
+    They are excluded by ``in_tree`` and by aggregates.
 
     :param places: the providers, as :func:`providers` returns them
     """
@@ -184,12 +183,12 @@ def outside(
 def providers(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand
 ) -> list[assignment.Provider]:
-    """Return the providers of one host, with what they have left.
+    """Return the providers of one host with their available amounts.
 
-    The host comes first, its child providers by their numbers, and then the
-    sharing ones.
+    The host comes first, then its child providers by number, then sharing
+    providers.
 
-    :param place: where the host is among these
+    :param place: index of the host in ``hosts``
     """
     classes = wants.classes
     traits, units, children, child_units, sharing = hosts.values_at(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assignment of amounts and groups to the providers of one host, exactly.
+"""Exact assignment of amounts and groups to the providers of one host.
 
-A host is a tree of providers, with sharing providers beside it. What a request
-asks for without a number may come from any of them, a whole amount of a
-resource class from one; a numbered group comes from one provider whole.
+A host is a tree of providers, plus sharing providers. Each unnumbered amount
+of a resource class may come from any one of them. A numbered group comes from
+a single provider.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from typing import NamedTuple
 
 from cellsched.objects import request_groups
 
-#: Choices that are tried for one host. It keeps the time for requests bounded
-#: that were made to take long; such a host counts as one that does not do.
+#: The most choices to try for one host, a bound on the time of hostile
+#: requests. A host that exceeds it is rejected.
 _TRIES_MAX = 20_000
 
 
 class Provider(NamedTuple):
-    """A provider of which a server on a host may take.
+    """A provider that a server on a host can use.
 
     :param name: empty for the host itself, the number of a child provider, or
         the uuid of a sharing provider
-    :param parent: where the parent is among the places; -1 for none
-    :param available: what is left of the resource classes that are asked for
-    :param units: bounds on what one claim may take
+    :param parent: index of the parent among the places; -1 for none
+    :param available: available amounts of the requested resource classes
+    :param units: bounds on the amounts of one claim
     """
 
     name: str
@@ -44,10 +44,10 @@ class Provider(NamedTuple):
 class ProviderDemand(NamedTuple):
     """The demand of a server on the providers of its host.
 
-    :param amounts: without a number, by resource class
-    :param required: traits, each of the host or of a provider that gives a
-        part of the amounts
-    :param forbidden: traits of no provider that gives a part of them
+    :param amounts: unnumbered amounts by resource class
+    :param required: traits that the host or a provider of an unnumbered amount
+        must have
+    :param forbidden: traits that no provider of an unnumbered amount may have
     """
 
     amounts: tuple[tuple[str, int], ...]
@@ -65,10 +65,10 @@ class ProviderDemand(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """The places that give what a server asks for.
+    """The places of the amounts and groups of a server.
 
-    :param amounts: place by resource class, for what has no number
-    :param groups: place by suffix
+    :param amounts: place of each unnumbered amount, by resource class
+    :param groups: place of each group, by suffix
     """
 
     amounts: Mapping[str, int]
@@ -76,14 +76,13 @@ class Assignment:
 
 
 class _TooMany(Exception):
-    """It takes too long."""
+    """The search exceeded its bound."""
 
 
 class _Search:
-    """The search for one host.
+    """A backtracking search on one host.
 
-    :param outside: by group the places that it may not have, whatever room
-        they have
+    :param outside: the excluded places of each group
     """
 
     def __init__(
@@ -99,7 +98,8 @@ class _Search:
             [number for number in range(len(places))
              if number not in outside[place] and self._suits(group, number)]
             for place, group in enumerate(groups)]
-        # What fits fewest goes first, and what is alike one after another.
+        # Assign groups with the fewest possible places first, and keep equal
+        # groups adjacent, so that their permutations can be skipped.
         alike: dict[tuple[object, ...], int] = {}
         for place, group in enumerate(groups):
             alike.setdefault(group[1:], place)
@@ -109,7 +109,7 @@ class _Search:
         self._chosen: dict[int, int] = {}
 
     def run(self) -> Assignment | None:
-        """Return an assignment, or None where there is none."""
+        """Return an assignment, or None if none exists."""
         try:
             for _ in self._groups(0):
                 amounts = next(self._amounts(
@@ -124,7 +124,7 @@ class _Search:
         return None
 
     def _groups(self, depth: int) -> Iterator[None]:
-        """Choose places for the groups that are left, in each way."""
+        """Yield after each choice of places for the remaining groups."""
         demand = self._wanted.demand
         if depth == len(self._order):
             if all(self._is_subtree(names) for names in demand.same_subtree):
@@ -138,7 +138,7 @@ class _Search:
             if number < first or demand.isolate and (
                     number in self._chosen.values()):
                 continue
-            # Providers that are alike need not be tried twice.
+            # Of providers in equal states, try one.
             alike = self._state(number)
             if alike in tried or not self._take(group.resources, number):
                 continue
@@ -149,7 +149,7 @@ class _Search:
             self._give_back(group.resources, number)
 
     def _least(self, depth: int) -> int:
-        """Return the first place to try, after a group that is the same."""
+        """Return the first place to try, past that of an equal group."""
         if not depth:
             return 0
         groups = self._wanted.demand.groups
@@ -160,7 +160,7 @@ class _Search:
         return self._chosen[before]
 
     def _state(self, number: int) -> tuple[object, ...]:
-        """Return what two providers that are alike have in common."""
+        """Return the state of a provider; equal ones are interchangeable."""
         place = self._places[number]
         if (place.is_sharing or self._wanted.demand.same_subtree
                 or number in self._chosen.values()):
@@ -171,7 +171,7 @@ class _Search:
     def _amounts(
         self, left: Sequence[tuple[str, int]], chosen: dict[str, int]
     ) -> Iterator[dict[str, int]]:
-        """Choose places for amounts that have no number, in each way."""
+        """Yield after each choice of places for the unnumbered amounts."""
         if not left:
             if self._required(chosen):
                 yield chosen
@@ -185,7 +185,7 @@ class _Search:
             self._give_back(((resource, amount),), number)
 
     def _required(self, chosen: Mapping[str, int]) -> bool:
-        """Return whether the places have the traits that are required."""
+        """Return whether the places have the required traits."""
         has = self._places[0].traits.union(
             *(self._places[number].traits for number in chosen.values()))
         return self._wanted.required <= has
@@ -202,7 +202,7 @@ class _Search:
     def _take(
         self, amounts: Sequence[tuple[str, int]], number: int
     ) -> bool:
-        """Take amounts of one place; return whether it gives them."""
+        """Take amounts of a place; return whether it has them."""
         self._tries += 1
         if self._tries > _TRIES_MAX:
             raise _TooMany()
@@ -222,7 +222,7 @@ class _Search:
             self._room[number][resource] += amount
 
     def _is_subtree(self, suffixes: frozenset[str]) -> bool:
-        """Return whether the providers of groups are below one of them."""
+        """Return whether the providers of groups form one subtree."""
         groups = self._wanted.demand.groups
         numbers = {self._chosen[place] for place, group in enumerate(groups)
                    if group.suffix in suffixes}
@@ -230,7 +230,7 @@ class _Search:
         return not numbers or bool(numbers & frozenset.intersection(*above))
 
     def _above(self, number: int) -> frozenset[int]:
-        """Return the places on the way to the root, and the place itself."""
+        """Return a place and its ancestors."""
         found = set()
         while number >= 0 and number not in found:
             found.add(number)
@@ -242,13 +242,13 @@ def assign(
     places: Sequence[Provider], wanted: ProviderDemand,
     outside: Sequence[frozenset[int]] = (),
 ) -> Assignment | None:
-    """Return which places give what is wanted; None where they cannot.
+    """Return an assignment of a demand to places; None if none exists.
 
-    The host comes first among the places, and is preferred for what has no
-    number; then come its child providers, then the sharing ones.
+    The places are the host, its child providers, then sharing providers. The
+    host is preferred for unnumbered amounts.
 
-    :param outside: for each group the places that it must not have, such as
-        those outside of its tree; by default none
+    :param outside: the excluded places of each group, such as places outside
+        of its tree
     """
     if not outside:
         outside = [frozenset()] * len(wanted.demand.groups)
@@ -258,7 +258,7 @@ def assign(
 def admits(
     units: Sequence[tuple[str, int, int, int]], resource: str, amount: int
 ) -> bool:
-    """Return whether one claim may take an amount, by the bounds."""
+    """Return whether the bounds allow an amount for one claim."""
     for name, least, most, step in units:
         if name == resource:
             return least <= amount <= most and amount % step == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts that may take a request, and why the others may not."""
+"""Candidates of a request, and the reasons of rejected hosts."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -14,18 +14,17 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import plugin_calls
 
-#: As long as more than one host in so many is left, whole columns are read,
-#: and a mask says which hosts are left. To pick the few out of a column pays
-#: only when they are few.
+#: While more than one host in this many remains, filters read whole columns
+#: with a mask. Gathering the remaining rows pays only when they are few.
 _FEW = 6
 
 
 class FilterStep(NamedTuple):
-    """The hosts that one stage left of those that reached it.
+    """The result of one stage.
 
-    :param hosts: the hosts that it was shown
-    :param before: which of them were still in; all where it is None
-    :param after: which of them passed
+    :param hosts: the hosts that the stage read
+    :param before: mask of the hosts that reached it; None for all
+    :param after: mask of the hosts that passed
     """
 
     stage: base.Filter
@@ -37,7 +36,7 @@ class FilterStep(NamedTuple):
 
     @property
     def rejected(self) -> view.Column:
-        """The rows that failed here."""
+        """The rows that the stage rejected."""
         out = ~self.after
         if self.before is not None:
             out &= self.before
@@ -46,12 +45,12 @@ class FilterStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FilteredHosts:
-    """The hosts that are left.
+    """The hosts that remain after some stages.
 
-    :param hosts: these hosts, or more than these
-    :param mask: which of them are left; all where it is None
-    :param left: how many are left
-    :param steps: what each stage left that rejected any
+    :param hosts: a superset of the remaining hosts
+    :param mask: mask of the remaining hosts; None for all
+    :param left: number of remaining hosts
+    :param steps: results of the stages that rejected hosts
     """
 
     hosts: view.Hosts
@@ -61,16 +60,16 @@ class FilteredHosts:
 
     @property
     def rows(self) -> view.Column:
-        """The rows of the table of those that are left."""
+        """The table rows of the remaining hosts."""
         if self.mask is None:
             return self.hosts.rows
         places = np.flatnonzero(self.mask)
         return self.hosts.table_rows(places)
 
     def narrowed(self, few: float = 1) -> 'FilteredHosts':
-        """Return the same with no other hosts.
+        """Return the same without rejected hosts in ``hosts``.
 
-        :param few: only if less than one in so many is left
+        :param few: do it only if fewer than one in this many remains
         """
         if self.left * few >= len(self.hosts):
             return self
@@ -78,7 +77,7 @@ class FilteredHosts:
             self.hosts.at(self.rows), None, self.left, self.steps)
 
     def without(self, rows: Iterable[int]) -> 'FilteredHosts':
-        """Return the same without the hosts in these rows of the table."""
+        """Return the same without the hosts in these table rows."""
         mask = np.isin(self.hosts.rows, list(rows), invert=True)
         if self.mask is not None:
             mask &= self.mask
@@ -89,7 +88,7 @@ class FilteredHosts:
         self, stages: Iterable[base.Filter], request: objects.RequestSpec,
         calls: plugin_calls.PluginCalls | None = None,
     ) -> 'FilteredHosts':
-        """Return the hosts that pass these stages too.
+        """Return the hosts that also pass these stages.
 
         :param calls: calls the stages
         """
@@ -117,7 +116,7 @@ class FilteredHosts:
 
 @dataclasses.dataclass(frozen=True)
 class Nearest:
-    """The nearest miss: so many ``hosts`` lack just this ``amount``."""
+    """The nearest miss: ``hosts`` hosts lack only ``amount``."""
 
     hosts: int
     amount: float
@@ -126,7 +125,7 @@ class Nearest:
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """So many ``hosts`` failed at one stage, and at none before it."""
+    """The number of ``hosts`` that a stage rejected first."""
 
     by: str
     hosts: int
@@ -136,9 +135,9 @@ class Rejection:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidates:
-    """Hosts that passed, and what each of the others failed at.
+    """The hosts that passed, and the rejections of all other hosts.
 
-    :param stages: what the hosts are asked, in this order
+    :param stages: the stages in order
     :param filtered: the hosts that passed all stages
     """
 
@@ -147,18 +146,18 @@ class Candidates:
 
     @property
     def rows(self) -> view.Column:
-        """The rows of the hosts that passed."""
+        """The table rows of the hosts that passed."""
         return self.filtered.rows
 
     def __len__(self) -> int:
         return self.filtered.left
 
     def without(self, rows: Sequence[int]) -> 'Candidates':
-        """Return the others, as when the claim store refused these hosts."""
+        """Return the candidates without hosts that the claim store refused."""
         return Candidates(self.stages, self.filtered.without(rows))
 
     def rejected(self, stage: base.Filter) -> view.Column:
-        """Return the rows that failed at a stage; each is in one of them."""
+        """Return the rows that each stage rejected; each row appears once."""
         found = [step.rejected for step in self.filtered.steps
                  if step.stage is stage]
         return np.concatenate(found) if found else np.empty(0, 'int64')
@@ -168,10 +167,10 @@ class Candidates:
         calls: plugin_calls.PluginCalls | None = None,
         besides: Sequence[int] = (),
     ) -> list[Rejection]:
-        """Return what hosts failed at, in the order of the stages.
+        """Return the rejections in the order of the stages.
 
-        The nearest misses are those of the moment: what the request itself
-        took on a host counts.
+        The nearest misses include the amounts that this request has already
+        taken on a host.
 
         :param besides: rows of hosts that are counted elsewhere
         """
@@ -198,7 +197,7 @@ def _nearest(
     if answer is None:
         return None
     amounts, unit = answer
-    # Where room was given back meanwhile, nothing is missing.
+    # A host whose capacity was released meanwhile lacks nothing.
     amounts = amounts[amounts > 0]
     if not len(amounts):
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for what a request takes, as the claim store will ask for it.
+"""Capacity of hosts for a request, by the rules of the claim store.
 
-The store has the last word. To look at the figures first spares the pipeline
-the hosts that it would refuse, and tells by how much they fall short.
+The claim store decides. Checking the figures first excludes hosts that it
+would refuse, and yields the missing amount for the reasons.
 """
 
 import abc
@@ -26,7 +26,7 @@ from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import assignment
 from cellsched.scheduler.decision import provider_groups
 
-#: What the host physically has, which is the most that one server may take.
+#: Columns of the physical size, the most that one server may take.
 _SIZES = {
     'DISK_GB': 'total_usable_disk_gb',
     'MEMORY_MB': 'total_usable_ram_mb',
@@ -35,7 +35,7 @@ _SIZES = {
 
 
 class _Stage(base.Filter):
-    """Looks at an amount; made for a size, and always in the pipeline."""
+    """A stage for one amount; always part of the pipeline."""
 
     kind: ClassVar[str]
     local = True
@@ -49,11 +49,11 @@ class _Stage(base.Filter):
 
 
 class _Comparison(_Stage):
-    """Compares an amount with what a host may give."""
+    """A stage that compares an amount with a column."""
 
     @abc.abstractmethod
     def offered(self, hosts: view.Hosts) -> view.Column:
-        """Return how much each host may give."""
+        """Return the amount that each host offers."""
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -67,11 +67,11 @@ class _Comparison(_Stage):
 
 
 class Size(_Comparison):
-    """Reject a host that is smaller than the server, however empty it is.
+    """Reject a host that is smaller than the server.
 
-    A ratio offers more than there is to many servers, not to one. The most
-    that one may take is what the host physically has, and what its inventory
-    says.
+    An allocation ratio lets several servers share more than the physical
+    amount, but not one server. One server may take at most the physical amount
+    and the inventory's ``max_unit``.
     """
 
     kind = 'size'
@@ -94,7 +94,7 @@ class Size(_Comparison):
         return sizes if hosts.is_whole else sizes[hosts.rows]
 
     def _sizes(self, hosts: view.Hosts) -> tuple[view.Column, float]:
-        """Return the most that each host of the table gives, and the least."""
+        """Return the largest amount of each table row, and their minimum."""
         return hosts.memo(('sizes', self.resource), self._read)
 
     def _read(self, hosts: view.Hosts) -> tuple[view.Column, float]:
@@ -107,10 +107,10 @@ class Size(_Comparison):
 
 
 class StepSize(_Stage):
-    """Reject a host that gives a resource class in other amounts.
+    """Reject a host whose inventory does not allow the amount.
 
-    An inventory has a least amount, and a step of which every amount is a
-    multiple.
+    An inventory has a ``min_unit``, and a ``step_size`` of which every amount
+    is a multiple.
     """
 
     kind = 'step'
@@ -121,7 +121,7 @@ class StepSize(_Stage):
         self.reason = f'gives {self.word} in other amounts'
 
     def restricts(self, hosts: view.Hosts) -> bool:
-        """Return whether any host of the table has such bounds."""
+        """Return whether any table row has these bounds."""
         return self._known(hosts) is not None
 
     def keep(
@@ -143,9 +143,9 @@ class StepSize(_Stage):
     def _read(
         self, hosts: view.Hosts
     ) -> tuple[view.Column, view.Column] | None:
-        """Return the least amount and the step of each host of the table.
+        """Return ``min_unit`` and ``step_size`` of each table row.
 
-        None stands for no bounds, which is what most classes have.
+        None stands for no bounds, the common case.
         """
         least = hosts.each('units', lambda bounds: _bounds(
             bounds, self.resource)[0], 'int64')
@@ -157,7 +157,7 @@ class StepSize(_Stage):
 
 
 class Capacity(_Comparison):
-    """Reject a host that has too little room of one resource class."""
+    """Reject a host with too little capacity of a resource class."""
 
     kind = 'capacity'
     reads = frozenset({
@@ -180,12 +180,11 @@ class Capacity(_Comparison):
 
 
 def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
-    """Return how many such servers each host has room for.
+    """Return the number of equal servers that each host has capacity for.
 
-    Only room is asked about, and no filter. Together the servers of all
-    hosts take no more of a sharing provider than it has left; see
-    :mod:`.server_counts`. Where nothing is asked for, there is room for as
-    many as can be counted.
+    No filter is applied. The servers of all hosts together use no more of a
+    sharing provider than it has available; see :mod:`.server_counts`. A
+    request without amounts yields the largest integer.
     """
     wants = provider_groups.asked(hosts, request, request.resources())
     if wants is not None:
@@ -199,9 +198,9 @@ def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
 def stages(
     hosts: view.Hosts, request: objects.RequestSpec
 ) -> list[base.Filter]:
-    """Return what a host must have for the request: bounds, then room.
+    """Return the stages for the amounts of a request: bounds, then capacity.
 
-    :raises cellsched.exception.InvalidField: an amount makes no sense
+    :raises cellsched.exception.InvalidField: an amount is invalid
     """
     amounts = request.resources()
     others: tuple[base.Filter, ...] = ()
@@ -217,7 +216,7 @@ def stages(
             *rooms, *others]
 
 
-# Flavors are few, and there is nothing in a stage but an amount of one.
+# Cached: few flavors exist, and a stage depends only on the amount.
 @functools.lru_cache(1024)
 def _stages(
     amounts: tuple[tuple[str, int], ...]
@@ -229,7 +228,7 @@ def _stages(
 
 
 def check(amounts: Mapping[str, int]) -> None:
-    """Make sure that amounts make sense.
+    """Check amounts.
 
     :raises cellsched.exception.InvalidField: names the resource class
     """
@@ -242,7 +241,7 @@ def check(amounts: Mapping[str, int]) -> None:
 
 
 def _bounds(bounds: Sequence[Any], resource: str) -> tuple[int, int, int]:
-    """Return the least, the most and the step of one resource class."""
+    """Return min_unit, max_unit and step_size of a resource class."""
     for name, least, most, step in bounds:
         if name == resource:
             return least, most, step

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for the destinations that a request itself names.
+"""Stages for the destinations that a request names.
 
-These stages come before all filters, and hold for forced requests too.
+They run before all filters, for forced requests, too.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from cellsched import objects
 
 
 class _Stage(base.Filter):
-    """Made by the driver, and always in the pipeline."""
+    """A stage of the driver, always part of the pipeline."""
 
     run_filter_once_per_request = True
 
@@ -26,11 +26,11 @@ class _Stage(base.Filter):
 
 
 class SilentCell(_Stage):
-    """Reject the hosts of a cell that was not heard for too long.
+    """Reject the hosts of a cell that did not answer for too long.
 
-    What is known of them is too old to decide by.
+    The data on these hosts is too old for a decision.
 
-    :param limit_s: seconds of silence that are no matter
+    :param limit_s: seconds of silence that are tolerated
     """
 
     reason = 'is in a cell that does not answer'
@@ -48,9 +48,9 @@ class SilentCell(_Stage):
 
 
 class RequestedCell(_Stage):
-    """Reject the hosts of other cells than the one that was requested.
+    """Reject hosts outside of the requested cell.
 
-    Where a move across cells is allowed, the cell is only preferred.
+    If the request allows moves across cells, the cell is only preferred.
     """
 
     reason = 'is in another cell'
@@ -69,7 +69,7 @@ class RequestedCell(_Stage):
 
 
 class RequestedHost(_Stage):
-    """Reject all hosts but the one that was requested, or its node."""
+    """Reject all hosts and nodes except the requested one."""
 
     reason = 'is not the host that was requested'
     reads = frozenset({
@@ -94,10 +94,11 @@ class RequestedHost(_Stage):
 
 
 class RequestedAggregates(_Stage):
-    """Reject hosts outside of the aggregates that were requested.
+    """Reject hosts outside of the requested aggregates.
 
-    Each text of ``aggregates`` has uuids between commas; a host has to be in
-    one of each, and in none of ``forbidden_aggregates``.
+    Each string of ``aggregates`` is a comma-separated list of uuids. A host
+    must be in one aggregate of each list, and in none of
+    ``forbidden_aggregates``.
     """
 
     reason = 'is outside of the requested aggregates'
@@ -126,7 +127,7 @@ class RequestedAggregates(_Stage):
 
 
 class ForcedHost(_Stage):
-    """Reject all hosts but those that the request is forced to."""
+    """Reject all hosts except ``force_hosts`` and ``force_nodes``."""
 
     reason = 'is not among the forced hosts'
     reads = frozenset({'force_hosts', 'force_nodes'})
@@ -141,7 +142,7 @@ class ForcedHost(_Stage):
         if request.get('force_hosts'):
             mask &= _named(hosts, request.force_hosts)
         if request.get('force_nodes'):
-            # An array of the names would be as wide as the longest.
+            # Compare codes: an array of names would be as wide as the longest.
             nodes = frozenset(request.force_nodes)
             mask &= np.fromiter(
                 map(nodes.__contains__, hosts['nodename']), bool)
@@ -149,7 +150,7 @@ class ForcedHost(_Stage):
 
 
 class IgnoredHost(_Stage):
-    """Reject the hosts that the request wants to be left out."""
+    """Reject ``ignore_hosts`` of the request."""
 
     reason = 'is among the ignored hosts'
     reads = frozenset({'ignore_hosts'})
@@ -164,7 +165,7 @@ class IgnoredHost(_Stage):
 
 
 def stages(silence_s: float) -> list[base.Filter]:
-    """Return the stages, in their order.
+    """Return the stages in order.
 
     :param silence_s: seconds that a cell may be silent
     """
@@ -176,7 +177,7 @@ def stages(silence_s: float) -> list[base.Filter]:
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
-    """Return which hosts have one of these names, in any case."""
+    """Return the mask of hosts with one of these names, in any case."""
     mask = np.zeros(len(hosts.whole), dtype=bool)
     for name in dict.fromkeys(names):
         mask[hosts.named(name)] = True

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision: which hosts may take a request, and which is best.
+"""The pipeline: filter the hosts for a request, then weigh them.
 
-A function of hosts and a request. There is no clock here, no RPC and no
-database; who calls brings the table up to date, claims and logs.
+It is a function of hosts and a request, without clock, RPC or database. The
+caller refreshes the table, claims and logs.
 
-Several instances of one request are decided one by one: choose a host, take
-the room in the table, :meth:`Pipeline.recheck`, :meth:`Pipeline.reweigh`,
-choose again.
+The instances of a request are decided one by one: select a host, reserve the
+capacity in the table, call :meth:`Pipeline.recheck` and
+:meth:`Pipeline.reweigh`, and select the next host.
 """
 
 from collections.abc import Callable
@@ -32,25 +32,27 @@ from cellsched.scheduler.decision import required_traits
 from cellsched.weighers.base import Weigher
 
 
-#: If less than one host in so many is left, only those are weighed, and else
-#: whole columns: to pick nearly all out of a column takes longer than to weigh
-#: a few more.
+#: If fewer than one host in this many remains, only the remaining rows are
+#: weighed, otherwise whole columns: gathering most rows of a column takes
+#: longer than weighing a few more.
 _FEW = 8 / 7
 
 
 class Pipeline:
-    """Filters and weighers in order, and the rules by which they decide.
+    """The stages, filters and weighers of a decision, in order.
 
-    First comes what the request itself says of where it may go, then room for
-    what it takes, then the filters. A request that is forced to a host passes
-    the filters by. A plug-in that fails, or whose answer is not one, fails
-    the request with a :class:`cellsched.exception.PluginFailed` that names
-    it. When it finds the input bad, its :class:`cellsched.exception.Invalid`
-    is passed on.
+    1. ``destinations``: the destinations that the request names.
+    2. ``needs``: capacity for its amounts.
+    3. The filters, which a request that is forced to a host skips.
+    4. The weighers.
 
-    :param destinations: stages that every request has to pass
-    :param needs: returns the stages for what a request takes; other than by
-        default where somebody else has seen to it that hosts have room
+    A plug-in that fails, or returns an invalid result, fails the request with
+    a :class:`cellsched.exception.PluginFailed` that names the plug-in. An
+    :class:`cellsched.exception.Invalid` of a plug-in is raised unchanged.
+
+    :param destinations: stages that apply to every request
+    :param needs: returns the stages for the amounts of a request; replaced if
+        the hosts are known to have capacity
     """
 
     def __init__(
@@ -77,42 +79,42 @@ class Pipeline:
         self._serves = frozenset[str]().union(
             *(each.serves for each in self._filters),
             *(each.serves for each in self._weighers))
-        #: Scheduler hints that some filter reads.
+        #: Scheduler hints that the enabled filters read.
         self.hints = frozenset(
             hint for each in self._filters for hint in each.hints)
-        #: Demands that some stage reads.
+        #: Requirements that the enabled stages read.
         self.reads = capacity.Capacity.reads.union(
             *(each.reads for each in (*self._destinations, *self._filters)))
 
     def timed(self, now: Callable[[], float]) -> 'Pipeline':
-        """Return the same decision, for one request and with timed plug-ins.
+        """Return a copy for one request that times its plug-ins.
 
-        :param now: returns a time in seconds that never goes back
+        :param now: returns monotonic seconds
         """
         made = copy.copy(self)
         made._calls = plugin_calls.PluginCalls(now)
         return made
 
     def slow(self, seconds: float) -> list[tuple[str, str, float]]:
-        """Return the plug-ins that took longer than this since it is timed.
+        """Return the plug-ins of a timed copy that took longer than a limit.
 
-        :returns: for each its kind, its name and its seconds
+        :returns: kind, name and seconds of each plug-in
         """
         return [(plugin_calls.kind_of(plugin), plugin.name, took)
                 for plugin, took in self._calls.seconds.items()
                 if took > seconds]
 
     def located(self, request: objects.RequestSpec) -> set[str]:
-        """Return the instances whose hosts the plug-ins need to know."""
+        """Return the instances whose hosts the plug-ins need."""
         return self._calls.located(self._locating, request)
 
     def required_traits(self, request: objects.RequestSpec) -> Set[str]:
-        """Return the traits that every request has to find on a host.
+        """Return the traits that a host must have for the request.
 
-        Those of numbered groups are not among them.
+        Traits of numbered groups are not included.
 
-        :raises cellsched.exception.InvalidField: what asks for them makes no
-            sense
+        :raises cellsched.exception.InvalidField: a field that requests a trait
+            is invalid
         """
         return frozenset[str]().union(*(
             self._calls.ask(stage, stage.required, request)
@@ -123,10 +125,10 @@ class Pipeline:
         self, hosts: view.Hosts, request: objects.RequestSpec,
         rebuild: bool = False,
     ) -> Candidates:
-        """Return the hosts that may take an instance of the request.
+        """Return the candidates for an instance of the request.
 
-        :param rebuild: the server stays on its host and takes nothing more;
-            only what depends on the image is asked
+        :param rebuild: the server stays on its host and takes no more
+            capacity, so only filters that depend on the image apply
         """
         self._check_group(request)
         stages: tuple[base.Filter, ...]
@@ -144,9 +146,9 @@ class Pipeline:
         return Candidates(stages, left)
 
     def _check_group(self, request: objects.RequestSpec) -> None:
-        """Refuse a server group whose wish would not be heard.
+        """Refuse a server group with a rule that no enabled stage reads.
 
-        :raises cellsched.exception.InvalidField: names the wish
+        :raises cellsched.exception.InvalidField: names the rule
         """
         group = request.get('instance_group')
         if group is None:
@@ -166,12 +168,12 @@ class Pipeline:
         self, request: objects.RequestSpec,
         candidates: Candidates, row: int,
     ) -> Candidates:
-        """Return those who still are candidates after a host was chosen.
+        """Return the remaining candidates after a host was selected.
 
-        Only stages whose verdict that can change are asked again, those that
-        are local about that host alone; and a host that was out stays out.
+        Only stages whose result can change are called again, local stages only
+        for that host. A rejected host stays rejected.
 
-        :param row: the host on which something was taken
+        :param row: the host on which capacity was reserved
         """
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
@@ -192,14 +194,14 @@ class Pipeline:
         self, request: objects.RequestSpec,
         candidates: Candidates, besides: Sequence[int] = (),
     ) -> list[Rejection]:
-        """Return what hosts failed at; see ``Candidates.rejections``."""
+        """Return the rejections; see ``Candidates.rejections``."""
         return candidates.rejections(request, self._calls, besides)
 
     def limits(
         self, request: objects.RequestSpec,
         candidates: Candidates, row: int,
     ) -> dict[str, int]:
-        """Return what a build may use on a host, as the filters say."""
+        """Return the limits that the filters set for a build on a host."""
         limits: dict[str, int] = {}
         if not self._limiting:
             return limits
@@ -214,10 +216,10 @@ class Pipeline:
         self, request: objects.RequestSpec,
         candidates: Candidates,
     ) -> Ranking:
-        """Return the candidates by weight.
+        """Return the candidates ranked by weight.
 
-        A weight is the sum of each weigher's score, scaled to 0..1 over the
-        candidates and multiplied. Fewer than two have nothing to weigh.
+        A weight is the sum of the weighers' scores, each scaled to 0..1 over
+        the candidates and multiplied. A single candidate is not weighed.
         """
         weighers = self._calls.applying(self._weighers, request)
         filtered = candidates.filtered
@@ -238,13 +240,13 @@ class Pipeline:
         candidates: Candidates, ranking: Ranking,
         row: int,
     ) -> Ranking:
-        """Return the candidates by weight after a host was chosen.
+        """Return the candidates ranked by weight after a host was selected.
 
-        That is what :meth:`weigh` returns, at a cost of what changed.
+        The result is that of :meth:`weigh`, at the cost of the change.
 
-        :param ranking: the weights before, of a ranking that was detached
-            from the table; it is used up
-        :param row: the host on which something was taken
+        :param ranking: the previous ranking, detached from the table; it is
+            consumed
+        :param row: the host on which capacity was reserved
         """
         hosts, mask = candidates.filtered.hosts, candidates.filtered.mask
         place = ranking.place(row)
@@ -286,7 +288,7 @@ class Pipeline:
         self, weighers: Iterable[Weigher], hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> dict[Weigher, plugin_calls.Scores | None]:
-        """Return the scores of weighers; None where all hosts are alike."""
+        """Return the scores of weighers; None if they do not differ."""
         kept = tuple(each for each in weighers
                      if each.by_columns) if hosts.is_whole else ()
         found = dict(hosts.memo_until_change(kept, lambda: (
@@ -301,6 +303,6 @@ class Pipeline:
 def _limits(
     stage: base.Filter, chosen: view.Hosts, request: objects.RequestSpec
 ) -> dict[str, int]:
-    """Return what a filter allows on the one host that was chosen."""
+    """Return the limits that a filter sets on the selected host."""
     return {name: int(column[0])
             for name, column in stage.limits(chosen, request).items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of plug-ins: timed, checked, and failures name the plug-in."""
+"""Calls of plug-ins, with timing, checks and errors that name them."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -18,24 +18,23 @@ from cellsched import objects
 from cellsched.scheduler.decision import ranking
 from cellsched.weighers.base import Weigher
 
-#: What may be called.
+#: Plug-ins.
 Plugin = base.Filter | Weigher
 _Kind = TypeVar('_Kind', base.Filter, Weigher)
 _Answer = TypeVar('_Answer')
 
-#: Scores, and their least and greatest where they are kept.
+#: Scores, with their minimum and maximum if these are cached.
 Scores = tuple[view.Column, snapshot.Pair | None]
 
-#: Methods that need not be called, as they say yes.
+#: Default methods, which return True and need not be called.
 _DEFAULTS = (base.Filter.applies, Weigher.applies)
 
 
 class PluginCalls:
-    """Calls plug-ins, on behalf of a decision.
+    """Calls plug-ins for a decision.
 
-    :param now: returns a time in seconds that never goes back, by which
-        plug-ins are timed; without it they are not
-    :ivar seconds: how long the calls of each plug-in took in all
+    :param now: returns monotonic seconds to time plug-ins; None for no timing
+    :ivar seconds: total time of the calls by plug-in
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
@@ -46,11 +45,11 @@ class PluginCalls:
         self, plugin: Plugin, question: Callable[..., _Answer],
         *arguments: Any,
     ) -> _Answer:
-        """Return what a plug-in answers.
+        """Call a plug-in and return its result.
 
-        :raises cellsched.exception.Invalid: the plug-in found the input bad
-        :raises cellsched.exception.PluginFailed: the plug-in failed
-            otherwise; what it raised, ``SystemExit`` included, is the cause
+        :raises cellsched.exception.Invalid: the plug-in refused the input
+        :raises cellsched.exception.PluginFailed: the plug-in failed otherwise;
+            its exception, even ``SystemExit``, is the cause
         """
         now = self._now
         if now is None:
@@ -67,7 +66,7 @@ class PluginCalls:
     ) -> list[_Kind]:
         """Return the plug-ins that apply to a request.
 
-        Those that keep the default, which is to apply, are not asked.
+        A plug-in with the default method applies and is not called.
         """
         return [each for each in plugins if type(each).applies in _DEFAULTS
                 or self.ask(each, each.applies, request)]
@@ -75,7 +74,7 @@ class PluginCalls:
     def located(
         self, plugins: Iterable[Plugin], request: objects.RequestSpec
     ) -> set[str]:
-        """Return the instances whose hosts the plug-ins need to know."""
+        """Return the instances whose hosts the plug-ins need."""
         instances: set[str] = set()
         for each in plugins:
             if self.ask(each, each.applies, request):
@@ -87,7 +86,7 @@ class PluginCalls:
         self, stage: base.Filter, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> view.Mask | None:
-        """Return a filter's verdict on every host; None to keep them all."""
+        """Return the mask of a filter; None if it keeps all hosts."""
         answer = self.ask(stage, stage.keep, hosts, request)
         if answer is None:
             return None
@@ -100,7 +99,7 @@ class PluginCalls:
         self, weigher: Weigher, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> view.Column | None:
-        """Return a weigher's score of every host; None if all are alike."""
+        """Return the scores of a weigher; None if they do not differ."""
         answer = self.ask(weigher, weigher.score, hosts, request)
         if answer is None:
             return None
@@ -114,7 +113,7 @@ class PluginCalls:
         self, weighers: Iterable[Weigher], hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> dict[Weigher, Scores | None]:
-        """Return the scores of weighers, and what is to be kept with them."""
+        """Return the scores of weighers with their cached extremes."""
         found: dict[Weigher, Scores | None] = {}
         for weigher in weighers:
             scores = self.scores(weigher, hosts, request)
@@ -128,10 +127,10 @@ class PluginCalls:
             Weigher, float | view.Column, Scores]],
         mask: view.Mask | None,
     ) -> list[ranking.WeightPart]:
-        """Return the parts of weighers in the weights.
+        """Return the contribution of each weigher to the weights.
 
         :param weighed: weighers with their multipliers and scores
-        :param mask: the hosts that count; all where it is None
+        :param mask: mask of the hosts that count; None for all
         """
         return [self.ask(
             weigher, ranking.WeightPart, weigher, scores, multiplier, mask,
@@ -141,7 +140,7 @@ class PluginCalls:
     def multipliers(
         self, weighers: Iterable[Weigher], hosts: view.Hosts
     ) -> dict[Weigher, float | view.Column]:
-        """Return the multipliers of the weighers that have one but zero."""
+        """Return the weighers with a multiplier other than zero."""
         found = {}
         for weigher in weighers:
             multiplier = self.multiplier(weigher, hosts)
@@ -152,7 +151,7 @@ class PluginCalls:
     def multiplier(
         self, weigher: Weigher, hosts: view.Hosts
     ) -> float | view.Column:
-        """Return a weigher's multiplier, for all hosts or for each."""
+        """Return a weigher's multiplier, one for all hosts or one per host."""
         answer = self.ask(weigher, weigher.multiplier, hosts)
         if type(answer) is float or isinstance(answer, numbers.Real):
             finite = math.isfinite(answer)
@@ -168,7 +167,7 @@ class PluginCalls:
 
 
 def kind_of(plugin: Plugin) -> str:
-    """Return what users call such a plug-in."""
+    """Return the kind of a plug-in in messages."""
     return 'Weigher' if isinstance(plugin, Weigher) else 'Filter'
 
 
@@ -188,7 +187,7 @@ def _failure(plugin: Plugin) -> exception.PluginFailed:
 
 
 def _wrong(plugin: Plugin, problem: str) -> exception.PluginFailed:
-    """Return the failure of a plug-in whose answer is not one."""
+    """Return the error for an invalid result of a plug-in."""
     failure = _failure(plugin)
     failure.__cause__ = TypeError(problem)
     return failure

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for what Nova has Placement sort out before its filters run.
+"""Stages for Nova's request filters, which Placement applies in Nova.
 
-These stages come before all filters, and hold for forced requests too. Most
-are switched on by options of ``[scheduler]``.
+They run before all filters, for forced requests, too. Options of
+``[scheduler]`` enable most of them.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import required_traits
 
-#: Aggregates' keys that begin so name projects that may use their hosts.
+#: Prefix of the metadata keys that name projects allowed on an aggregate.
 TENANT_KEY = 'filter_tenant_id'
 
 
 class _Stage(base.Filter):
-    """Made by the driver, with the options of ``[scheduler]``."""
+    """A stage of the driver, with the options of ``[scheduler]``."""
 
     run_filter_once_per_request = True
 
@@ -38,9 +38,9 @@ class DisabledCompute(_Stage):
 
 
 class TenantAggregate(_Stage):
-    """Reject hosts outside of the aggregates that are kept for the project.
+    """Reject hosts outside of the aggregates of the request's project.
 
-    A project that has no such aggregate may use all hosts, or none where
+    A project without an aggregate may use all hosts, or none if
     ``placement_aggregate_required_for_tenants`` is set.
     """
 
@@ -70,11 +70,11 @@ class TenantAggregate(_Stage):
 
 
 class IsolatedAggregate(_Stage):
-    """Reject hosts of aggregates that are kept for what needs their traits.
+    """Reject hosts of aggregates that require traits of a request.
 
-    An aggregate is, whose metadata has ``trait:NAME`` as ``required``, for
-    requests that require all of those by name. Those of a TPM that is asked
-    for count as named.
+    An aggregate with ``trait:NAME=required`` in its metadata accepts only
+    requests that require all of these traits by name. The traits of a
+    requested TPM count as named.
     """
 
     reason = 'is kept for servers that need its traits'
@@ -106,9 +106,9 @@ def _some_disabled(hosts: view.Hosts) -> bool:
 
 
 def stages(options: Any) -> list[base.Filter]:
-    """Return the stages, in their order.
+    """Return the stages in order.
 
-    :param options: those of ``[scheduler]``
+    :param options: the options of ``[scheduler]``
     """
     kinds: tuple[type[base.Filter], ...] = (
         availability_zone.AvailabilityZoneFilter, TenantAggregate,
