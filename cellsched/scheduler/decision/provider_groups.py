@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that several providers of a host may meet, on columns.
+"""Requests for several providers of a host, evaluated on columns.
 
-Each kind of numbered group is counted on all hosts at once: how many of a
-host's providers could give one. That decides most requests. Where groups may
-want the same provider, or something has to be near something else, hosts that
-passed are looked at exactly, those that are alike once; see
-:mod:`.assignment`.
+For each kind of numbered group, a column operation counts the providers of
+each host that could serve it. This necessary condition decides most requests.
+If groups may compete for a provider, or must be in one subtree, the remaining
+hosts are checked exactly by :mod:`.assignment`; equal hosts are checked once.
 """
 
 from collections.abc import Iterator
@@ -26,11 +25,11 @@ from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import assignment
 from cellsched.scheduler.decision import required_traits
 
-#: Kinds of groups that are compared with each other on columns; with more of
-#: them every host is looked at exactly.
+#: The most kinds of groups that are compared pairwise on columns. With more,
+#: every host is checked exactly.
 _COMPARED_MAX = 8
 
-#: Extra specs and fields that are read here.
+#: Extra specs and fields that this module reads.
 READS = frozenset({
     'flavor.extra_specs.resources{group}:*',
     'flavor.extra_specs.trait{group}:*',
@@ -42,12 +41,11 @@ def asked(
     hosts: view.Hosts, request: objects.RequestSpec,
     amounts: Mapping[str, int],
 ) -> assignment.ProviderDemand | None:
-    """Return what a request asks the providers of its host for.
+    """Return the demand of a request on the providers of its host.
 
-    None stands for what hosts themselves have to give, which is all of it for
-    most requests.
+    None means that the host itself serves everything, as for most requests.
 
-    :param amounts: what it takes without a number
+    :param amounts: unnumbered amounts of the request
     """
     demand = request.group_demand()
     if demand is request_groups.NO_GROUPS and not hosts.given_by_others(
@@ -58,9 +56,10 @@ def asked(
 
 
 class _Stage(base.Filter):
-    """Looks at providers; made for a request, and always in the pipeline."""
+    """A stage for providers, made for a request; always in the pipeline."""
 
-    # What one host is given of a sharing provider others lack.
+    # An amount of a sharing provider that one host takes is missing for the
+    # other hosts.
     local = False
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class _Stage(base.Filter):
 
 
 class ProviderCapacity(_Stage):
-    """Reject a host of whose providers none has room for an amount."""
+    """Reject a host if none of its providers has capacity for an amount."""
 
     def __init__(
         self, resource: str, amount: int, forbidden: frozenset[str]
@@ -96,9 +95,9 @@ class ProviderCapacity(_Stage):
 
 
 class GroupCapacity(_Stage):
-    """Reject a host that cannot have so many groups of one kind.
+    """Reject a host that cannot serve all groups of one kind.
 
-    :param shares: whether several groups may have one provider
+    :param shares: whether several groups may use one provider
     """
 
     def __init__(
@@ -134,11 +133,10 @@ class GroupCapacity(_Stage):
     def _missing(
         self, hosts: view.Hosts
     ) -> tuple[view.Column, str] | None:
-        """Return by how much hosts miss the class that the nearest misses.
+        """Return the missing amounts of the class that the nearest host lacks.
 
-        A host misses most the class of which the greatest share is missing;
-        it counts for no other. None where some host has enough of each of
-        several classes, and no provider that has all of them.
+        A host counts for the class of which it lacks the greatest share. None
+        if a host has enough of each class, but not in one provider.
         """
         classes = self.wants.resources
         missing = np.array([np.maximum(
@@ -156,10 +154,10 @@ class GroupCapacity(_Stage):
 
 
 class ProviderFit(_Stage):
-    """Reject a host whose providers cannot give all of it together.
+    """Reject a host whose providers cannot serve all parts together.
 
-    Hosts on which no two parts of the request want the same provider are not
-    looked at: each part is there.
+    Hosts on which no two parts can compete for a provider are not checked
+    again: each part was found by itself.
 
     :param kinds: the kinds of numbered groups
     """
@@ -189,7 +187,7 @@ class ProviderFit(_Stage):
         return kept
 
     def _doubtful(self, hosts: view.Hosts) -> view.Mask | None:
-        """Return the hosts to be looked at exactly; None for none of them."""
+        """Return the mask of hosts that need an exact check, or None."""
         wants, kinds = self._wanted, self._kinds
         demand = wants.demand
         numbered = {resource for group in demand.groups
@@ -215,7 +213,7 @@ class ProviderFit(_Stage):
         return found
 
     def _look(self, hosts: view.Hosts, places: view.Column) -> view.Mask:
-        """Return which of some hosts can give all; those alike once."""
+        """Return the hosts that pass the exact check; equal hosts once."""
         picked = hosts.at(hosts.table_rows(places))
         outside = [kind.offers.restricts for kind in self._kinds]
         named = ['children', 'child_units', 'traits', 'units', 'sharing']
@@ -229,7 +227,7 @@ class ProviderFit(_Stage):
         _, first, alike = np.unique(
             states, return_index=True, return_inverse=True)
         if any(kind.wants.in_tree for kind in self._kinds):
-            # A tree is one host's.
+            # A group with in_tree matches the tree of one host.
             first = alike = np.arange(len(picked))
         answers = np.array([
             allocation.allocate(picked, int(place), self._wanted) is not None
@@ -243,15 +241,15 @@ class ProviderFit(_Stage):
                 yield hosts.available(f'{resource}{columns.AT}{number}')
 
 
-# Flavors are few, and there is nothing in a stage but what they ask for.
+# Cached: few flavors exist, and a stage depends only on the demand.
 @functools.lru_cache(1024)
 def stages(
     wants: assignment.ProviderDemand, given: frozenset[str]
 ) -> tuple[base.Filter, ...]:
-    """Return what the providers of a host must have for a request.
+    """Return the stages for the providers of a host.
 
-    :param given: resource classes that others than hosts themselves give;
-        :mod:`.capacity` asks for the rest
+    :param given: resource classes that providers other than hosts offer;
+        :mod:`.capacity` checks the remaining classes
     """
     spread = [ProviderCapacity(resource, amount, wants.forbidden)
               for resource, amount in wants.amounts if resource in given]
@@ -269,12 +267,12 @@ def stages(
 def _alike(
     one: request_groups.RequestGroup, other: request_groups.RequestGroup
 ) -> bool:
-    """Return whether two groups ask for the same resource class."""
+    """Return whether two groups request a common resource class."""
     return not dict(one.resources).keys().isdisjoint(dict(other.resources))
 
 
 def _described(group: request_groups.RequestGroup, number: int) -> str:
-    """Return the providers that a group wants, for people."""
+    """Return the description of a group's providers for messages."""
     amounts = ', '.join(f'{amount} {resource}'
                         for resource, amount in group.resources)
     traits = [*sorted(group.required),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts in the order of their weights, and how a weight is made."""
+"""Ranking of hosts by weight, and the composition of a weight."""
 
 from collections.abc import Hashable
 from collections.abc import Iterable
@@ -13,22 +13,23 @@ import numpy as np
 from cellsched.hosts import view
 from cellsched.weighers import base
 
-#: Where scores lie this many times their range away from zero, they are moved
-#: to zero before they are multiplied, so that no digit is lost.
+#: Scores whose distance from zero exceeds this multiple of their range are
+#: shifted to zero before they are multiplied, to keep precision.
 _FAR = 1e3
 
-#: A range that any multiplier of an operator can be divided by.
+#: The smallest range of scores that a multiplier can be divided by.
 _LEAST = 1e-270
 
 
-# Many are made for each decision, and frozen ones take three times as long.
+# Not frozen: many are made for each decision, and frozen dataclasses take
+# three times as long.
 @dataclasses.dataclass
 class WeightShare:
     """The share of one weigher in the weight of one host.
 
-    :param raw: its score
-    :param scaled: the score, scaled to 0..1 over all that passed
-    :param weight: that, multiplied
+    :param raw: the score
+    :param scaled: the score, scaled to 0..1 over all candidates
+    :param weight: the scaled score times the multiplier
     """
 
     by: str
@@ -39,13 +40,13 @@ class WeightShare:
 
 
 class WeightPart:
-    """The part of one weigher in the weights.
+    """The contribution of one weigher to the weights.
 
-    :param scores: its scores, one for each host
-    :param multiplier: for all hosts or for each
-    :param mask: the hosts that count; all where it is None
-    :param extrema: the least and the greatest of the scores, if they are known
-        and all count
+    :param scores: the scores, one for each host
+    :param multiplier: one for all hosts or one for each host
+    :param mask: mask of the hosts that count; None for all
+    :param extrema: minimum and maximum of the scores, if they are known and
+        all hosts count
     :raises ValueError: a score is not finite
     """
 
@@ -64,10 +65,10 @@ class WeightPart:
             self._scale_between(*extrema)
 
     def find_bounds(self, mask: view.Mask | None = None) -> bool:
-        """Find between what scores are scaled; return whether that changed.
+        """Find the bounds of the scaling; return whether they changed.
 
-        A bound that the weigher does not set is the least or the greatest of
-        the scores of the hosts that count.
+        A bound that the weigher does not set is the minimum or maximum of the
+        scores of the hosts that count.
         """
         weigher = self.weigher
         return self._scale_between(
@@ -77,7 +78,7 @@ class WeightPart:
                  np.maximum))
 
     def _scale_between(self, least: float, most: float) -> bool:
-        """Take over the extrema of the scores; see :meth:`find_bounds`."""
+        """Set the bounds from the extrema; see :meth:`find_bounds`."""
         if not math.isfinite(least) or not math.isfinite(most):
             raise ValueError('its scores are not all finite')
         before = self._how
@@ -93,14 +94,15 @@ class WeightPart:
 
     @property
     def counts(self) -> bool:
-        """Return whether it tells hosts apart: all are 0 on equal bounds.
+        """Return whether it affects the ranking.
 
-        Bounds between which no multiplier can be divided are equal.
+        With equal bounds all scores are 0. Bounds that are too close to divide
+        a multiplier count as equal.
         """
         return self.high - self.low > _LEAST
 
     def weighted(self, out: view.Column) -> None:
-        """Write what it adds to the weights, up to a constant.
+        """Write its addition to the weights, up to a constant.
 
         :param out: an array with one entry for each host
         """
@@ -113,16 +115,16 @@ class WeightPart:
 
     @property
     def constant(self) -> float:
-        """Return the constant that it adds to each weight beside."""
+        """Return the constant that :meth:`weighted` leaves out."""
         if self._moved or not self.low:
             return 0.0
         return float(-self.low * (self.multiplier / (self.high - self.low)))
 
     @property
     def key(self) -> Hashable:
-        """Return the key that tells apart what it adds to the weights.
+        """Return a cache key of its addition to the weights.
 
-        None where it depends on more than the columns of the table.
+        None if the addition depends on more than the columns of the table.
         """
         if not self.weigher.by_columns or isinstance(
                 self.multiplier, np.ndarray):
@@ -130,7 +132,7 @@ class WeightPart:
         return self.weigher, self._how, float(self.multiplier)
 
     def weighted_at(self, place: int) -> float:
-        """Return what it adds to one host's weight, up to that constant."""
+        """Return its addition to one host's weight, up to the constant."""
         score = float(self.scores[place])
         if self._clamped:
             score = min(max(score, self.low), self.high)
@@ -142,12 +144,12 @@ class WeightPart:
 
     @property
     def _moved(self) -> bool:
-        """Return whether scores are moved to 0 before they are multiplied."""
+        """Return whether scores are shifted to 0 before multiplication."""
         return (isinstance(self.multiplier, np.ndarray)
                 or abs(self.low) > _FAR * (self.high - self.low))
 
     def share(self, place: int) -> WeightShare:
-        """Return what it gives the host in a place."""
+        """Return its share in the weight of the host at an index."""
         raw = float(self.scores[place])
         multiplier = float(self.multiplier[place] if isinstance(
             self.multiplier, np.ndarray) else self.multiplier)
@@ -160,10 +162,10 @@ class WeightPart:
                            multiplier * scaled)
 
     def detach(self, mask: view.Mask | None) -> None:
-        """Keep the scores as they are, whatever becomes of the table.
+        """Copy the scores, so that changes of the table do not affect them.
 
-        Hosts that do not count get the score of one that does, so that
-        bounds are hardly ever found among them.
+        Hosts that do not count get the score of a host that does, so that they
+        rarely determine a bound.
         """
         self.scores = np.array(self.scores, dtype='float64')
         if mask is not None and mask.any():
@@ -172,18 +174,18 @@ class WeightPart:
     def change(
         self, place: int, score: float, mask: view.Mask | None
     ) -> bool:
-        """Take over a host's score; return whether that moved the bounds.
+        """Update the score of a host; return whether the bounds changed.
 
-        The scores are detached.
+        The scores must be detached.
 
-        :param mask: the hosts that count
+        :param mask: mask of the hosts that count
         """
         before = float(self.scores[place])
         self.scores[place] = score
         least, most = self._extrema
         if not math.isfinite(score):
             raise ValueError('its scores are not all finite')
-        # The score that is kept for hosts that are out may be outdated.
+        # The score stored for rejected hosts may be outdated.
         if before <= least:
             least = _end(self.scores, mask, np.minimum)
         if before >= most:
@@ -191,19 +193,19 @@ class WeightPart:
         return self._scale_between(min(least, score), max(most, score))
 
     def leave_out(self, place: int, mask: view.Mask) -> bool:
-        """Let a host count no more; return whether that moved the bounds.
+        """Exclude a host; return whether the bounds changed.
 
-        :param mask: the hosts that count
+        :param mask: mask of the hosts that count
         """
         return self.change(place, float(self.scores[mask.argmax()]), mask)
 
 
 class Ranking:
-    """Hosts with their weights; the heavier, the better.
+    """Hosts with their weights; the greatest weight is best.
 
-    :param mask: the hosts that count; all where it is None
-    :param parts: what makes the weights; nothing, where there is nothing to
-        choose
+    :param mask: mask of the hosts that count; None for all
+    :param parts: the contributions to the weights; empty if there is only one
+        candidate
     """
 
     def __init__(
@@ -213,18 +215,18 @@ class Ranking:
         self.hosts = hosts
         self.mask = mask
         self.parts = list(parts)
-        #: Whether scores are those of the table no longer.
+        #: Whether the scores are detached from the table.
         self._is_detached = False
         self.add_up()
 
     def add_up(self) -> None:
-        """Make the weights of the parts."""
+        """Compute the weights from the parts."""
         counting = [part for part in self.parts if part.counts]
         self._offset = sum(part.constant for part in counting)
         self._sunk = self.mask is None
         key = tuple(part.key for part in counting)
         self._is_kept = None not in key and not self._is_detached
-        # As most requests are alike, others have added up the same.
+        # Most requests are alike, so an earlier one may have the same sum.
         self._weights = (
             self.hosts.memo_until_change(key, lambda: self._sum(counting))
             if self._is_kept else self._sum(counting))
@@ -244,7 +246,7 @@ class Ranking:
         return weights
 
     def _own(self) -> view.Column:
-        """Return the weights, to be changed."""
+        """Return a private copy of the weights, for changes."""
         if self._is_kept:
             self._weights, self._is_kept = self._weights.copy(), False
         return self._weights
@@ -252,7 +254,7 @@ class Ranking:
     def _sink(self) -> None:
         """Give the hosts that do not count the least weight.
 
-        That takes long, and is needed only when one of them is on top.
+        It is slow, and needed only when one of them has the greatest weight.
         """
         if not self._sunk:
             assert self.mask is not None
@@ -260,14 +262,14 @@ class Ranking:
             self._sunk = True
 
     def change(self, place: int) -> None:
-        """Make the weight of one host anew, as the bounds are the same."""
+        """Compute the weight of one host again, with unchanged bounds."""
         counts = self.mask is None or bool(self.mask[place])
         self._own()[place] = sum(
             part.weighted_at(place) for part in self.parts if part.counts
         ) if counts else -math.inf
 
     def detach(self) -> None:
-        """Keep all scores as they are, whatever becomes of the table."""
+        """Copy all scores, so that changes of the table do not affect them."""
         self._own()
         self._is_detached = True
         for part in self.parts:
@@ -275,7 +277,7 @@ class Ranking:
 
     @property
     def rows(self) -> view.Column:
-        """The rows of the table of the hosts that count, ascending."""
+        """The table rows of the hosts that count, ascending."""
         rows = self.hosts.rows
         return rows if self.mask is None else rows[self.mask]
 
@@ -298,9 +300,9 @@ class Ranking:
             count, done = count * 32, len(best)
 
     def top(self, count: int, among: view.Column | None = None) -> list[int]:
-        """Return the best rows, best first; equals in the table's order.
+        """Return the best rows, best first; ties in the table's order.
 
-        :param among: rows of the table to choose from, ascending
+        :param among: table rows to select from, ascending
         """
         if count == 1 and among is None:
             row = self.best()
@@ -324,19 +326,19 @@ class Ranking:
             best if places is None else places[best]).tolist()
 
     def best(self, start: float = 0.0) -> int | None:
-        """Return the best row; of equals the first from this share on."""
+        """Return the best row; of ties the first after a share of the rows."""
         place = int(start * len(self._weights))
         return self._best((place, None), (0, place))
 
     def second(self, first: int) -> int | None:
-        """Return the row that is best without this one."""
+        """Return the best row except this one."""
         place = self.place(first)
         if place is None:
             return None
         return self._best((0, place), (place + 1, None))
 
     def _best(self, *ranges: tuple[int, int | None]) -> int | None:
-        """Return the row of the greatest weight in these ranges of places."""
+        """Return the row with the greatest weight in ranges of indexes."""
         best = _greatest(self._weights, ranges)
         if best is not None and self.mask is not None and (
                 not self.mask[best]):
@@ -347,7 +349,7 @@ class Ranking:
         return int(self.hosts.table_rows(best))
 
     def tied(self) -> list[int]:
-        """Return the rows that share the greatest weight."""
+        """Return all rows with the greatest weight."""
         if not len(self):
             return []
         self._sink()
@@ -355,15 +357,15 @@ class Ranking:
         return self.hosts.table_rows(best).tolist()
 
     def place(self, row: int) -> int | None:
-        """Return where a row of the table is among the hosts, or None."""
+        """Return the index of a table row among the hosts, or None."""
         return self.hosts.place(row)
 
     def weighed(
         self, row: int, detailed: bool = True
     ) -> tuple[float, Sequence[WeightShare]]:
-        """Return the weight of the host in a row, and what made it.
+        """Return the weight of the host in a row, with its shares.
 
-        :param detailed: whether what made it is asked for
+        :param detailed: whether to return the shares
         """
         place = self.place(row)
         if place is None:
@@ -375,7 +377,7 @@ class Ranking:
 def _greatest(
     weights: view.Column, ranges: Iterable[tuple[int, int | None]]
 ) -> int | None:
-    """Return the first place of the greatest weight in ranges, in order."""
+    """Return the first index of the greatest weight in ranges, in order."""
     found = None
     for start, end in ranges:
         part = weights[start:end]
@@ -389,10 +391,10 @@ def _greatest(
 def _end(
     scores: view.Column, mask: view.Mask | None, end: np.ufunc
 ) -> float:
-    """Return the least or the greatest of the scores that count.
+    """Return the minimum or maximum of the scores that count.
 
-    To find where it is costs less than to pick those that count, which is
-    seldom needed then.
+    The extreme of all scores is found first. Only if its host does not count
+    are the scores that count gathered, which is slower.
     """
     found = end.reduce(scores)
     if mask is not None and not mask[(scores == found).argmax()]:

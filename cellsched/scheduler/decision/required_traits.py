@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traits that a request requires of its host, by name or by image."""
+"""Traits that a request requires of its host, by name or by its image."""
 
 import abc
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from cellsched.filters import image_needs
 from cellsched.hosts import view
 from cellsched import objects
 
-#: Of flavors, images and aggregates: what a host must be able to do.
+#: Prefix of the keys in flavors, images and aggregates that name traits.
 TRAIT = 'trait:'
 
 #: No traits.
@@ -25,7 +25,7 @@ NONE: Set[str] = frozenset()
 
 _IMAGE_TYPE = 'COMPUTE_IMAGE_TYPE_'
 
-#: What a property of an image says, as the beginning of a trait's name.
+#: Prefixes of trait names, by the image property with the rest of the name.
 _PROPERTIES = {
     'hw_cdrom_bus': 'COMPUTE_STORAGE_BUS_',
     'hw_disk_bus': 'COMPUTE_STORAGE_BUS_',
@@ -36,7 +36,7 @@ _PROPERTIES = {
     'hw_viommu_model': 'COMPUTE_VIOMMU_MODEL_',
 }
 
-#: Other spellings, which Nova reads too.
+#: Other spellings of values that Nova accepts.
 _SPELLINGS: Mapping[str, Mapping[str, str]] = {
     'hw_architecture': image_needs.ARCHITECTURE_ALIASES,
     'hw_emulation_architecture': image_needs.ARCHITECTURE_ALIASES,
@@ -48,7 +48,7 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
 
 
 class RequiredTraits(base.Filter):
-    """Rejects hosts that lack a trait; made with the options of the driver."""
+    """A stage that rejects hosts without a trait."""
 
     run_filter_once_per_request = True
     local = True
@@ -57,8 +57,8 @@ class RequiredTraits(base.Filter):
     def required(self, request: objects.RequestSpec) -> Set[str]:
         """Return the traits that a host must have.
 
-        :raises cellsched.exception.InvalidField: the request says what none
-            could
+        :raises cellsched.exception.InvalidField: a field of the request is
+            invalid
         """
 
     def applies(self, request: objects.RequestSpec) -> bool:
@@ -72,11 +72,11 @@ class RequiredTraits(base.Filter):
 
 
 class Traits(RequiredTraits):
-    """Reject hosts that lack a trait, or that have a forbidden one.
+    """Reject hosts without a required trait or with a forbidden one.
 
     The flavor's extra specs and the image's properties name them:
-    ``trait:NAME`` is ``required`` or ``forbidden``. Services may name some
-    as ``root_required`` and ``root_forbidden``.
+    ``trait:NAME`` is ``required`` or ``forbidden``. Services can add traits in
+    ``root_required`` and ``root_forbidden``.
     """
 
     reason = 'lacks a required trait'
@@ -109,11 +109,10 @@ class Traits(RequiredTraits):
 
 
 class ImageTypeSupport(RequiredTraits):
-    """Reject hosts that do not take the image's disk format.
+    """Reject hosts that do not support the image's disk format.
 
-    Only with ``query_placement_for_image_type_support``. A server that boots
-    from a volume needs no image on its host, and no host says anything of a
-    format for which there is no trait.
+    It is enabled by ``query_placement_for_image_type_support``. A server that
+    boots from a volume is not restricted, nor is a format without a trait.
     """
 
     reason = "does not take the image's format"
@@ -121,7 +120,7 @@ class ImageTypeSupport(RequiredTraits):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        # To ask for an option takes longer than all else.
+        # Reading an option takes longer than the rest of this method.
         self._enabled = options.query_placement_for_image_type_support
         if not self._enabled:
             self.reads = frozenset()
@@ -137,12 +136,12 @@ class ImageTypeSupport(RequiredTraits):
 
 
 class ImageMetadata(RequiredTraits):
-    """Reject hosts that lack the devices that the image names.
+    """Reject hosts without the devices that the image names.
 
-    Only with ``image_metadata_prefilter``. ``hw_cdrom_bus``, ``hw_disk_bus``,
-    ``hw_video_model``, ``hw_vif_model``, ``hw_architecture``,
-    ``hw_emulation_architecture`` and ``hw_viommu_model`` are looked at. A
-    value for which there is no trait restricts nothing.
+    It is enabled by ``image_metadata_prefilter`` and reads ``hw_cdrom_bus``,
+    ``hw_disk_bus``, ``hw_video_model``, ``hw_vif_model``, ``hw_architecture``,
+    ``hw_emulation_architecture`` and ``hw_viommu_model``. A value without a
+    trait restricts nothing.
     """
 
     reason = 'lacks a device that the image names'
@@ -166,17 +165,19 @@ class ImageMetadata(RequiredTraits):
 
 @functools.cache
 def _standard() -> Set[str]:
-    """Return the names that Nova and its drivers may use."""
-    # It imports a module for each kind of them. Most requests ask for none.
+    """Return the standard trait names."""
+    # Imported here: os_traits imports a module for each namespace, and most
+    # requests name no trait.
     import os_traits
 
     return frozenset(os_traits.get_traits())
 
 
 def named(request: objects.RequestSpec) -> set[str]:
-    """Return the traits that flavor and image require by name.
+    """Return the traits that the flavor and the image require by name.
 
-    :raises cellsched.exception.InvalidField: the image's are no list of texts
+    :raises cellsched.exception.InvalidField: the image's traits are no list of
+        strings
     """
     of_flavor = _of_flavor(request, 'required')
     of_image = request.image_property('traits_required')
@@ -189,7 +190,7 @@ def root(request: objects.RequestSpec, name: str) -> set[str]:
     """Return the traits that services require or forbid.
 
     :param name: ``root_required`` or ``root_forbidden``
-    :raises cellsched.exception.InvalidField: they are no list of texts
+    :raises cellsched.exception.InvalidField: they are no list of strings
     """
     said = request.get('request_level_params')
     data = said.get('nova_object.data', said) if isinstance(
@@ -200,9 +201,9 @@ def root(request: objects.RequestSpec, name: str) -> set[str]:
 
 
 def _elsewhere(hosts: view.Hosts, trait: str) -> view.Mask:
-    """Return the hosts of which another provider has a trait.
+    """Return the hosts that have a trait on another of their providers.
 
-    Whether that one gives what is asked for is looked at with the groups.
+    The group stages check whether that provider serves an amount.
     """
     with_it = {uuid for uuid, each in hosts.sharing.items()
                if trait in each.traits}
@@ -217,9 +218,10 @@ def _elsewhere(hosts: view.Hosts, trait: str) -> view.Mask:
 def unnumbered(
     request: objects.RequestSpec
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the traits that are required, and forbidden, without a number.
+    """Return the required and the forbidden unnumbered traits.
 
-    :raises cellsched.exception.InvalidField: the image's are no list of texts
+    :raises cellsched.exception.InvalidField: the image's traits are no list of
+        strings
     """
     return frozenset(named(request)), frozenset(
         _of_flavor(request, 'forbidden'))
@@ -228,19 +230,19 @@ def unnumbered(
 def forbidden(request: objects.RequestSpec) -> set[str]:
     """Return the traits that a host must not have.
 
-    :raises cellsched.exception.InvalidField: they are no list of texts
+    :raises cellsched.exception.InvalidField: they are no list of strings
     """
     return _of_flavor(request, 'forbidden') | root(request, 'root_forbidden')
 
 
 def refuse(field: str, expected: str) -> exception.InvalidField:
-    """Return the error of a field of a request."""
+    """Return the error for a field of a request."""
     return exception.InvalidField(
         where='request', field=field, expected=expected)
 
 
 def _of_flavor(request: objects.RequestSpec, value: str) -> set[str]:
-    """Return the traits for which the flavor says this value."""
+    """Return the traits that have this value in the flavor."""
     specs = request.flavor.get('extra_specs') or {}
     return {key.removeprefix(TRAIT) for key, said in specs.items()
             if said == value and key.startswith(TRAIT)} if specs else set()
@@ -256,7 +258,7 @@ def _texts(field: str, said: Any) -> set[str]:
 
 
 def _spelled(name: str, value: Any) -> str:
-    """Return a property's value as it stands in the name of a trait."""
+    """Return a property's value in the spelling of trait names."""
     if not isinstance(value, str):
         raise refuse(f'image.properties.{name}', 'a text')
     value = value.lower()
@@ -278,7 +280,7 @@ _TPM_VERSIONS = {'1.2': 'COMPUTE_SECURITY_TPM_1_2',
 _TPM_MODELS = {'tpm-tis': 'COMPUTE_SECURITY_TPM_TIS',
                'tpm-crb': 'COMPUTE_SECURITY_TPM_CRB'}
 
-#: Who can read the secret of a TPM.
+#: The values of ``hw:tpm_secret_security``.
 _TPM_SECRETS = {
     each: f'COMPUTE_SECURITY_TPM_SECRET_SECURITY_{each.upper()}'
     for each in ('user', 'host', 'deployment')}
@@ -291,16 +293,17 @@ def _names(*names: str) -> frozenset[str]:
 
 
 class _DeviceTraits(RequiredTraits):
-    """Rejects hosts without a device; see the classes below."""
+    """A stage that rejects hosts without the trait of a device."""
 
     def applies(self, request: objects.RequestSpec) -> bool:
         return bool(self.required(request))
 
 
 class PackedVirtqueue(_DeviceTraits):
-    """Reject hosts without packed virtqueues, where they are asked for.
+    """Reject hosts without packed virtqueues, if requested.
 
-    ``hw:virtio_packed_ring`` or ``hw_virtio_packed_ring`` asks.
+    The extra spec ``hw:virtio_packed_ring`` or the image property
+    ``hw_virtio_packed_ring`` requests them.
     """
 
     reason = 'has no packed virtqueues'
@@ -314,10 +317,10 @@ class PackedVirtqueue(_DeviceTraits):
 
 
 class EphemeralEncryption(_DeviceTraits):
-    """Reject hosts that cannot encrypt the disks that they make.
+    """Reject hosts without encryption of local disks, if requested.
 
-    ``hw:ephemeral_encryption`` or ``hw_ephemeral_encryption`` asks for it,
-    and ``…_format`` for ``plain``, ``luks`` or ``luksv2``.
+    ``hw:ephemeral_encryption`` or ``hw_ephemeral_encryption`` requests it,
+    with ``…_format`` ``plain``, ``luks`` or ``luksv2``.
     """
 
     reason = 'cannot encrypt disks as asked'
@@ -331,10 +334,10 @@ class EphemeralEncryption(_DeviceTraits):
 
 
 class VirtioSound(_DeviceTraits):
-    """Reject hosts without virtio sound devices, where one is asked for.
+    """Reject hosts without virtio sound devices, if requested.
 
-    ``hw:sound_model`` or ``hw_sound_model`` asks, as ``virtio``. Of other
-    models nothing is required.
+    ``hw:sound_model`` or ``hw_sound_model`` with ``virtio`` requests one.
+    Other models require no trait.
     """
 
     reason = 'has no virtio sound devices'
@@ -346,12 +349,12 @@ class VirtioSound(_DeviceTraits):
 
 
 class VTPM(_DeviceTraits):
-    """Reject hosts that cannot emulate the TPM that is asked for.
+    """Reject hosts that cannot emulate the requested TPM.
 
-    ``hw:tpm_version`` or ``hw_tpm_version`` asks for one, ``1.2`` or ``2.0``;
-    ``…_model`` is ``tpm-tis`` unless it says ``tpm-crb``. The extra spec
-    ``hw:tpm_secret_security`` says who can read its secret: ``user``, the
-    default, ``host`` or ``deployment``.
+    ``hw:tpm_version`` or ``hw_tpm_version`` requests version ``1.2`` or
+    ``2.0``; ``…_model`` is ``tpm-tis`` (the default) or ``tpm-crb``. The extra
+    spec ``hw:tpm_secret_security`` selects the access to its secret:
+    ``user`` (the default), ``host`` or ``deployment``.
     """
 
     reason = 'cannot emulate the TPM'
@@ -370,9 +373,9 @@ class VTPM(_DeviceTraits):
 
 
 def tpm(request: objects.RequestSpec) -> Set[str]:
-    """Return the traits of the TPM that is asked for; none without one.
+    """Return the traits of the requested TPM; none without a TPM.
 
-    :raises cellsched.exception.InvalidField: there is no such TPM
+    :raises cellsched.exception.InvalidField: the requested TPM is unknown
     """
     version = _chosen(request, 'tpm_version', _TPM_VERSIONS)
     if not version:
@@ -388,7 +391,7 @@ def tpm(request: objects.RequestSpec) -> Set[str]:
 def _chosen(
     request: objects.RequestSpec, name: str, choices: Mapping[str, str]
 ) -> Set[str]:
-    """Return the trait of what flavor or image choose, if they do."""
+    """Return the trait for the value of the flavor or image, if any."""
     value = _agreed(
         request, name, lambda field, said: _choice(field, said, choices))
     return NONE if value is None else {value}
@@ -398,9 +401,9 @@ def _agreed(
     request: objects.RequestSpec, name: str,
     read: Callable[[str, Any], _Value],
 ) -> _Value | None:
-    """Return what flavor and image say; None where neither says anything.
+    """Return the value of the flavor or image; None without a value.
 
-    :param read: takes the name of a field and what it says
+    :param read: parses a value, given the name of its field
     """
     specs = request.flavor.get('extra_specs') or {}
     pair = specs.get(f'hw:{name}'), request.image_property(f'hw_{name}')

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explanation: what a decision says of itself, kept and shown."""
+"""Explanation of decisions: records, diagnoses and their storage."""

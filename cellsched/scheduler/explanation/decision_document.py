@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of a decision: plain data, to keep and to tell.
+"""The document of a decision: plain data for storage and output.
 
-It has what operators need to understand the decision, and no credentials. What
-users wrote is cut to a size.
+It has all data that operators need to understand the decision, and no
+credentials. Strings of users are cut to a limit.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from cellsched.scheduler.explanation import decision_record
 
 VERSION = 1
 
-#: Of what users wrote: characters of a text, values of a hint and numbered
-#: groups, hints.
+#: Limits for users' input: characters of a string, values of a hint (and
+#: numbered groups), and hints.
 _TEXT_MAX = 255
 _VALUES_MAX = 20
 _HINTS_MAX = 20
 
-#: Hosts that are listed where the request names them.
+#: The most hosts to list of those that a request names.
 _HOSTS_MAX = 20
 
 _MORE = '…'
@@ -35,11 +35,11 @@ def of(
 ) -> dict[str, Any]:
     """Return the document of a decision.
 
-    :param instances: uuids of the instances that it is about
+    :param instances: uuids of the instances
     """
     told = decision.to_dict()
     if decision.way is not None:
-        # Reasons have names of hints and properties, which users wrote.
+        # Reasons contain names of hints and properties from users.
         told['way']['reasons'] = _texts(decision.way.reasons, _VALUES_MAX)
     return {
         'version': VERSION,
@@ -52,7 +52,7 @@ def of(
 
 
 def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
-    """Return what was asked for, in short."""
+    """Return a summary of the request."""
     flavor, image = request.flavor, request.get('image')
     group = request.get('instance_group')
     found: dict[str, Any] = {
@@ -76,17 +76,17 @@ def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
 
 
 def _demand(request: objects.RequestSpec) -> dict[str, Any]:
-    """Return what is asked for of resources, if that makes sense."""
+    """Return the requested resources, if they are valid."""
     try:
         return {'resources': request.resources(), 'groups': _groups(request)}
     except exception.InvalidField as exc:
-        # Schedulers of others decide on it all the same.
+        # A scheduler of another package may still accept the request.
         return {'resources': {}, 'groups': [],
                 'problem': _text(exc.format_message())}
 
 
 def _groups(request: objects.RequestSpec) -> list[dict[str, Any]]:
-    """Return the numbered groups, the first few."""
+    """Return the first few numbered groups."""
     return [
         {'suffix': group.suffix,
          'resources': dict(group.resources[:_VALUES_MAX]),
@@ -96,7 +96,7 @@ def _groups(request: objects.RequestSpec) -> list[dict[str, Any]]:
 
 
 def _destination(target: objects.Destination) -> dict[str, Any]:
-    """Return where a request wants to go; a cell's URLs stay out of it."""
+    """Return the requested destination without a cell's URLs."""
     cell = target.get('cell')
     return {'host': _text(target.get('host')),
             'node': _text(target.get('node')),

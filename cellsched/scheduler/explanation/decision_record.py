@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a decision, in a form that can be kept and told."""
+"""The record of a decision, in a form for storage and output."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from cellsched.scheduler.decision.ranking import WeightShare
 
 @dataclasses.dataclass
 class Count:
-    """The numbers of hosts that came to a stage and that passed it."""
+    """The numbers of hosts that reached a stage and that passed it."""
 
     by: str
     entered: int
@@ -27,10 +27,10 @@ class Count:
 
 @dataclasses.dataclass
 class Place:
-    """A host with its weight and what it is made of.
+    """A host with its weight and the shares of the weight.
 
-    :param providers: what its providers give, where others than the host
-        itself give something; see :func:`providers`
+    :param providers: the parts of its providers, if other providers than the
+        host serve any; see :func:`providers`
     """
 
     host: str
@@ -43,10 +43,10 @@ class Place:
 
 @dataclasses.dataclass
 class Pick:
-    """The choice made for one instance.
+    """The host selected for one instance.
 
-    :param candidates: how many hosts there were to choose from
-    :param second: the host that would have been chosen without the first
+    :param candidates: number of candidates
+    :param second: the host that would have been selected without the first
     """
 
     instance: str
@@ -57,11 +57,10 @@ class Pick:
 
 @dataclasses.dataclass
 class Way:
-    """The way that a request went, of several that there are.
+    """The decision path of a request, where several exist.
 
-    :param name: what it was decided on
-    :param reasons: what of the request has it go that way; none where it is
-        the usual one
+    :param name: name of the path
+    :param reasons: why the request took this path; empty for the default path
     """
 
     name: str
@@ -72,15 +71,15 @@ class Way:
 class Decision:
     """A decision on one request.
 
-    :param hosts: how many hosts there were
-    :param stages: what the hosts were asked
-    :param picks: what was chosen, by instance; only the first one has the
+    :param hosts: number of hosts
+    :param stages: number of hosts before and after each stage
+    :param picks: the selected hosts by instance; only the first has the
         shares of its weights
-    :param reason: why there was no host, in words for users
-    :param rejections: why, in figures
-    :param examples: where there was no host, names of some that were
-        rejected, by what rejected them; not for users
-    :param way: the way that it went, if there are several
+    :param reason: why no host was found, for users
+    :param rejections: the same in figures
+    :param examples: names of some rejected hosts by stage, if no host was
+        found; not for users
+    :param way: the decision path, if there are several
     """
 
     hosts: int
@@ -92,8 +91,8 @@ class Decision:
     way: Way | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        # By hand, as dataclasses' own way costs more than the decision did.
+        """Return the record as plain data."""
+        # dataclasses.asdict() takes longer than the decision.
         return {
             **vars(self),
             'stages': [dict(vars(stage)) for stage in self.stages],
@@ -116,12 +115,12 @@ def of(
     hosts: view.Hosts, found: Candidates | None,
     picks: Sequence[Pick],
 ) -> Decision:
-    """Return what was decided, to be told later.
+    """Return the record of a decision.
 
-    :param found: the candidates that there were in the end, if there were
-        any; none of them is left where all were rejected
+    :param found: the final candidates, which are empty if all hosts were
+        rejected; None without a pipeline run
     """
-    # Candidates that are empty have rejected something all the same.
+    # Compare with None: empty candidates still have rejections.
     steps = () if found is None else found.filtered.steps
     stages = () if found is None else found.stages
     return Decision(len(hosts), counts(len(hosts), stages, steps), picks)
@@ -131,7 +130,7 @@ def pick(
     hosts: view.Hosts, ranking: Ranking, row: int, instance: str,
     detailed: bool,
 ) -> Pick:
-    """Return what is to be told of a choice."""
+    """Return the record of one selected host."""
     other = ranking.second(row) if detailed else None
     return Pick(
         instance, len(ranking), _place(hosts, ranking, row, detailed),
@@ -141,13 +140,12 @@ def pick(
 def providers(
     hosts: view.Hosts, row: int, allocated: allocation.ProviderAllocations
 ) -> list[dict[str, Any]]:
-    """Return what the providers of a host give, to be told.
+    """Return the parts of an allocation by provider, as plain data.
 
-    Each has ``group``, the suffix, which is empty for what has no number;
-    ``provider``, a uuid; ``name``, or None where it is not known here, as of
-    what is below a host; and ``resources``. What has no number comes first,
-    the host's own before others'. Nothing is told where the host itself gives
-    all.
+    Each has ``group``, the suffix, which is empty for unnumbered amounts;
+    ``provider``, a uuid; ``name``, or None for a child provider, whose name is
+    unknown here; and ``resources``. Unnumbered amounts come first, with the
+    host before other providers. The list is empty if the host serves all.
     """
     root, nodename = hosts.values_at(row, 'uuid', 'nodename')
     found: dict[tuple[str, str], dict[str, int]] = {}
@@ -168,11 +166,11 @@ def counts(
     hosts: int, stages: Sequence[base.Filter],
     steps: Iterable[FilterStep],
 ) -> list[Count]:
-    """Return what each stage left, in order.
+    """Return the number of hosts before and after each stage, in order.
 
-    Where it was asked several times, what it rejected is added up.
+    The rejections of a stage that ran several times are added.
 
-    :param hosts: how many hosts came to the first stage
+    :param hosts: number of hosts that reached the first stage
     """
     rejected: dict[base.Filter, int] = {}
     for step in steps:

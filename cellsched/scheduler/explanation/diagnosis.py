@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The diagnosis of NoValidHost: text for users, figures for operators.
 
-Users read counts and short negatives, never the name of a host. A host is
-counted once, at the first thing that it failed at, so the counts add up.
+Users see counts and short reasons, never the name of a host. A host is counted
+once, for the first stage that rejected it, so the counts add up.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from cellsched import exception
 from cellsched.hosts import view
 from cellsched.scheduler.decision import candidates
 
-#: Hosts that are named for each thing that rejected some.
+#: The most example hosts for each stage.
 _EXAMPLES_MAX = 10
 
-#: Under which hosts are counted whose claims were refused.
+#: The name under which refused claims are counted.
 CLAIMS = 'claims'
 
-#: Under which those are that were refused for other members of the group.
+#: The name under which refusals because of the server group are counted.
 GROUP = 'server-group'
 
 _LOST = 'lost its room to another request'
@@ -28,7 +28,7 @@ _DENIED = 'was ruled out by another server of the group'
 _LEFT = 'was left untried'
 _SILENT = 'does not answer'
 
-#: Verbs whose plural is not the singular without its s.
+#: Verbs with an irregular plural.
 _PLURALS = {'is': 'are', 'was': 'were', 'has': 'have', 'does': 'do'}
 
 _VERB = re.compile(
@@ -37,17 +37,17 @@ _VERB = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """The numbers of hosts that a request was decided over, by outcome.
+    """The numbers of hosts by outcome of a decision.
 
-    :param hosts: how many there were
-    :param rejections: what the pipeline rejected, in its order
-    :param lost: hosts that passed, and whose claim was refused
-    :param silent: cells that were not heard in time, so that what is known
-        of their hosts is old or nothing
-    :param wanted: instances that were asked for
-    :param placed: instances that there was a place for
-    :param denied: hosts that passed, and that other members of the server
-        group, who came just before, keep the request from
+    :param hosts: number of hosts
+    :param rejections: rejections of the pipeline, in order
+    :param lost: hosts that passed but whose claim was refused
+    :param silent: cells that did not answer in time, so that the data on their
+        hosts is old or missing
+    :param wanted: number of requested instances
+    :param placed: number of instances that could be placed
+    :param denied: hosts that passed but that concurrent members of the server
+        group exclude
     """
 
     hosts: int
@@ -75,7 +75,7 @@ class Diagnosis:
     def to_list(self) -> list[dict[str, Any]]:
         """Return the figures as plain data, for ``NoValidHost.rejections``.
 
-        Each has ``by``, ``hosts`` and ``reason``. Where the nearest miss is
+        Each has ``by``, ``hosts`` and ``reason``. If the nearest miss is
         known, ``nearest`` has ``hosts``, ``amount`` and ``unit``. Silent cells
         are listed in ``cells``.
         """
@@ -121,17 +121,17 @@ def examples(
     hosts: view.Hosts, found: candidates.Candidates | None,
     lost: Sequence[int] = (), denied: Sequence[int] = (),
 ) -> dict[str, list[str]]:
-    """Return names of hosts that were rejected, a few for each thing.
+    """Return a few names of rejected hosts for each stage.
 
-    :param found: the candidates that there were in the end, if any
-    :param lost: rows of those whose claims were refused
-    :param denied: rows of those that the server group is kept from
+    :param found: the final candidates, or None
+    :param lost: rows of hosts whose claims were refused
+    :param denied: rows of hosts that the server group excludes
     """
     rows: dict[str, Sequence[int]] = {}
     elsewhere = frozenset(lost)
     if found is not None:
         for stage in found.stages:
-            # There may be as many as there are hosts.
+            # A stage may have rejected all hosts; convert only a few rows.
             some = found.rejected(stage)[:_EXAMPLES_MAX + len(elsewhere)]
             rows[stage.name] = [
                 row for row in some.tolist() if row not in elsewhere]
@@ -142,10 +142,10 @@ def examples(
 
 
 def plural(reason: str) -> str:
-    """Return what is said of one host as it is said of several.
+    """Return a reason for one host in the plural.
 
-    A reason begins with its verb, as the contract of a filter asks, or with
-    an adverb like "already" before it.
+    A reason begins with a verb, as the contract of a filter demands, or with
+    an adverb like "already" before the verb.
     """
     found = _VERB.match(reason)
     if found is None:

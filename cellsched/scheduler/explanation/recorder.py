@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping decisions, so that they can be explained later."""
+"""Storage of decisions, so that they can be explained later."""
 
 import collections
 from collections.abc import Sequence
@@ -20,26 +20,25 @@ from cellsched.scheduler.explanation import decision_record
 
 LOG = log.getLogger(__name__)
 
-#: Seconds between writings to the database.
+#: Seconds between writes to the database.
 SPACING_S = 1.0
 
-#: Decisions that wait to be written; of more than that the oldest are
-#: forgotten.
+#: The most decisions that wait for a write; beyond it the oldest are dropped.
 WAITING_MAX = 1000
 
-#: Seconds between removals of what is too old, how many rows one transaction
-#: removes, and how many transactions there are at a time.
+#: Purging: seconds between runs, rows of one transaction, and transactions of
+#: one run.
 PURGE_SPACING_S = 60.0
 PURGE_ROWS = 500
 PURGE_ROUNDS = 20
 
-#: The longest request id that is kept.
+#: The longest request id that is stored.
 _REQUEST_ID_MAX = 255
 
 
 @dataclasses.dataclass(frozen=True)
 class _Waiting:
-    """A decision as it was made; nobody changes what is referred to."""
+    """A decision that waits for its write; its objects must not change."""
 
     now: datetime.datetime
     decided_at: float
@@ -50,11 +49,11 @@ class _Waiting:
 
 
 class Recorder:
-    """Writes decisions to the API database, apart from who decides.
+    """Writes decisions to the API database in the background.
 
-    What could not be written waits, and is written later.
+    A decision that could not be written is retried.
 
-    :param retention_s: seconds for which decisions are kept; zero for none
+    :param retention_s: seconds to keep decisions; zero stores none
     """
 
     def __init__(
@@ -75,9 +74,9 @@ class Recorder:
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], decision: decision_record.Decision,
     ) -> None:
-        """Remember a decision until it is written; never blocks.
+        """Queue a decision for the next write; never blocks.
 
-        Neither the request nor the decision may be changed any more.
+        The request and the decision must not be changed afterwards.
         """
         if not self._retention_s:
             return
@@ -89,7 +88,7 @@ class Recorder:
             self._bound()
 
     def flush(self) -> None:
-        """Write what waits, and forget what is too old; never fails."""
+        """Write waiting decisions and purge old ones; never raises."""
         with self._flushing:
             self._write()
             now = self._clock.monotonic()
@@ -100,7 +99,7 @@ class Recorder:
                 self._purged_at = now
 
     def close(self) -> None:
-        """Write what still waits, for the last time."""
+        """Write the waiting decisions a last time."""
         with self._flushing:
             self._write()
         if self._waiting:
@@ -139,7 +138,7 @@ class Recorder:
             self._bound()
 
     def _bound(self) -> None:
-        """Forget the oldest that are too many; the lock is held."""
+        """Drop the oldest decisions beyond the limit; the lock is held."""
         while len(self._waiting) > WAITING_MAX:
             self._waiting.popleft()
             self._forgotten += 1
@@ -158,23 +157,23 @@ class Recorder:
 
 
 def _row(made: _Waiting) -> decisions.DecisionRow | None:
-    """Return what is to be written, or None if it cannot be."""
+    """Return the row of a decision, or None if it cannot be stored."""
     try:
         request_id = _request_id(made.request_id)
         return decisions.DecisionRow(
             request_id, made.decided_at, made.uuids,
-            # Databases take their time for each character.
+            # Limit the size: databases are slow with long values.
             jsonutils.dumps(decision_document.of(
                 made.decision, made.request, made.uuids, request_id,
                 made.now), separators=(',', ':')))
     except Exception:
-        # It would fail each time, and hold up the others.
+        # A retry would fail again and block the remaining decisions.
         LOG.exception('A decision on %s cannot be kept', made.uuids[:1])
         return None
 
 
 def _request_id(said: str | None) -> str | None:
-    """Return an id that every database can keep; others choose it."""
+    """Return a request id that every database can store, from the caller's."""
     if not said:
         return None
     if len(said) <= _REQUEST_ID_MAX and said.isascii() and said.isprintable():
