@@ -248,19 +248,19 @@ def _bounds(bounds: Sequence[Any], resource: str) -> tuple[int, int, int]:
     return 1, resources.AMOUNT_MAX, 1
 
 
-#: Servers that are counted on one host where they are counted one by one.
+#: The most servers of one host that are counted one by one.
 ONE_BY_ONE_MAX = 10_000
 
-#: What servers take of sharing providers, by uuid and resource class.
+#: Amounts taken of sharing providers, by uuid and resource class.
 _Shared = dict[tuple[str, str], int]
 
 
 def server_counts(
     hosts: view.Hosts, wants: assignment.ProviderDemand
 ) -> view.Column:
-    """Return how many such servers each host has room for.
+    """Return the number of equal servers that each host has capacity for.
 
-    Together they take no more of a sharing provider than it has left.
+    Together they use no more of a sharing provider than it has available.
     """
     counter = _Counter(hosts, wants)
     return np.array([counter.count(place) for place in range(len(hosts))],
@@ -268,9 +268,9 @@ def server_counts(
 
 
 class _Counter:
-    """Counts host after host.
+    """Counts servers host by host.
 
-    :ivar left: what is left of sharing providers
+    :ivar left: available amounts of sharing providers
     """
 
     def __init__(
@@ -281,12 +281,12 @@ class _Counter:
         self._left = {
             (uuid, resource): hosts.shared_available(uuid, resource)
             for uuid in hosts.sharing for resource in wants.classes}
-        # What one server takes that is counted one by one; what is left
-        # beyond that times their number makes no difference.
+        # Amounts of one server that are counted one by one. More than this
+        # times the largest count need not be distinguished.
         self._known: dict[object, tuple[int, _Shared]] = {}
 
     def count(self, place: int) -> int:
-        """Return how many fit the host in a place, and have them take it."""
+        """Return how many fit on the host at an index, and take them."""
         places = [
             each._replace(available=tuple(
                 (resource, self._left[each.name, resource])
@@ -318,7 +318,7 @@ class _Counter:
         self, place: int, places: Sequence[assignment.Provider],
         wants: assignment.ProviderDemand, most: int,
     ) -> tuple[int, _Shared]:
-        """Return how many fit, no more than so many, and what they share."""
+        """Return how many fit, up to a limit, and their shared amounts."""
         total = _totals(wants)
         places = [each._replace(available=tuple(
             (resource, min(room, most * total[resource])
@@ -336,7 +336,7 @@ class _Counter:
 def _split(
     wants: assignment.ProviderDemand, has: frozenset[str]
 ) -> tuple[list[tuple[str, int]], assignment.ProviderDemand]:
-    """Return amounts that are alone with their classes, and all the rest.
+    """Split amounts into independent ones and the rest.
 
     :param has: the traits of the host itself
     """
@@ -357,7 +357,7 @@ def _copies(
     places: Iterable[assignment.Provider], resource: str, amount: int,
     forbidden: frozenset[str],
 ) -> Iterator[tuple[assignment.Provider, int]]:
-    """Yield how often each provider gives an amount, in their order."""
+    """Yield how often each provider has an amount, in order."""
     for place in places:
         room = dict(place.available).get(resource, 0.0)
         if room >= amount and forbidden.isdisjoint(place.traits) and (
@@ -369,7 +369,7 @@ def _placed(
     places: Sequence[assignment.Provider], wants: assignment.ProviderDemand,
     outside: Sequence[frozenset[int]], most: int,
 ) -> tuple[int, _Shared]:
-    """Return how many servers fit one after the other, and what they share."""
+    """Assign servers one by one; return their number and shared amounts."""
     left = list(places)
     number = 0
     while number < most:
@@ -401,7 +401,7 @@ def _without(
 
 
 def _totals(wants: assignment.ProviderDemand) -> dict[str, int]:
-    """Return what one server takes of each class."""
+    """Return the total amounts of one server by class."""
     total: dict[str, int] = {}
     for amounts in (wants.amounts, *(
             group.resources for group in wants.demand.groups)):

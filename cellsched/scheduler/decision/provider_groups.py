@@ -283,10 +283,10 @@ def _described(group: request_groups.RequestGroup, number: int) -> str:
 
 
 class Offers:
-    """Offers of the providers of hosts to one kind of group.
+    """The providers of hosts that can serve one kind of group.
 
-    :param number: how many groups there are of it
-    :param shares: whether several of them may have one provider
+    :param number: number of groups of this kind
+    :param shares: whether several of them may use one provider
     """
 
     def __init__(
@@ -298,16 +298,16 @@ class Offers:
 
     @property
     def restricts(self) -> bool:
-        """Return whether it matters which host a provider is of."""
+        """Return whether the group depends on the host of a provider."""
         return self.group.in_tree is not None or bool(
             self.group.aggregates or self.group.forbidden_aggregates)
 
     def places(
         self, hosts: view.Hosts
     ) -> Iterator[tuple[str, view.Mask | None]]:
-        """Yield providers by name, with the hosts whose that could give one.
+        """Yield provider names with the hosts on which they can serve one.
 
-        None stands for all hosts. The name is that of ``assignment.Place``.
+        None stands for all hosts. The name is as in ``assignment.Provider``.
         """
         group = self.group
         own = self._own(hosts)
@@ -323,10 +323,10 @@ class Offers:
             yield uuid, hosts.each('sharing', lambda uuids: uuid in uuids)
 
     def count(self, hosts: view.Hosts) -> view.Column | None:
-        """Return how many such groups each host could have, at most.
+        """Return an upper bound of the groups that each host can serve.
 
-        None stands for as many as are asked for, on all hosts. Several in one
-        provider count only where that is allowed. Of one it is a mask.
+        None means that all hosts can serve all groups. Several groups on one
+        provider count only if that is allowed. For one group it is a mask.
         """
         if self.number == 1:
             return self._any(hosts)
@@ -347,7 +347,7 @@ class Offers:
         return total + everywhere
 
     def _any(self, hosts: view.Hosts) -> view.Mask | None:
-        """Return which hosts could have one; None for all."""
+        """Return the mask of hosts that can serve one; None for all."""
         found: view.Mask | None = None
         for _, mask in self.places(hosts):
             if mask is None:
@@ -356,7 +356,7 @@ class Offers:
         return np.zeros(len(hosts), dtype=bool) if found is None else found
 
     def _names(self, hosts: view.Hosts) -> list[str]:
-        """Return the providers of hosts that have all classes at all."""
+        """Return the names of providers that offer all classes."""
         names = [resource for resource, _ in self.group.resources]
         numbers = (set.intersection(*(
             {*hosts.children_with(resource)} for resource in names))
@@ -365,7 +365,7 @@ class Offers:
         return [*([''] if own else ()), *map(str, sorted(numbers))]
 
     def _own(self, hosts: view.Hosts) -> view.Mask | None:
-        """Return which hosts' trees the group may be in."""
+        """Return the mask of hosts whose tree the group may use."""
         group, mask = self.group, None
         if group.in_tree is not None:
             row = hosts.row_of_provider(group.in_tree)
@@ -384,12 +384,12 @@ class Offers:
                 and not uuids & self.group.forbidden_aggregates)
 
     def _is_outside(self, uuid: str, aggregate: str) -> bool:
-        """Return whether the group must not have a sharing provider."""
+        """Return whether the group must not use a sharing provider."""
         return (self.group.in_tree not in (None, uuid)
                 or not self._is_member({aggregate}))
 
     def outside(self, hosts: view.Hosts, row: int, places: Any) -> set[int]:
-        """Return which of a host's places the group must not have."""
+        """Return the places of a host that the group must not use."""
         own = self._own(hosts.at(np.array([row])))
         return {number for number, place in enumerate(places)
                 if (self._is_outside(
@@ -397,9 +397,9 @@ class Offers:
                     if place.is_sharing else own is not None and not own[0])}
 
     def _copies(self, hosts: view.Hosts, name: str) -> Any:
-        """Return how many such groups a provider of each host has room for.
+        """Return the number of groups that a provider of each host can serve.
 
-        No more count than are asked for.
+        It is at most the number of requested groups.
         """
         copies: Any = self.number
         for resource, amount in self.group.resources:
@@ -411,7 +411,7 @@ class Offers:
 def both(
     one: view.Mask | None, other: view.Mask | None
 ) -> view.Mask | None:
-    """Return the hosts of two masks, either of which is None for all."""
+    """Return the intersection of two masks; None means all hosts."""
     if one is None or other is None:
         return one if other is None else other
     return one & other
@@ -437,7 +437,7 @@ def _having(
 def _admitting(
     hosts: view.Hosts, name: str, resource: str, amount: int
 ) -> view.Mask | None:
-    """Return the hosts whose provider gives a class in such amounts."""
+    """Return the hosts whose provider's bounds admit an amount."""
     def make(everyone: view.Hosts) -> view.Mask | None:
         if name:
             number = int(name)
@@ -457,7 +457,7 @@ def _suiting(
     hosts: view.Hosts, name: str, required: frozenset[str],
     forbidden: frozenset[str],
 ) -> view.Mask | None:
-    """Return the hosts whose provider has the traits; None for all."""
+    """Return the hosts whose provider has the traits; None means all."""
     def suits(traits: frozenset[str]) -> bool:
         return required <= traits and forbidden.isdisjoint(traits)
 
@@ -477,14 +477,14 @@ def _suiting(
 def _picked(
     hosts: view.Hosts, mask: view.Mask | None
 ) -> view.Mask | None:
-    """Return what is known of all hosts of a table, of these."""
+    """Return the rows of these hosts from a value for all table rows."""
     return mask if mask is None or hosts.is_whole else mask[hosts.rows]
 
 
 def _shares(
     hosts: view.Hosts, uuid: str, group: request_groups.RequestGroup
 ) -> bool:
-    """Return whether a sharing provider could give a group."""
+    """Return whether a sharing provider could serve a group."""
     provider = hosts.sharing[uuid]
     return (group.required <= provider.traits
             and group.forbidden.isdisjoint(provider.traits)
@@ -497,9 +497,9 @@ def most_available(
     hosts: view.Hosts, resource: str, required: frozenset[str],
     forbidden: frozenset[str],
 ) -> view.Column:
-    """Return the most that one provider of each host has left of a class.
+    """Return the largest available amount of a class per host.
 
-    Only providers that have the traits count.
+    Only providers with the traits count.
     """
     most = np.zeros(len(hosts))
     for name in ('', *map(str, hosts.children_with(resource))):
