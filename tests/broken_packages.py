@@ -20,7 +20,7 @@ _MODULES = {
     'partial': """
 from cellsched.claims import base as claims
 from cellsched.filters import base as filters
-from cellsched.filters import registry
+from cellsched.filters import rows
 from cellsched.network import base as networks
 from cellsched.objects import resource_class
 from cellsched.quota import base as quota
@@ -57,7 +57,7 @@ class AbstractQuotas(quota.QuotaDriver):
     pass
 
 
-class ByRow(registry.BaseHostFilter):
+class ByRow(rows.BaseHostFilter):
     pass
 
 
@@ -136,7 +136,7 @@ _BROKEN = {
 
 _FAILING = """
 from cellsched.filters import base as filters
-from cellsched.filters import registry
+from cellsched.filters import rows
 
 
 class FailingFilter(filters.Filter):
@@ -149,7 +149,7 @@ class LeavingFilter(filters.Filter):
         raise SystemExit('as told')
 
 
-class FailingRowFilter(registry.BaseHostFilter):
+class FailingRowFilter(rows.BaseHostFilter):
     def host_passes(self, host_state, spec_obj):
         raise ValueError('as told')
 

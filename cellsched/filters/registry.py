@@ -3,18 +3,14 @@
 
 from collections.abc import Iterable
 from typing import Any
-from typing import ClassVar
 
-import numpy as np
 from oslo_config import cfg
 
 from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler
 from cellsched import exception
 from cellsched.filters import base
-from cellsched.hosts import state
-from cellsched.hosts import view
-from cellsched import objects
+from cellsched.filters import rows
 from cellsched import plugins
 
 
@@ -64,7 +60,7 @@ def adapted(conf: cfg.ConfigOpts, field: str, plugin: Any) -> base.Filter:
             field, expected, lambda: plugin(plugins.options(conf, plugin)),
             passed_on=(exception.ConfigurationInvalid,))
     return plugins.attempt(
-        field, expected, lambda: RowFilter(plugin()))
+        field, expected, lambda: rows.RowFilter(plugin()))
 
 
 def check(field: str, plugin: Any) -> None:
@@ -77,67 +73,9 @@ def check(field: str, plugin: Any) -> None:
         passes = getattr(plugin, 'host_passes', None)
         if issubclass(plugin, base.Filter) or (
                 callable(passes)
-                and passes is not BaseHostFilter.host_passes):
+                and passes is not rows.BaseHostFilter.host_passes):
             return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
         field=field,
         expected=f'a subclass of {base.__name__}.Filter, or a class with '
                  'host_passes(host_state, spec_obj) of its own')
-
-
-class BaseHostFilter:
-    """A filter written for Nova needs this base and no other change.
-
-    It says yes or no to one host. It costs Python's time for each host that
-    is still in when its turn comes, so name it last in ``enabled_filters``.
-    """
-
-    #: See :class:`cellsched.filters.base.Filter`.
-    reason = 'was rejected'
-    run_filter_once_per_request = False
-    RUN_ON_REBUILD = False
-    hints: ClassVar[Iterable[str]] = ()
-    reads: ClassVar[Iterable[str]] = ()
-
-    def host_passes(
-        self, host_state: state.HostState, filter_properties: Any
-    ) -> bool:
-        """Return whether a host may take the request.
-
-        :param filter_properties: the request, a
-            :class:`cellsched.objects.RequestSpec`
-        """
-        raise NotImplementedError()
-
-
-class RowFilter(base.Filter):
-    """Asks a class with ``host_passes`` about each host that is still in.
-
-    The verdict on a host may depend on that host alone.
-    """
-
-    local = True
-    by_row = True
-
-    def __init__(self, plugin: Any) -> None:
-        super().__init__(options=None)
-        self._plugin = plugin
-        self.reason = getattr(plugin, 'reason', base.Filter.reason)
-        self.hints = frozenset(getattr(plugin, 'hints', ()))
-        # What it reads cannot be known where it does not say so.
-        self.reads = frozenset(getattr(plugin, 'reads', ()))
-        self.run_filter_once_per_request = bool(
-            getattr(plugin, 'run_filter_once_per_request', False))
-        self.run_on_rebuild = bool(getattr(plugin, 'RUN_ON_REBUILD', False))
-
-    @property
-    def name(self) -> str:
-        return type(self._plugin).__name__
-
-    def keep(
-        self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> view.Mask:
-        passes = self._plugin.host_passes
-        return np.fromiter(
-            (passes(state.HostState(hosts, place), request)
-             for place in range(len(hosts))), bool, len(hosts))

@@ -5,17 +5,14 @@ from collections.abc import Iterable
 import logging
 from typing import Any
 
-import numpy as np
 from oslo_config import cfg
 
 from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler
 from cellsched import exception
-from cellsched.hosts import state
-from cellsched.hosts import view
-from cellsched import objects
 from cellsched import plugins
 from cellsched.weighers import base
+from cellsched.weighers import rows
 
 
 LOG = logging.getLogger(__name__)
@@ -58,7 +55,7 @@ def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:
             field, expected, lambda: plugin(plugins.options(conf, plugin)),
             passed_on=(exception.ConfigurationInvalid,))
     return plugins.attempt(
-        field, expected, lambda: RowWeigher(plugin()))
+        field, expected, lambda: rows.RowWeigher(plugin()))
 
 
 def check(field: str, plugin: Any) -> None:
@@ -71,70 +68,9 @@ def check(field: str, plugin: Any) -> None:
         weigh = getattr(plugin, '_weigh_object', None)
         if issubclass(plugin, base.Weigher) or (
                 callable(weigh)
-                and weigh is not BaseHostWeigher._weigh_object):
+                and weigh is not rows.BaseHostWeigher._weigh_object):
             return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
         field=field,
         expected=f'a subclass of {base.__name__}.Weigher, or a class with '
                  '_weigh_object(host_state, weight_properties) of its own')
-
-
-class BaseHostWeigher:
-    """A weigher written for Nova needs this base and no other change.
-
-    It scores one host. It costs Python's time for each host that passed.
-    """
-
-    minval: float | None = None
-    maxval: float | None = None
-
-    def weight_multiplier(self, host_state: state.HostState) -> float:
-        """Return the multiplier of a host's score."""
-        return 1.0
-
-    def _weigh_object(
-        self, host_state: state.HostState, weight_properties: Any
-    ) -> float:
-        """Return the score of a host.
-
-        :param weight_properties: the request, a
-            :class:`cellsched.objects.RequestSpec`
-        """
-        raise NotImplementedError()
-
-
-class RowWeigher(base.Weigher):
-    """Asks a class with ``_weigh_object`` about each host that passed.
-
-    The score of a host may depend on that host alone.
-    """
-
-    multiplier_name = ''
-    local = True
-    by_row = True
-
-    def __init__(self, plugin: Any) -> None:
-        super().__init__(options=None)
-        self._plugin = plugin
-        self.minval = getattr(plugin, 'minval', None)
-        self.maxval = getattr(plugin, 'maxval', None)
-
-    @property
-    def name(self) -> str:
-        return type(self._plugin).__name__
-
-    def multiplier(self, hosts: view.Hosts) -> float | view.Column:
-        ask = getattr(self._plugin, 'weight_multiplier', None)
-        if ask is None:
-            return 1.0
-        return np.fromiter(
-            (ask(state.HostState(hosts, place))
-             for place in range(len(hosts))), 'float64', len(hosts))
-
-    def score(
-        self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> view.Column:
-        weigh = self._plugin._weigh_object
-        return np.fromiter(
-            (weigh(state.HostState(hosts, place), request)
-             for place in range(len(hosts))), 'float64', len(hosts))

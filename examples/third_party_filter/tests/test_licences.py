@@ -6,10 +6,10 @@ They run through ``RowFilter`` and ``RowWeigher``, as in the scheduler.
 
 import unittest
 
-from cellsched.filters import registry
+from cellsched.filters import rows as filters
 from cellsched import plugins
 from cellsched.testing import builders
-from cellsched.weighers.registry import RowWeigher
+from cellsched.weighers import rows as weighers
 from third_party_filter import licences
 
 DATABASE = builders.request(extra_specs={'licence:product': 'database'})
@@ -24,7 +24,7 @@ def licensed(products, **metadata):
 class TestLicenceFilter(unittest.TestCase):
 
     def kept(self, hosts, request=DATABASE):
-        filter_ = registry.RowFilter(licences.LicenceFilter())
+        filter_ = filters.RowFilter(licences.LicenceFilter())
         return filter_.keep(hosts, request).tolist()
 
     def test_entry_point_has_the_name_of_the_class(self):
@@ -59,7 +59,7 @@ class TestLicenceFilter(unittest.TestCase):
 class TestUnlicensedWeigher(unittest.TestCase):
 
     def scores(self, request):
-        weigher = RowWeigher(licences.UnlicensedWeigher())
+        weigher = weighers.RowWeigher(licences.UnlicensedWeigher())
         hosts = builders.hosts(aggregates=[(), licensed('database')])
         return weigher.score(hosts, request).tolist()
 

@@ -6,15 +6,15 @@ Only the base classes differ from Nova, where they are
 ``nova.scheduler.weights.BaseHostWeigher``.
 """
 
-from cellsched.filters import registry
-from cellsched.weighers.registry import BaseHostWeigher
+from cellsched.filters import rows as filters
+from cellsched.weighers import rows as weights
 
 PRODUCT = 'licence:product'
 PRODUCTS = 'licence_products'
 SERVERS = 'licence_servers'
 
 
-class LicenceFilter(registry.BaseHostFilter):
+class LicenceFilter(filters.BaseHostFilter):
     """Reject a host without a licence for the flavor's product.
 
     The extra spec ``licence:product`` of the flavor names the product. An
@@ -38,7 +38,7 @@ class LicenceFilter(registry.BaseHostFilter):
         return False
 
 
-class UnlicensedWeigher(BaseHostWeigher):
+class UnlicensedWeigher(weights.BaseHostWeigher):
     """Score a host higher if it has no licence.
 
     Servers without a licensed product then use other hosts first.
