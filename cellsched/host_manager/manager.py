@@ -204,8 +204,9 @@ class HostManager(source.HostSource):
         if log_it:
             ahead = [each.ahead_s for each in self._followers.values()]
             LOG.warning(
-                'Clock? %d of %d hosts, in %d cells, went down at one time; '
-                'who needs them has to ask again. The clocks of the '
+                'Suspected clock skew: %d of %d hosts in %d cells went down '
+                'at the same time; requests that need them are rejected with '
+                'HostStateUncertain. The clocks of the '
                 "cells' databases are ahead of ours by %.1f to %.1f seconds",
                 found.hosts, found.known, found.cells, min(ahead, default=0),
                 max(ahead, default=0))

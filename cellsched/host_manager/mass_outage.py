@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detection of mass outages: many hosts that went down at one time.
+"""Detection of mass outages: most hosts went down at the same time.
 
-Hosts die one by one, or with their cell. Where nearly all of them go down at
-one time, it is rather who reads them that was away, or a clock that is wrong.
+Real failures stop one host, or the hosts of one cell. If nearly all hosts go
+down at the same time, the likely cause is a scheduler that did not read its
+cells for a while, or a wrong clock.
 """
 
 import dataclasses
@@ -12,24 +13,24 @@ import numpy as np
 from cellsched.hosts import cell_health
 from cellsched.hosts.table import HostTable
 
-#: The share of the hosts that has to go down at one time. Single ones may be
-#: up, such as those that reported just when this one came back.
+#: The least share of the hosts that goes down in a mass outage. A few hosts
+#: may be up, because they reported just when this scheduler came back.
 SHARE = 0.9
 
-#: Fewer hosts than this may go down together, as those of one rack do.
+#: Fewer hosts may go down together for a real reason, such as one rack.
 HOSTS_MIN = 10
 
-#: So do those of one cell, whose network or power fails.
+#: The hosts of one cell may go down together, if its network or power fails.
 CELLS_MIN = 2
 
-#: What is one time: so many times as long as a host may be silent. Hosts that
-#: went before are dead, and nobody removed them.
+#: The outage is recent within this multiple of the time that a host may be
+#: silent. A host that went down earlier is dead and was not removed.
 RECENT = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class OutageLimits:
-    """Limits within which silence is no matter.
+    """The longest silence of hosts and cells that are up.
 
     :param down_s: seconds without a report after which a host is down
     :param silence_s: seconds for which a cell may be silent
@@ -41,11 +42,11 @@ class OutageLimits:
 
 @dataclasses.dataclass(frozen=True)
 class MassOutage:
-    """Hosts that went down at one time.
+    """Hosts that went down at the same time.
 
-    :param hosts: how many they are
-    :param known: how many there are with those that are up
-    :param cells: in how many cells they are
+    :param hosts: the number of these hosts
+    :param known: the number of these hosts and of all hosts that are up
+    :param cells: the number of cells that these hosts are in
     """
 
     hosts: int
@@ -56,10 +57,10 @@ class MassOutage:
 def find(
     table: HostTable, now: float, limits: OutageLimits
 ) -> MassOutage | None:
-    """Return which hosts are down for no reason of theirs, or None.
+    """Return the mass outage at this time, or None.
 
-    That is so where nearly all of them went down at one time, and either in
-    several cells, or while no cell was heard without a break.
+    There is one if nearly all hosts went down at the same time, and either
+    the hosts are in several cells, or every cell was silent for a while.
     """
     seen, codes = table['last_seen_up'], table['cell']
     cells = [table.cells.hearing(uuid, now)
@@ -83,6 +84,6 @@ def find(
 def _is_broken(
     hearing: cell_health.Hearing, now: float, limits: OutageLimits
 ) -> bool:
-    """Return whether a cell was silent so lately that no host was heard."""
+    """Return whether a recent silence of a cell explains its lost hosts."""
     return (now - hearing.last > limits.silence_s
             or now - hearing.since < limits.down_s)

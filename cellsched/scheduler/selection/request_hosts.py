@@ -151,8 +151,9 @@ class RequestHosts:
                      self._reader.policy.limits)
         if found is None:
             return None
-        LOG.warning('%d of %d hosts, in %d cells, went down at one time; who '
-                    'needs them has to ask again',
+        LOG.warning('%d of %d hosts in %d cells went down at the same time; '
+                    'requests that need them are rejected with '
+                    'HostStateUncertain',
                     found.hosts, found.known, found.cells)
         return exception.HostStateUncertain(
             hosts=found.hosts, known=found.known)

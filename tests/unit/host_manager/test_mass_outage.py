@@ -143,8 +143,8 @@ class TestLoader(loading.LoaderTestCase):
             self.assertIsInstance(error, exception.HostStateUncertain)
             self.assertEqual((2, 2), (error.hosts, error.known))
 
-        self.assertEqual(1, self.logs.output.count('Clock?'))
-        self.assertIn('2 of 2 hosts, in 2 cells', self.logs.output)
+        self.assertEqual(1, self.logs.output.count('Suspected clock skew'))
+        self.assertIn('2 of 2 hosts in 2 cells', self.logs.output)
         self.assertIn('by -600.0 to -600.0 seconds', self.logs.output)
 
     def test_old_table_is_read_before_anything_is_decided(self):
