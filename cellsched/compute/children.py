@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child providers of nodes, as a driver reports them."""
+"""Validation of the child providers that a driver reports."""
 
 from collections.abc import Mapping
 import re
@@ -24,7 +24,7 @@ _TRAIT = re.compile(r'[A-Z0-9_]{1,255}')
 
 
 def check(node: str, providers: Mapping[str, base.ChildProvider]) -> None:
-    """Make sure that the child providers of a node make sense.
+    """Validate the child providers of a node.
 
     :param node: the name of the node
     :raises cellsched.exception.InvalidField: names the node, the child, the
@@ -81,7 +81,7 @@ def _check_fields(child: base.ChildProvider, where: str, field: str) -> None:
 def _check_levels(
     where: str, providers: Mapping[str, base.ChildProvider]
 ) -> None:
-    """Make sure that no child is below itself."""
+    """Check that no child is its own ancestor."""
     known: set[str] = set()
     for name in providers:
         above: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of a host, which one process has."""
+"""Ownership of a host name by one agent process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ LOG = log.getLogger(__name__)
 
 
 class HostName:
-    """Keeps a second agent from going by the name of one that lives.
+    """Prevents two running agents with the same host name.
 
-    An agent that starts takes the name, for the one before it is dead, as a
-    rule, and nobody is to wait for that. One that lives all the same sees it
-    with its next report, and takes the name back; and the second one sees
-    that with its own, and ends. One that said nothing for as long as it takes
-    to be down was replaced, and ends itself.
+    A starting agent takes the name at once, because the agent before it is
+    usually dead. If that one is alive, its next report detects the change and
+    takes the name back; the second agent detects that with its own report and
+    stops. An agent without a report for ``down_s`` counts as replaced and
+    stops.
 
     :param down_s: seconds without a report after which a host is down
     """
@@ -38,9 +38,10 @@ class HostName:
         self._kept_at = 0.0
 
     def take(self, write: Callable[..., Any]) -> None:
-        """Take the name, at the first report; later that does nothing.
+        """Take the name at the first report; later calls do nothing.
 
-        :param write: runs a query in a transaction until it loses to nobody
+        :param write: runs a query in a transaction, with retries after
+            conflicts
         """
         if self._run is None:
             self._kept_at = self._clock.monotonic()
@@ -49,12 +50,12 @@ class HostName:
     def keep(
         self, seen: services.Seen, write: Callable[..., Any]
     ) -> bool:
-        """Make sure that the name is still ours; return whether it was not.
+        """Check that the name is owned; return whether it was retaken.
 
-        Another process may have reported what it has since, if it was not.
+        If so, another process may have reported its resources meanwhile.
 
-        :param seen: what the cell says before we report
-        :raises cellsched.exception.HostNameTaken: it is another one's
+        :param seen: state of the cell before this report
+        :raises cellsched.exception.HostNameTaken: another agent owns the name
         """
         if self._run is None:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RPC endpoint of a compute agent for moves."""
+"""RPC endpoint of a compute agent for moves of servers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,18 +30,18 @@ RUNNING = 1
 
 
 class MovingAgent:
-    """Takes servers over from other hosts of the cell, and lets them go.
+    """Takes servers over from other hosts of the cell, and removes them.
 
-    The row of the move and the row of the server say what is to be done, and
-    are changed together. So a message that comes twice does nothing the
-    second time, one that comes when the move was given up does nothing, and a
-    deletion wins at any moment. Where a server goes is told to its row before
-    anything is done to what it leaves.
+    The row of the move and the row of the server change together and control
+    each step. So a repeated message, or one for an aborted move, does nothing,
+    and a deletion takes precedence at any time. The server's row has the new
+    host before anything on the old host is removed.
 
     :param compute: the agents of the cell
-    :param reached: is told what was done: ``MoveBegin``, ``MoveSpawn``,
-        ``MoveFinish``, ``MoveClaim``, ``MoveDestroy``
-    :param locks: as :class:`cellsched.compute.agent.Agent` has them
+    :param reached: called with the name of each step that was done:
+        ``MoveBegin``, ``MoveSpawn``, ``MoveFinish``, ``MoveClaim``,
+        ``MoveDestroy``
+    :param locks: as for :class:`cellsched.compute.agent.Agent`
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -66,28 +66,28 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
-        """Build a server anew that is here, or one whose host is down."""
+        """Rebuild a server of this host, or one whose host is down."""
         self._bring_up(context, instance, migration_uuid, node)
 
     def migrate_in(
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
-        """Take a server over from its host."""
+        """Build a server that migrates to this host."""
         self._bring_up(context, instance, migration_uuid, node)
 
     def unshelve_instance(
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
-        """Build a server that was shelved."""
+        """Build a shelved server."""
         self._bring_up(context, instance, migration_uuid, node)
 
     def shelve_offload_instance(
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
-        """Let go of a server that is kept without a host."""
+        """Remove a shelved server from this host."""
         with self._lock(instance.uuid):
             move = self._begin_offload(instance.uuid, migration_uuid)
             if move is None:
@@ -106,7 +106,7 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
-        """Remove what a move left here; it may be gone already."""
+        """Remove a server that has moved to another host; idempotent."""
         with self._lock(instance.uuid):
             with self._database.reader() as connection:
                 move = server_moves.get(connection, migration_uuid)
@@ -125,7 +125,7 @@ class MovingAgent:
                         server_moves.DONE, self._database.now())
 
     def clean_up(self) -> None:
-        """Remove what left this host while it was down."""
+        """Remove servers that left this host while it was down."""
         with self._database.reader() as connection:
             left = server_moves.list_left(connection, self._host)
         for move in left:
@@ -180,7 +180,7 @@ class MovingAgent:
     def _remove(
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
-        """Remove a server from this host; it keeps its networks."""
+        """Remove a server from this host; its networks stay allocated."""
         self._driver.destroy(instance)
         try:
             self._network.cleanup_instance_network_on_host(
@@ -193,7 +193,7 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         move: server_moves.Migration,
     ) -> None:
-        """Have the host that a server left remove it, when it can."""
+        """Have the source host remove the server."""
         assert move.source_compute is not None
         try:
             self._compute.migrate_out(
@@ -206,7 +206,7 @@ class MovingAgent:
     def _begin(
         self, uuid: str, migration_uuid: str
     ) -> server_moves.Migration | None:
-        """Begin a move to this host, or go on with one that was begun.
+        """Begin a move to this host, or continue it.
 
         :returns: None if there is nothing to do
         """
@@ -265,7 +265,7 @@ class MovingAgent:
     def _change(
         self, move: server_moves.Migration, values: dict[str, Any]
     ) -> bool:
-        """Tell the server's row where it is now, if it still is to be."""
+        """Set the host in the server's row, if the move is in progress."""
         kind = move.kind
         with self._database.writer() as connection:
             now = self._database.now()
@@ -282,7 +282,7 @@ class MovingAgent:
                 server_moves.MOVED, now)
 
     def _pass_over(self, move: server_moves.Migration) -> None:
-        """Leave a server that is not to be moved any more."""
+        """Abort a move whose server is deleted or no longer waits for it."""
         LOG.info('Not finishing the %s of instance %s: it is deleted, or '
                  'the move was given up', move.migration_type,
                  move.instance_uuid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling a cell how the builds on a host go."""
+"""Progress of the builds on a host, recorded in the cell."""
 
 import collections
 from collections.abc import Sequence
@@ -18,10 +18,9 @@ from cellsched import exception
 
 
 class Outcomes:
-    """Counts the builds of each node that failed in a row.
+    """Counts the consecutive failed builds of each node.
 
-    Builds tell of their ends from threads of their own. What is counted here
-    goes with the process.
+    Thread-safe. The counts are lost when the process stops.
     """
 
     def __init__(self) -> None:
@@ -29,17 +28,17 @@ class Outcomes:
         self._failed: collections.Counter[str] = collections.Counter()
 
     def failed(self, node: str) -> None:
-        """Count a build that failed, whoever is to blame for it."""
+        """Count a failed build, regardless of its cause."""
         with self._lock:
             self._failed[node] += 1
 
     def succeeded(self, node: str) -> None:
-        """Forget the builds that failed before this one."""
+        """Reset the count of a node."""
         with self._lock:
             self._failed.pop(node, None)
 
     def failed_in_a_row(self, node: str) -> int:
-        """Return how many builds failed since the last that did not."""
+        """Return the number of failed builds since the last success."""
         with self._lock:
             return self._failed[node]
 
@@ -50,9 +49,9 @@ RUNNING = 1
 
 @dataclasses.dataclass(eq=False)
 class _News:
-    """That a build begins, or ends; and what came of saying so.
+    """The start or the end of a build, and the result of recording it.
 
-    :param message: of a build that begins
+    :param message: message of a starting build
     """
 
     uuid: str
@@ -85,10 +84,9 @@ class _News:
 
 
 class ProgressReports:
-    """Says in the rows of servers that their builds begin and end here.
+    """Records the start and the end of builds in the rows of servers.
 
-    What is to be said while a transaction says it of others is said in the
-    next one, of all of them.
+    Reports that arrive during a transaction share the next one.
     """
 
     def __init__(
@@ -103,15 +101,16 @@ class ProgressReports:
     def begin(
         self, uuid: str, message: build_casts.BuildMessage
     ) -> bool | None:
-        """Begin, if that is due; return whether it may have had networks.
+        """Start a build; return whether it may have networks, or None.
 
-        It is said to have some from now on, and is given them afterwards.
+        None means that the build must not start. From now on the row says that
+        the server may have networks.
         """
         news = self._said(_News(uuid, message))
         return news.had_networks if news.went else None
 
     def finish(self, uuid: str) -> bool:
-        """Say that a server runs, if its build was to go on until now."""
+        """Set a server to ACTIVE, if its build is still in progress."""
         return self._said(_News(uuid)).went
 
     def _said(self, news: _News) -> _News:

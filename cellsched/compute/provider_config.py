@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on a host that say what its nodes have and can do, in Nova's form.
+"""Provider configuration files of a host, in Nova's format.
 
 .. code-block:: yaml
 
@@ -14,9 +14,9 @@
          additional:
            - CUSTOM_LICENCE: {total: 4, max_unit: 1}
 
-A provider is a node or a child provider of one, by its name or its ``uuid``;
-``uuid: $COMPUTE_NODE`` is every node that no other entry names. Children of
-one name on several nodes have what the entry of that name says, each.
+An entry names a node or a child provider by name or ``uuid``.
+``uuid: $COMPUTE_NODE`` applies to every node without an entry of its own. An
+entry with a child's name applies to the children of that name on all nodes.
 """
 
 from collections.abc import Iterator
@@ -152,17 +152,16 @@ class ProviderConfig:
     def load(self) -> None:
         """Read the files.
 
-        :raises cellsched.exception.InvalidField: names the file, the field
-            and the bound; what was read before is kept
+        :raises cellsched.exception.InvalidField: names the file, the field and
+            the bound; the values before are kept
         """
         self._stamps = self._look()
         self._providers = self._read()
 
     def follow(self) -> None:
-        """Read the files if one of them changed.
+        """Read the files again if one of them has changed.
 
-        What is wrong with one is logged once, and what was read before is
-        kept.
+        An error is logged once, and the values before are kept.
         """
         try:
             if self._look() != self._stamps:
@@ -173,23 +172,23 @@ class ProviderConfig:
     def traits(
         self, name: str, uuid: str, is_node: bool = True
     ) -> frozenset[str]:
-        """Return the traits that the files say a provider has.
+        """Return the configured traits of a provider.
 
-        :param is_node: it is a node, not a child provider of one
+        :param is_node: it is a node, not a child provider
         """
         return self._provider(name, uuid, is_node).traits
 
     def inventories(
         self, name: str, uuid: str, is_node: bool = True
     ) -> Mapping[str, claims_base.Inventory]:
-        """Return what the files say a provider has, by resource class.
+        """Return the configured inventories of a provider, by resource class.
 
-        :param is_node: it is a node, not a child provider of one
+        :param is_node: it is a node, not a child provider
         """
         return self._provider(name, uuid, is_node).inventories
 
     def note_idle(self, known: Set[str]) -> None:
-        """Log entries that name no provider, each once until it does.
+        """Log entries without a matching provider, once each.
 
         :param known: names and uuids of all providers of the host
         """

@@ -48,12 +48,12 @@ _ATTEMPTS_MAX = 20
 class Tracker:
     """Reports a host's nodes to its cell and to the claim store.
 
-    What is taken on the host is in the claim store alone, so the cell is told
-    only what the host has, what it keeps for itself, and what it is busy with.
+    Only the claim store has the host's usage. The cell has the totals, the
+    reserved amounts and the statistics.
 
-    :param outcomes: of the builds on this host
-    :param provider_config: what files say of the nodes; by default nothing
-    :param name: keeps others from the host's name; by default nobody does
+    :param outcomes: outcomes of the builds on this host
+    :param provider_config: configuration files of the nodes; none by default
+    :param name: protects the host's name; by default it is not protected
     """
 
     def __init__(
@@ -88,18 +88,16 @@ class Tracker:
         self._ignored: dict[str, Set[str]] = {}
 
     def report(self) -> None:
-        """Say that the host is alive, and what it has where that changed.
+        """Report that the host is up, and its resources if they changed.
 
-        What builds have come to is said here too, and not when they end: it
-        can wait for the next report, and builds need not wait for it.
-
-        The service is reported last: a host is chosen only when its nodes and
-        inventories are known. The times are by the clock of the cell's
-        database, for others judge by them.
+        The report includes the outcomes of builds, so that builds do not wait
+        for it. The service row is written last, so that a host is selected
+        only after its nodes and inventories are known. Times are by the clock
+        of the cell's database, because other services compare them.
 
         :raises cellsched.exception.HostNameTaken: another agent has its name
-        :raises cellsched.exception.InvalidField: what the driver says of a
-            node's child providers makes no sense; names the field
+        :raises cellsched.exception.InvalidField: the driver reports invalid
+            child providers; names the field
         """
         now = self._database.now()
         self._keep_name()
@@ -172,9 +170,9 @@ class Tracker:
     def _describe(
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> None:
-        """Tell the store what a node and its children can do.
+        """Report the traits of a node and its children to the store.
 
-        Names that no request can ask for are left out.
+        Names that no request can use are left out.
         """
         traits = {provider: self._node_traits(node, provider, resources)}
         for name, child in resources.providers.items():
@@ -187,7 +185,7 @@ class Tracker:
                 self._described[uuid] = said
 
     def _find(self, node: str) -> str | None:
-        """Return a node's uuid as the cell has it, and keep its children."""
+        """Return a node's uuid in the cell, and remember its children."""
         with self._database.reader() as connection:
             found = compute_nodes.find(connection, self._conf.host, node)
         if found is None:
@@ -197,12 +195,12 @@ class Tracker:
         return uuid
 
     def _empty(self, node: str, providers: str | None) -> None:
-        """Leave nothing to claim on children that a node has no more.
+        """Remove the inventories of children that a node no longer has.
 
-        This comes before the cell forgets them: an agent that starts again
-        knows them by that alone.
+        The cell forgets them afterwards: a restarted agent knows them only
+        from there.
 
-        :param providers: the text of those that it has now
+        :param providers: text of the current children
         """
         known, have = self._children.setdefault(node, set()), _uuids(providers)
         for uuid in sorted(known - have):
@@ -213,7 +211,7 @@ class Tracker:
         known |= have
 
     def _write(self, query: Callable[..., Any], *args: Any) -> Any:
-        """Run a query in a transaction until it loses to no other host's."""
+        """Run a query in a transaction, with retries after conflicts."""
         for attempt in range(_ATTEMPTS_MAX):
             try:
                 with self._database.writer() as connection:
@@ -225,7 +223,7 @@ class Tracker:
     def _inventories(
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> dict[str, _Inventories]:
-        """Return what a node and its children have, by their uuids."""
+        """Return the inventories of a node and its children, by uuid."""
         found = {provider: self._joined(
             f'node {node}', provider,
             {**self._figures(resources), **resources.inventories},
@@ -241,7 +239,7 @@ class Tracker:
     def _joined(
         self, name: str, uuid: str, own: _Inventories, said: _Inventories
     ) -> _Inventories:
-        """Return what driver and files say; the driver has the last word."""
+        """Merge inventories of driver and files; the driver wins."""
         both = own.keys() & said.keys()
         if both and both != self._ignored.get(uuid):
             LOG.error('What files say of %s on %s is ignored, as its '
@@ -290,7 +288,7 @@ class Tracker:
     def _facts(
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> dict[str, str | None]:
-        """Return those columns of a node that depend on its uuid."""
+        """Return the columns of a node that depend on its uuid."""
         return {
             'traits': _text(sorted(
                 self._node_traits(node, provider, resources))),
@@ -323,7 +321,7 @@ class Tracker:
         return self._ratio('cpu'), self._ratio('ram'), self._ratio('disk')
 
     def _ratio(self, kind: str) -> float:
-        """Return a ratio; zero is as good as not set, as it is for Nova."""
+        """Return an allocation ratio; zero means unset, as in Nova."""
         name = f'{kind}_allocation_ratio'
         ratio = self._conf[name] or self._conf[f'initial_{name}']
         if not ratio:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: how much a project may have.
+"""Quotas: limits on the resources of a project.
 
-``base`` is the contract, every other module a driver. To add one, subclass
-``base.QuotaDriver``, or ``db.DbQuotaDriver`` with another ``limits_of`` where
-only the limits come from elsewhere, and name it in the entry points of
-``cellsched.quota``.
+``base`` is the contract, and each other module a driver. To add a driver,
+subclass ``base.QuotaDriver`` and name it in the entry points of
+``cellsched.quota``. If only the limits come from another source, subclass
+``db.DbQuotaDriver`` with another ``limits_of``.
 """
 
 from oslo_config import cfg
@@ -15,9 +15,9 @@ from cellsched.quota import base
 
 
 def load(conf: cfg.ConfigOpts, clock: base.QuotaClock) -> base.QuotaDriver:
-    """Return the driver that a deployment configures.
+    """Return the configured driver.
 
-    :raises cellsched.exception.ConfigurationInvalid: there is none of that
-        name that can be used
+    :raises cellsched.exception.ConfigurationInvalid: no usable driver has that
+        name
     """
     return enabled.make(conf, plugins.QUOTA, base.QuotaDriver, conf, clock)

@@ -20,7 +20,7 @@ RESOURCES = ('instances', 'cores', 'ram')
 
 
 class QuotaBuild(NamedTuple):
-    """A server that is to be counted from now on."""
+    """A server to count from now on."""
 
     uuid: str
     vcpus: int
@@ -28,12 +28,12 @@ class QuotaBuild(NamedTuple):
 
 
 class QuotaBatch(NamedTuple):
-    """Servers that a user asked for together.
+    """Servers of one request.
 
-    :param builds: have build requests; what is deleted meanwhile counts for
-        nothing, but may have been in the way of another of the same call
-    :param min_count: admit none if it would be fewer, where that many are
-        named
+    :param builds: builds with build requests; a build that is deleted
+        meanwhile uses no quota, but may have kept another one out in the same
+        call
+    :param min_count: admit none of them if fewer than this fit
     """
 
     project_id: str | None
@@ -43,30 +43,29 @@ class QuotaBatch(NamedTuple):
 
 
 class QuotaClock(Protocol):
-    """The time that a quota driver may ask for."""
+    """The clock of a quota driver."""
 
     def now(self) -> datetime.datetime:
         """Return the time in UTC and without a time zone."""
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; they only ever grow."""
+        """Return seconds since a fixed moment; never decreases."""
 
 
 class QuotaDriver(abc.ABC):
-    """Says how many servers a project may have.
+    """Limits the resources of projects.
 
-    It is asked twice. :meth:`check` tells users early that they want too
-    much; requests that come at the same time may all pass it.
-    :meth:`admit_all` decides, one caller after the other, so that exactly as
-    many are admitted as fit.
+    There are two checks. :meth:`check` rejects a request early; concurrent
+    requests may all pass it. :meth:`admit_all` is exact: callers run one after
+    the other.
 
-    What is used is counted and nothing is reserved, so nothing has to be
-    given back. A server counts once it has a cell and its build request is
-    gone, until its user deletes it. One in cell0 holds nothing, and does not
-    count. Both are in the API database alone, on which each method is handed
-    a connection; whether a cell can be reached makes no difference.
+    Usage is counted, and nothing is reserved or given back. A server counts
+    from the deletion of its build request, when it has a cell, until its user
+    deletes it. A server in cell0 does not count. The API database has both
+    facts, and each method gets a connection to it. So an unreachable cell
+    makes no difference.
 
-    Calls for different requests may come at once.
+    Methods may be called concurrently for different requests.
     """
 
     #: Where the options of :meth:`opts` are registered.
@@ -78,7 +77,7 @@ class QuotaDriver(abc.ABC):
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        """Return the options that only this driver reads, none by default."""
+        """Return the options of this driver alone; none by default."""
         return []
 
     def __init__(self, conf: cfg.ConfigOpts, clock: QuotaClock) -> None:
@@ -90,12 +89,10 @@ class QuotaDriver(abc.ABC):
         self, connection: Any, project_id: str | None,
         user_id: str | None = None,
     ) -> dict[str, int]:
-        """Return the most that there may be of each of :data:`RESOURCES`.
+        """Return the limit of each of :data:`RESOURCES`; omit unlimited ones.
 
-        One that is not limited is left out.
-
-        :param user_id: return the limits that this user has in the project,
-            besides those of the project
+        :param user_id: return the limits of this user in the project, in
+            addition to those of the project
         """
 
     @abc.abstractmethod
@@ -103,37 +100,36 @@ class QuotaDriver(abc.ABC):
         self, connection: Any, project_id: str | None, user_id: str | None,
         flavor: objects.Flavor, min_count: int, max_count: int,
     ) -> int:
-        """Return how many servers may be accepted, ``max_count`` at most.
+        """Return the number of servers to accept, at most ``max_count``.
 
-        Those that are accepted and not admitted yet are counted too. It locks
-        nothing.
+        Accepted servers that are not admitted yet count too. Acquires no
+        locks.
 
-        :raises cellsched.exception.OverQuota: fewer than ``min_count``
+        :raises cellsched.exception.OverQuota: fewer than ``min_count`` fit
         """
 
     @abc.abstractmethod
     def admit_all(
         self, connection: Any, batches: Iterable[QuotaBatch]
     ) -> dict[str, exception.OverQuota]:
-        """Return those that do not fit, by uuid; the others are admitted.
+        """Return errors by uuid for builds that do not fit; admit the rest.
 
-        To be called in the transaction that deletes the build requests of
-        those that are admitted, and before it deletes them. Until that
-        transaction ends nobody else is admitted to these projects. Who calls
-        it more than once in a transaction does so in the order of the
-        projects' ids, and deletes the requests in between.
+        Call it in the transaction that deletes the build requests of admitted
+        builds, before it deletes them. The transaction locks the projects
+        until it ends. To call it more than once in a transaction, sort the
+        projects by id, and delete the requests in between.
 
-        The first ones go first. Those of a batch that are refused share one
-        error, whose code is 413.
+        The first builds of a batch are admitted first. The refused builds of a
+        batch share one error with code 413.
 
-        :raises cellsched.exception.TransactionLost: by this or by the
-            transaction; another one was faster
+        :raises cellsched.exception.TransactionLost: raised by this call or by
+            the transaction, after a conflict with another transaction
         """
 
     def admit(
         self, connection: Any, project_id: str | None, user_id: str | None,
         builds: Sequence[QuotaBuild], min_count: int = 1,
     ) -> dict[str, exception.OverQuota]:
-        """Admit one batch; the same as :meth:`admit_all` otherwise."""
+        """Admit one batch; otherwise as :meth:`admit_all`."""
         return self.admit_all(
             connection, [QuotaBatch(project_id, user_id, builds, min_count)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of the API database, and of the options."""
+"""The driver with limits in the API database and in options."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _TOO_LARGE = 413
 
 
 def limited(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits that are some, of what is counted here."""
+    """Return the limits of counted resources, without unlimited ones."""
     return {resource: limits[resource] for resource in base.RESOURCES
             if limits.get(resource, -1) >= 0}
 
@@ -27,14 +27,12 @@ def limited(limits: Mapping[str, int]) -> dict[str, int]:
 class DbQuotaDriver(base.QuotaDriver):
     """Limits projects, and users in projects.
 
-    A project's limits are its own, of the table ``quotas``; else those of the
-    class ``default``, of the table ``quota_classes``; else ``[quota]
-    instances``, ``cores`` and ``ram``. Users have limits where the table
-    ``project_user_quotas`` says so, for what is theirs, besides those of the
-    project. -1 is no limit.
+    The limits of a project are in the table ``quotas``; otherwise those of the
+    class ``default`` in the table ``quota_classes``; otherwise ``[quota]
+    instances``, ``cores`` and ``ram``. The table ``project_user_quotas`` adds
+    limits for the servers of a user in a project. -1 means no limit.
 
-    With ``[quota] recheck_quota`` off everything is admitted that was
-    accepted.
+    With ``[quota] recheck_quota`` off, every accepted build is admitted.
     """
 
     keeps_limits = True
@@ -86,10 +84,10 @@ class DbQuotaDriver(base.QuotaDriver):
     def limits_of(
         self, connection: Any, owners: Iterable[quotas.Owner]
     ) -> dict[quotas.Owner, dict[str, int]]:
-        """Return the limits of those that have some.
+        """Return the limits, without unlimited owners.
 
-        :param owners: projects, and users in projects; of each user the
-            project is looked at too
+        :param owners: projects, and users in projects; the project of each
+            user is included
         """
         found = {
             (project_id, user_id): limited(
@@ -104,7 +102,7 @@ class DbQuotaDriver(base.QuotaDriver):
         limits: Mapping[quotas.Owner, Mapping[str, int]],
         accepted: bool = False,
     ) -> dict[quotas.Owner, '_Room']:
-        """Count what is used, where there are limits."""
+        """Count the usage of each owner with limits."""
         users: dict[str, set[str]] = {}
         for project_id, user_id in limits:
             users.setdefault(project_id, set()).update(
@@ -129,13 +127,13 @@ class _Room:
         self.used = used
 
     def lacks(self, wanted: Mapping[str, int]) -> list[str]:
-        """Return the resources of which there is too little."""
+        """Return the resources that are exhausted."""
         return [resource for resource, limit in self.limits.items()
                 if wanted[resource]
                 and self.used[resource] + wanted[resource] > limit]
 
     def times(self, size: Mapping[str, int], most: int) -> int:
-        """Return how often this much fits, up to a number."""
+        """Return how often a size fits, up to a maximum."""
         return max(0, min([most, *(
             (limit - self.used[resource]) // size[resource]
             for resource, limit in self.limits.items() if size[resource])]))
@@ -152,7 +150,7 @@ def _owner(batch: base.QuotaBatch) -> quotas.Owner:
 def _of(
     owner: quotas.Owner, rooms: Mapping[quotas.Owner, _Room]
 ) -> list[_Room]:
-    """Return what there is for a user: the project's, and its own."""
+    """Return the limits for a user: the project's, and the user's."""
     return [rooms[each] for each in dict.fromkeys(((owner[0], None), owner))
             if each in rooms]
 
@@ -164,7 +162,7 @@ def _size(vcpus: int, memory_mb: int) -> dict[str, int]:
 def _refused(
     room: Sequence[_Room], batch: base.QuotaBatch
 ) -> dict[str, exception.OverQuota]:
-    """Take what fits of a batch; return the others, with the reason."""
+    """Count the builds of a batch that fit; return errors for the rest."""
     builds = batch.builds
     before = [dict(each.used) for each in room]
     error = None
@@ -201,7 +199,7 @@ def _over(
     room: Iterable[_Room], wanted: Mapping[str, int],
     code: int = exception.OverQuota.code,
 ) -> exception.OverQuota:
-    """Return the error of what does not fit, the project's before a user's."""
+    """Return the error; a project's limit comes before a user's."""
     each = next(each for each in room if each.lacks(wanted))
     overs = each.lacks(wanted)
 

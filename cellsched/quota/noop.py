@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No quotas."""
+"""The driver without limits."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,9 +10,9 @@ from cellsched.quota import base
 
 
 class NoopQuotaDriver(base.QuotaDriver):
-    """Limits nothing, and asks nobody.
+    """Limits nothing.
 
-    For deployments whose users are limited elsewhere or not at all.
+    Use it if another service limits users, or none does.
     """
 
     def limits(

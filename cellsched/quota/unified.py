@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of Keystone, as oslo.limit reads them."""
+"""The driver with unified limits in Keystone, read by oslo.limit."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -42,8 +42,9 @@ _Limits = Mapping[str, int]
 class _Told(NamedTuple):
     """The last answer of Keystone.
 
-    :param at: when it was asked
-    :param limits: by its own names; None if it has never answered
+    :param at: time of the request
+    :param limits: limits by Keystone's names; None if Keystone has never
+        answered
     """
 
     at: float
@@ -52,18 +53,17 @@ class _Told(NamedTuple):
 
 
 class UnifiedLimitsDriver(db.DbQuotaDriver):
-    """Limits projects by what Keystone says: its unified limits.
+    """Limits projects by Keystone's unified limits.
 
-    A project's limits are its own in Keystone; else those that are registered
-    there for the endpoint that ``[oslo_limit]`` names. ``servers``,
-    ``class:VCPU`` and ``class:MEMORY_MB`` are looked at, as in Nova; ``[quota]
-    unified_limits_resource_strategy`` says what holds for one that is not
-    registered. -1 is no limit, and users have none of their own.
+    The limits of a project are its own in Keystone; otherwise those registered
+    for the endpoint in ``[oslo_limit]``. The resources are ``servers``,
+    ``class:VCPU`` and ``class:MEMORY_MB``, as in Nova. ``[quota]
+    unified_limits_resource_strategy`` sets the limit of a resource that is not
+    registered. -1 means no limit. Users have no limits of their own.
 
-    What is used is counted as by ``DbQuotaDriver``. oslo.limit reads the
-    global configuration of its process: where nobody else has read that, it
-    is read from the files of the service. The extra ``limit`` installs what
-    this driver needs.
+    Usage is counted as in ``DbQuotaDriver``. oslo.limit reads the global
+    configuration of its process; if that is not loaded yet, it is loaded from
+    the service's files. The extra ``limit`` installs the dependencies.
     """
 
     group: ClassVar[str] = _GROUP
@@ -101,7 +101,7 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         return {owner: limits for owner, limits in found.items() if limits}
 
     def _limits(self, project_id: str) -> dict[str, int]:
-        """Return the limits of a project, -1 for those that it has not."""
+        """Return the limits of a project; -1 for unlimited resources."""
         # None is for all that there are, which its annotations do not say.
         every: Any = None
         registered = self._ask(
@@ -114,16 +114,17 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
             for resource, name in _NAMES.items()}
 
     def _missing(self, name: str) -> int:
-        """Return the limit of what has none in Keystone."""
+        """Return the limit of a resource that is not registered."""
         return 0 if (name in self._listed) == self._required else -1
 
     def _ask(
         self, project_id: str | None,
         ask: Callable[['limit.Enforcer'], Iterable[tuple[str, int]]],
     ) -> _Limits:
-        """Return what Keystone says, or said a moment ago.
+        """Return the cached or current limits.
 
-        One that does not answer is waited for once, and not by each request.
+        An outage of Keystone delays one request per interval, not each
+        request.
         """
         told, now = self._told.get(project_id), self.clock.monotonic()
         if told is None or now - told.at >= self._interval_s:
@@ -158,12 +159,12 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
 
 
 def _count(project_id: str | None, names: Any) -> dict[str, int]:
-    """Count nothing: oslo.limit is asked for limits alone."""
+    """Count nothing: oslo.limit only provides limits."""
     return dict.fromkeys(names, 0)
 
 
 def _prepare(conf: cfg.ConfigOpts) -> None:
-    """Have oslo.limit find its options, and see that there are enough."""
+    """Register the options of oslo.limit and check them."""
     from keystoneauth1 import exceptions as keystone
     from keystoneauth1 import loading
     from oslo_limit import opts
@@ -194,7 +195,7 @@ def _prepare(conf: cfg.ConfigOpts) -> None:
 
 
 def _is_read(conf: cfg.ConfigOpts) -> bool:
-    """Return whether somebody has this configuration read."""
+    """Return whether this configuration is loaded."""
     try:
         return conf.config_file is not None
     except cfg.NoSuchOptError:

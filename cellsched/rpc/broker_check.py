@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connecting to a broker once, to see whether it refuses."""
+"""A connection test that detects whether a broker rejects the client."""
 
 from collections.abc import Callable
 import logging
@@ -25,26 +25,25 @@ _SSL_VERSIONS = {
 
 
 class _Refused(Exception):
-    """The broker answered, and does not want this client."""
+    """The broker answered and rejected the client."""
 
 
 def check(
     conf: cfg.ConfigOpts, url: oslo_messaging.TransportURL, field: str,
     timeout_s: float = 5.0,
 ) -> None:
-    """Make sure that the broker at a URL does not refuse connections.
+    """Check that the broker at a URL accepts connections.
 
-    Each host of the URL is tried until one accepts. A broker that cannot be
-    reached is logged and is no error: services wait for it. URLs of other
-    drivers are not looked at.
+    Each host of the URL is tried until one accepts. An unreachable broker is
+    logged and is no error, because services wait for it. URLs of other drivers
+    are skipped.
 
-    :param field: the option that has the URL
-    :param timeout_s: how long to wait for each host; by default as long as
-        the driver does
-    :raises cellsched.exception.BrokerRefused: each host that answers refuses
+    :param field: the option of the URL
+    :param timeout_s: timeout for each host; by default the driver's
+    :raises cellsched.exception.BrokerRefused: each host that answers rejects
         the user, the password or the virtual host
-    :raises cellsched.exception.ConfigurationInvalid: the options of TLS
-        cannot be used
+    :raises cellsched.exception.ConfigurationInvalid: the TLS options cannot be
+        used
     """
     if not broker_urls.is_broker(url):
         return
@@ -97,7 +96,7 @@ def _options(
 ) -> dict[str, Any]:
     """Return arguments for kombu's connection, as the driver makes them.
 
-    A query of the URL overrides the options of the group.
+    The query of the URL overrides the options of the group.
     """
     group = conf.oslo_messaging_rabbit
 
@@ -117,7 +116,7 @@ def _options(
 def _tls(
     setting: Callable[[str], str], only_host: str | None
 ) -> dict[str, Any] | bool:
-    """Return the arguments of TLS.
+    """Return the TLS arguments.
 
     :raises cellsched.exception.ConfigurationInvalid: they cannot be used
     """

@@ -24,17 +24,17 @@ LONG_FROM = 100
 
 
 class SchedulerAPI(client.Client):
-    """Asks a scheduler for hosts.
+    """Calls a scheduler for hosts.
 
-    A request for many servers may take up to the long timeout, as long as the
+    A request for many servers may take up to the long timeout while the
     scheduler sends heartbeats.
 
     :param now: returns seconds since the epoch by the clock of the API
-        database, which schedulers go by; without it they may come to a
-        request when nobody waits for it any more
+        database, as schedulers do; without it they may process expired
+        requests
     :param version_cap: ``[upgrade_levels] scheduler``, a release or a number;
-        what is sent is in the newest form that is not above it
-    :param version_min: the form that who asks cannot do without
+        the newest version up to it is sent
+    :param version_min: lowest version that the caller requires
     """
 
     def __init__(
@@ -54,25 +54,23 @@ class SchedulerAPI(client.Client):
         spec_obj: objects.RequestSpec, instance_uuids: Sequence[str],
         return_objects: bool = True, return_alternates: bool = True,
     ) -> list[Any]:
-        """Return where instances go, in the order of ``instance_uuids``.
+        """Return the hosts of instances, in the order of ``instance_uuids``.
 
-        For each of them a list of :class:`cellsched.objects.Selection`: the
-        host that was claimed for it, then its alternates, all in one cell.
-        Without ``return_objects`` a dict of ``host``, ``nodename`` and
-        ``limits`` for each.
+        For each instance a list of :class:`cellsched.objects.Selection`: the
+        claimed host, then its alternates, all in one cell. Without
+        ``return_objects`` a dict of ``host``, ``nodename`` and ``limits`` for
+        each.
 
-        A scheduler that is held below 4.4 does not hear of the uuids. It
-        chooses as many hosts as ``num_instances`` of the request says, and
-        claims none.
+        Below version 4.4 the uuids are not sent. The scheduler then selects
+        ``num_instances`` hosts and claims none.
 
         :raises cellsched.exception.NoValidHost: nothing was claimed;
-            ``rejections`` says why
-        :raises cellsched.exception.HostStateUncertain: another scheduler may
-            decide otherwise
-        :raises oslo_messaging.MessagingTimeout: what was claimed is not known
+            ``rejections`` has the reasons
+        :raises cellsched.exception.HostsInDoubt: another scheduler may decide
+            otherwise
+        :raises oslo_messaging.MessagingTimeout: the claims are unknown
         :raises SelectionObjectsWithOldRPCVersionNotSupported: of
-            :mod:`cellsched.exception`: objects or alternates are asked for,
-            and messages are held below 4.5
+            :mod:`cellsched.exception`: objects or alternates need version 4.5
         """
         version, arguments = self._form(
             spec_obj, list(instance_uuids), return_objects, return_alternates)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: what receives the messages of a topic."""
+"""RPC servers, and the validation of messages."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -34,12 +34,11 @@ def translation(form: str) -> Callable[[Exception], Exception]:
 
 
 def as_nova(error: Exception) -> Exception:
-    """Return an error as Nova would send it, if it would at all.
+    """Return an error in Nova's form, if Nova would send it.
 
-    It has the text of ours. Why no host was found is in the text; the list of
-    rejections is not, because callers of Nova's know of none. A request that
-    is refused finds no host either, and so does one that a plug-in failed or
-    that somebody else could decide: that is what they undo their steps for.
+    It has the same text, without the list of rejections, which Nova's callers
+    do not know. A rejected request, a plug-in failure and an uncertain host
+    state become NoValidHost, because callers then roll back.
     """
     if isinstance(error, (exception.HostStateUncertain, exception.InvalidField,
                           exception.PluginFailed)):
@@ -106,17 +105,17 @@ _SHOWN_MAX = 80
 
 
 class Dispatcher(oslo_messaging.RPCDispatcher):
-    """Hands messages to the methods that they name.
+    """Dispatches messages to the methods of endpoints.
 
-    What is no message, names nothing that is here, has other arguments than
-    the method, or comes when nobody waits for it any more, is refused: the
-    caller is told, and the log has one line. So it has for this project's own
-    errors that a method raises, unless users may read them, which makes them
-    answers. Other errors are mistakes, and logged with their tracebacks.
+    A malformed message, an unknown method, wrong arguments and an expired
+    deadline are rejected: the caller gets an error and the log one line.
+    Errors of this project are logged in one line too, unless they are safe for
+    users; then they are normal answers. Other errors are bugs, logged with a
+    traceback.
 
-    :param now: returns seconds since the epoch by the clock of deadlines,
-        neither the caller's nor the receiver's; without it there are none
-    :param translate: makes of an error that a caller is to see what it knows
+    :param now: returns seconds since the epoch by the shared clock of
+        deadlines; without it there are no deadlines
+    :param translate: converts an error for the caller
     """
 
     def __init__(
@@ -155,10 +154,10 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
         raise _expected(self._translate(error))
 
     def _check(self, message: dict[str, Any], context: Any) -> None:
-        """Refuse a message that cannot, or should not, reach a method.
+        """Reject a message that must not reach a method.
 
-        The base class looks the method up again. It starts a thread for a
-        monitored call first, and never ends it where there is no such method.
+        The base class looks the method up again. For a monitored call it
+        starts a thread first, which never ends if there is no such method.
         """
         method = message.get('method')
         if not isinstance(method, str):
@@ -179,7 +178,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
     def _find(
         self, namespace: str | None, version: str, method: str
     ) -> Callable[..., Any]:
-        """Return the function of the method that a message names."""
+        """Return the function of the method in a message."""
         if not _is_version(version):
             raise _invalid_version()
         unsupported = False
@@ -221,7 +220,7 @@ def _invalid_version() -> exception.InvalidField:
 
 
 def is_name(said: Any) -> bool:
-    """Return whether something is a name as logs may show it."""
+    """Return whether a value is a name that logs may contain."""
     return (isinstance(said, str) and len(said) <= NAME_MAX
             and said.isprintable())
 
@@ -261,7 +260,7 @@ def _check_arguments(function: Callable[..., Any], args: Any) -> None:
 def _parameters(
     function: Callable[..., Any]
 ) -> tuple[frozenset[str] | None, list[str]]:
-    """Return the arguments of a method, and those that it has to get.
+    """Return the parameters of a method, and the required ones.
 
     None stands for any arguments.
     """
@@ -274,7 +273,7 @@ def _parameters(
 
 
 def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
-    """Return what somebody else wrote, as a log may show it."""
+    """Return untrusted text in a form that logs may contain."""
     text = str(said)[:most]
     if text.isprintable():
         return text
@@ -282,7 +281,7 @@ def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
 
 
 def _expected(error: Exception) -> oslo_messaging.ExpectedException:
-    """Return what has oslo.messaging send an error and not log it."""
+    """Return an exception that oslo.messaging sends without logging."""
     try:
         raise error
     except Exception:
@@ -290,7 +289,7 @@ def _expected(error: Exception) -> oslo_messaging.ExpectedException:
 
 
 class BaseAPI:
-    """The endpoint that every server has: it answers whether it is there."""
+    """The endpoint of every server, for pings."""
 
     target = oslo_messaging.Target(namespace='baseapi', version='1.1')
 
@@ -300,17 +299,17 @@ class BaseAPI:
     def ping(
         self, context: request_context.RequestContext, arg: Any
     ) -> dict[str, Any]:
-        """Return ``arg``, and who received it."""
+        """Return ``arg`` and the name of the service."""
         return {'service': self._service, 'arg': arg}
 
     def get_backdoor_port(
         self, context: request_context.RequestContext
     ) -> None:
-        """Return the port of a debugger, which there is not."""
+        """Return None: there is no debugger."""
 
 
 class Arguments(serializer.Serializer):
-    """Reads what callers sent; what cannot be read is an error of theirs."""
+    """Deserializes messages; errors are those of the caller."""
 
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
         if type(entity) in base.PLAIN:
@@ -346,17 +345,17 @@ def server(
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
     error_form: str = OURS,
 ) -> oslo_messaging.MessageHandlingServer:
-    """Return a server of a topic, to be started.
+    """Return a server of a topic, not started.
 
-    It receives what is sent to the topic and to this host of it. Methods whose
-    names begin with ``_`` cannot be called. Errors travel to the caller.
+    It receives messages to the topic and to this host. Methods with a leading
+    ``_`` cannot be called. Errors are sent to the caller.
 
-    ``start()``, then ``stop()`` and ``wait()``, which returns when what was
-    received is done.
+    Call ``start()``, then ``stop()`` and ``wait()``, which returns when all
+    received messages are processed.
 
-    :param now: returns seconds since the epoch by the clock by which callers
-        say until when they wait; without it nothing comes too late
-    :param error_form: how errors that users may read travel; see ``errors``
+    :param now: returns seconds since the epoch by the clock of callers'
+        deadlines; without it deadlines are ignored
+    :param error_form: form of errors that are safe for users; see ``errors``
     """
     dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,

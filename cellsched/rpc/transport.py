@@ -30,14 +30,14 @@ _FORM = ('scheme://user:password@host:port/virtual_host, in which special '
 
 
 class Transports:
-    """Opens transports, each of them once; they are dear and thread-safe.
+    """Opens each transport once; transports are expensive and thread-safe.
 
-    To be made after a process has forked, as everything that connects.
+    Create it after a fork, like everything that connects.
 
-    :param allowed_remote_exmods: modules whose exceptions a caller gets as
-        they were raised; those of others arrive as ``RemoteError``
-    :param at_once: whether oslo.messaging's options are registered now, and
-        not when a transport is wanted; that imports all drivers
+    :param allowed_remote_exmods: modules whose exceptions a caller receives
+        unchanged; others arrive as ``RemoteError``
+    :param at_once: register oslo.messaging's options now, not on first use;
+        this imports all drivers
     """
 
     def __init__(
@@ -60,23 +60,23 @@ class Transports:
     def get(self, url: str | None = None) -> oslo_messaging.Transport:
         """Return the transport at a URL, or at ``[DEFAULT] transport_url``.
 
-        :raises cellsched.exception.ConfigurationInvalid: there is no such
-            URL, or nothing can be done with it; nothing of it is quoted
-        :raises cellsched.exception.Invalid: the URL says that there is no
-            transport, as that of cell0 does
+        :raises cellsched.exception.ConfigurationInvalid: the URL is missing or
+            unusable; the error quotes no part of it
+        :raises cellsched.exception.Invalid: the URL means no transport, like
+            cell0's
         """
         return self._get(
             oslo_messaging.get_rpc_transport, url, 'transport_url')
 
     def check_url(self, url: str, field: str) -> None:
-        """Make sure that there is a driver for a URL.
+        """Check that a driver exists for a URL.
 
-        It is opened only if it has a query, of which drivers know what it may
-        say; they take long to import.
+        The transport is opened only if the URL has a query, which the driver
+        must check; drivers take long to import.
 
-        :param field: what the error calls it
-        :raises cellsched.exception.ConfigurationInvalid: there is none, or
-            the URL cannot be read; nothing of it is quoted
+        :param field: name of the field in errors
+        :raises cellsched.exception.ConfigurationInvalid: there is no driver,
+            or the URL cannot be read; the error quotes no part of it
         """
         parsed = self._parsed(url, field, self._given)
         if parsed.transport not in plugins.names(_DRIVERS):
@@ -86,11 +86,10 @@ class Transports:
             self.get(url)
 
     def notifications(self) -> oslo_messaging.Transport:
-        """Return the one that notifications go by.
+        """Return the transport of notifications.
 
-        It is at ``[oslo_messaging_notifications] transport_url``, or where
-        that is not set at ``[DEFAULT] transport_url``. To have it connects to
-        nothing yet.
+        Its URL is ``[oslo_messaging_notifications] transport_url``, by default
+        ``[DEFAULT] transport_url``. Does not connect yet.
 
         :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
         """
@@ -100,14 +99,14 @@ class Transports:
             '[oslo_messaging_notifications] transport_url')
 
     def check(self) -> None:
-        """Make sure that no broker of the configuration refuses.
+        """Check that the configured brokers do not reject the client.
 
-        That is the one of ``[DEFAULT] transport_url`` and, if notifications
-        are on, the one that they go by. Connects to each and disconnects. One
-        that cannot be reached is logged: services wait for it.
+        Connects once to ``[DEFAULT] transport_url`` and, if notifications are
+        enabled, to their broker. An unreachable broker is logged, because
+        services wait for it.
 
-        :raises cellsched.exception.BrokerRefused: one refuses the user, the
-            password or the virtual host
+        :raises cellsched.exception.BrokerRefused: a broker rejects the user,
+            the password or the virtual host
         :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
         :raises cellsched.exception.Invalid: as :meth:`get`
         """
@@ -145,13 +144,13 @@ class Transports:
             return self._open[opener, url]
 
     def close(self) -> None:
-        """Close all of them. Servers on them must have stopped before."""
+        """Close all transports. Stop their servers first."""
         with self._lock:
             while self._open:
                 self._open.popitem()[1].cleanup()
 
     def places(self, url: str) -> frozenset[tuple[str, int, str]]:
-        """Return where a URL leads; see :func:`.broker_urls.places`.
+        """Return the virtual hosts of a URL; see :func:`.broker_urls.places`.
 
         :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
         """

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of messages, and pins: the newest one that a client may send.
+"""Versions of messages, and pins: the newest version that a client may send.
 
-While services are upgraded one after another, a client that is newer than a
-server must not send what the server does not know. ``[upgrade_levels]`` says
-so, for each topic: by a number, or by the name of the release that the oldest
-server is of.
+During a rolling upgrade, a client must not send messages that an older server
+does not support. ``[upgrade_levels]`` sets the version for each topic: a
+number, or the release of the oldest server.
 """
 
 from collections.abc import Callable
@@ -45,17 +44,17 @@ _TOLD_MAX = 40
 
 
 def cap(topic: str, newest: str, pin: Cap) -> Cap:
-    """Return what a pin stands for, if it is one; see :func:`read_pin`."""
+    """Resolve a pin, if the value is one; see :func:`read_pin`."""
     return read_pin(topic, newest, pin) if isinstance(pin, str) else pin
 
 
 def read_pin(
     topic: str, newest: str, pin: str, others: Iterable[str] = (),
 ) -> str:
-    """Return what a pin stands for, as it is written in the configuration.
+    """Return the version for a pin in the configuration.
 
-    :param newest: the newest version that there is
-    :param others: what else may be written, to be told
+    :param newest: the newest version
+    :param others: further allowed values, for the error
     :raises cellsched.exception.ConfigurationInvalid: it is no version that can
         be sent, and no release
     """
@@ -72,9 +71,9 @@ def read_pin(
 
 
 def check(topic: str, cap: Cap, least: str | None) -> None:
-    """Check that a cap leaves who sends the version that it needs.
+    """Check that a cap allows the version that the sender requires.
 
-    One that is still to be found out is not looked at.
+    A cap that is not resolved yet is not checked.
 
     :raises cellsched.exception.ConfigurationInvalid: it does not
     """
@@ -88,10 +87,10 @@ def check(topic: str, cap: Cap, least: str | None) -> None:
 
 @functools.lru_cache(256)
 def can_send(version: str, cap: str | None) -> bool:
-    """Return whether a client that is held at ``cap`` may send a version.
+    """Return whether a client with a cap may send a version.
 
-    A server takes what it has the same major version of, and no newer minor
-    one; so this also tells whether a server of version ``cap`` takes it.
+    A server supports messages of its major version up to its minor version. So
+    this also tells whether a server of version ``cap`` supports the message.
     """
     if cap is None:
         return True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtualisation drivers: what a compute agent builds servers with.
+"""Virtualisation drivers: they build the servers of a compute agent.
 
-``base`` is the contract; ``fake`` builds nothing and can be told to be slow
-or to fail. To add one, subclass ``base.ComputeDriver`` and name it in the
-entry points of ``cellsched.virt``.
+``base`` is the contract. ``fake`` builds nothing and can be configured to be
+slow or to fail. To add a driver, subclass ``base.ComputeDriver`` and name it
+in the entry points of ``cellsched.virt``.
 """

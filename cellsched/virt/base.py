@@ -19,17 +19,17 @@ from cellsched.objects import resources
 class ChildProvider:
     """A resource provider below a node, such as a GPU or a NUMA node.
 
-    What it has is claimed of it alone: nothing of it is the node's too. Its
-    uuid follows from the node's uuid and its name, so that a name must stand
-    for the same thing after a restart. One that is reported no more has
-    nothing left to claim; what servers hold of it, they hold.
+    Its inventory is claimed separately and is not part of the node's
+    inventory. Its uuid is derived from the node's uuid and its name, so the
+    name must be stable across restarts. A child that is no longer reported has
+    no inventory left; the claims of existing servers stay.
 
-    :param inventories: what it has, by names of resource classes; it may be
-        nothing, as where only those below it have something
-    :param traits: names of what it can do, of capital letters, digits and
-        ``_``, at most 255 characters each; those of the node are not its own
-    :param parent: name of the child of the same node that it is directly
-        below; None, directly below the node
+    :param inventories: inventories by resource class; may be empty, for
+        example if only its children have inventories
+    :param traits: traits of capital letters, digits and ``_``, at most 255
+        characters each; the node's traits are not inherited
+    :param parent: name of its parent, a child of the same node; None directly
+        below the node
     """
 
     inventories: Mapping[str, resources.Inventory] = dataclasses.field(
@@ -42,27 +42,26 @@ class ChildProvider:
 class NodeResources:
     """The physical resources of a node, and its capabilities.
 
-    Filters and weighers of schedulers read it as it is said here. The cell is
-    told again when some of it changed, so that figures which always move,
-    such as metrics, had better be rounded.
+    Filters and weighers read these values. Each change is written to the cell,
+    so round values that always change, such as metrics.
 
     :param memory_mb: memory in MB
     :param local_gb: disk in GB
-    :param cpu_info: what the CPUs are, in a form that JSON has, or as its text
-    :param supported_instances: what the node can run: architecture,
-        hypervisor type and VM mode of each kind
+    :param cpu_info: description of the CPUs, JSON-compatible or as JSON text
+    :param supported_instances: kinds of instances: architecture, hypervisor
+        type and VM mode of each
     :param host_ip: address of the host
-    :param metrics: each a mapping of ``name`` and ``value``
-    :param traits: names of what the node can do
-    :param inventories: what the node has of other resource classes, by their
-        names: ``VGPU``, ``CUSTOM_…``; those of CPUs, memory and disk follow
-        from the figures above and from options, unless they are named here
-    :param providers: the child providers of the node, on every level, at most
-        1000; by their names, which are 1 to 200 printable characters, unique
-        in the node and not the node's own. What is wrong with one makes the
-        report of the host fail, before any of it is told
-    :param stats: more figures by name, in a form that JSON has; those that
-        the agent counts itself go before them
+    :param metrics: mappings of ``name`` and ``value``
+    :param traits: traits of the node
+    :param inventories: inventories of further resource classes by name, such
+        as ``VGPU`` or ``CUSTOM_…``; those of CPUs, memory and disk follow from
+        the values above and from options, unless they are given here
+    :param providers: the child providers of the node on all levels, at most
+        1000, by name; a name has 1 to 200 printable characters, is unique in
+        the node and differs from the node's; an invalid child fails the whole
+        report of the host
+    :param stats: further statistics by name, JSON-compatible; the agent's own
+        statistics override them
     """
 
     vcpus: int
@@ -85,8 +84,8 @@ class NodeResources:
 class ComputeDriver(abc.ABC):
     """Builds and removes servers on one host.
 
-    Calls may block for as long as a build takes. The agent makes one call for
-    an instance at a time, and calls for different instances at once.
+    Calls may block for as long as a build takes. The agent makes one call at a
+    time for an instance; calls for different instances run concurrently.
     """
 
     #: Where the options of :meth:`opts` are registered.
@@ -94,7 +93,7 @@ class ComputeDriver(abc.ABC):
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        """Return the options that this driver reads, none by default."""
+        """Return the options of this driver; none by default."""
         return []
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Clock) -> None:
@@ -109,26 +108,25 @@ class ComputeDriver(abc.ABC):
     def spawn(self, instance: objects.Instance, node: str) -> None:
         """Build the server and start it.
 
-        Must leave nothing behind when it fails. To spawn what runs here
-        already must succeed and change nothing.
+        Must leave nothing behind after a failure. Must succeed and change
+        nothing if the server runs already.
 
-        :raises cellsched.exception.BuildFailed: another host may do
-        :raises cellsched.exception.BuildAborted: no other host would do
+        :raises cellsched.exception.BuildFailed: another host may succeed
+        :raises cellsched.exception.BuildAborted: no other host would succeed
         """
 
     @abc.abstractmethod
     def destroy(self, instance: objects.Instance) -> None:
-        """Stop the server and remove it; must succeed when it is not here."""
+        """Stop and remove the server; must succeed if it is not here."""
 
     def deallocate_networks_on_reschedule(
         self, instance: objects.Instance
     ) -> bool:
         """Return whether networks are of no use on another host.
 
-        A build that fails here and goes on elsewhere keeps its networks by
-        default. A driver of bare metal, whose networks are those of the very
-        machine, returns True: they are taken back here, and the next host
-        gives new ones.
+        By default a build that is rescheduled keeps its networks. A bare-metal
+        driver, whose networks belong to the machine, returns True: this host
+        deallocates them, and the next host allocates new ones.
         """
         return False
 

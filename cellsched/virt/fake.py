@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that builds nothing, and can be told to be slow or to fail."""
+"""A driver that builds nothing and can be slow or fail."""
 
 from collections.abc import Mapping
 import functools
@@ -45,9 +45,8 @@ bare metal want it.
 class FakeDriver(base.ComputeDriver):
     """Keeps servers in memory, for tests, demonstrations and simulations.
 
-    What it has and how it misbehaves is said by the options of
-    ``[fake_virt]``, or while it runs by :meth:`fail_builds` and
-    :meth:`hold_builds`.
+    The options of ``[fake_virt]`` set its resources and failures.
+    :meth:`fail_builds` and :meth:`hold_builds` change them at run time.
     """
 
     group = 'fake_virt'
@@ -116,12 +115,12 @@ Metrics of the host, such as ``cpu.percent:0.5``.
         self._go_on.set()
 
     def fail_builds(self, count: int) -> None:
-        """Let this many builds fail from now on."""
+        """Make the next builds fail."""
         with self._lock:
             self._to_fail = count
 
     def hold_builds(self) -> threading.Event:
-        """Let builds wait until the event that is returned is set."""
+        """Make builds wait for the returned event."""
         self._go_on = threading.Event()
         return self._go_on
 
@@ -174,7 +173,7 @@ Metrics of the host, such as ``cpu.percent:0.5``.
 
 
 def providers(said: Mapping[str, Any]) -> dict[str, base.ChildProvider]:
-    """Return the child providers that a mapping says, in the option's form.
+    """Return the child providers of a mapping in the option's form.
 
     :raises cellsched.exception.InvalidField: names the field in the mapping
     """
@@ -233,7 +232,7 @@ def _inventories(totals: Mapping[str, int]) -> dict[str, resources.Inventory]:
 
 @functools.cache
 def _architectures() -> frozenset[str]:
-    """Return the traits that say what processor a host has."""
+    """Return the traits of processor architectures."""
     # It imports a module for each kind of them, for a driver that is in use.
     import os_traits
 
