@@ -18,7 +18,7 @@ from cellsched.rpc import delivery
 
 LOG = logging.getLogger(__name__)
 
-#: Values of ``ssl_version``; what this Python's OpenSSL lacks is None.
+#: Values of ``ssl_version``; None if Python's OpenSSL lacks the version.
 _SSL_VERSIONS = {
     name.lower(): getattr(ssl, f'PROTOCOL_{name}', None)
     for name in ('TLSv1', 'SSLv23', 'SSLv2', 'SSLv3', 'TLSv1_1', 'TLSv1_2')}
@@ -69,8 +69,8 @@ def check(
 def _connect(
     url: str, timeout_s: float, options: dict[str, Any]
 ) -> None:
-    # The driver's own connections ask for this too, or else RabbitMQ closes
-    # the socket without saying why.
+    # Announce the same capability as the driver. Without it, RabbitMQ closes
+    # the socket without a reason.
     wanted = {'capabilities': {'authentication_failure_close': True}}
     connection = kombu.Connection(
         url, connect_timeout=timeout_s,
@@ -81,7 +81,7 @@ def _connect(
     except amqp_exc.AccessRefused:
         raise _Refused('the user name or the password is wrong') from None
     except amqp_exc.NotAllowed as exc:
-        # This names the user and the virtual host.
+        # The error text names the user and the virtual host.
         raise _Refused(' '.join(exc.reply_text.split())) from None
 
 
@@ -104,7 +104,7 @@ def _options(
         return url.query.get(name, group[name])
 
     try:
-        # What a query has is text.
+        # Values of a query are text.
         tls = types.Boolean()(setting('ssl'))
     except ValueError:
         raise _invalid('ssl', 'true or false') from None
@@ -118,7 +118,7 @@ def _tls(
 ) -> dict[str, Any] | bool:
     """Return the TLS arguments.
 
-    :raises cellsched.exception.ConfigurationInvalid: they cannot be used
+    :raises cellsched.exception.ConfigurationInvalid: an option is invalid
     """
     made: dict[str, Any] = {}
     version, key_file, cert_file, ca_file = map(
@@ -128,7 +128,8 @@ def _tls(
         made['ssl_version'] = _SSL_VERSIONS.get(version.lower())
         if made['ssl_version'] is None:
             raise _invalid('ssl_version', 'a version of TLS that is there')
-    # Files that cannot be read are no fault of the broker.
+    # Load the files here, so that an unreadable file is reported as a
+    # configuration error and not as an error of the broker.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if key_file:
         made['keyfile'] = key_file

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transport URLs: reading them, and the form that kombu takes.
+"""Transport URLs: parsing, and conversion to the form that kombu expects.
 
-In a URL each special character of a user name, a password and a virtual host
-is percent-encoded. oslo.messaging decodes them, and its driver for RabbitMQ
-encodes them for kombu, except for ``/`` in credentials and ``?``, ``#`` and
-``;`` in a virtual host, which kombu then takes for the end of what they are
-in. URLs with these are handed to the driver in another form.
+In a URL, each special character of a user name, a password and a virtual host
+is percent-encoded. oslo.messaging decodes them, and its RabbitMQ driver
+encodes them again for kombu, except for ``/`` in credentials and ``?``, ``#``
+and ``;`` in a virtual host. kombu would end the part at such a character, so
+URLs with these characters are passed to the driver in another form.
 """
 
 import re
@@ -16,11 +16,11 @@ from oslo_config import cfg
 import oslo_messaging
 from oslo_utils import netutils
 
-#: Schemes of oslo.messaging's driver for RabbitMQ, and what kombu calls it.
+#: Schemes of oslo.messaging's RabbitMQ driver, and kombu's name for each.
 _DRIVERS = ('rabbit', 'kombu')
 _KOMBU_SCHEMES = ('amqp', 'amqps', 'pyamqp')
 
-#: Port of a broker whose URL names none.
+#: Default port of a broker.
 PORT = 5672
 
 #: A host name or an address.
@@ -30,9 +30,9 @@ _HOST = re.compile(r'[\w.:-]*')
 def parse(conf: cfg.ConfigOpts, url: str) -> oslo_messaging.TransportURL:
     """Return the parts of a URL.
 
-    :raises ValueError: the URL cannot be read, or a special character in it
-        is not percent-encoded, so that a part of a password might be taken
-        for a host or a virtual host; the text may quote some of the URL
+    :raises ValueError: the URL is invalid, or a special character in it is
+        not percent-encoded, so that a part of a password might be read as a
+        host or a virtual host; the text may quote parts of the URL
     """
     split = urlsplit(url)
     hosts = [host for host in split.netloc.split(',') if host]
@@ -48,7 +48,7 @@ def parse(conf: cfg.ConfigOpts, url: str) -> oslo_messaging.TransportURL:
 
 
 def is_broker(url: oslo_messaging.TransportURL) -> bool:
-    """Return whether a URL is one of a broker that speaks AMQP 0-9-1."""
+    """Return whether the URL is that of an AMQP 0-9-1 broker."""
     return (url.transport.partition('+')[0] in _DRIVERS
             and _kombu_scheme(url) in _KOMBU_SCHEMES)
 
@@ -56,14 +56,14 @@ def is_broker(url: oslo_messaging.TransportURL) -> bool:
 def places(
     url: oslo_messaging.TransportURL
 ) -> frozenset[tuple[str, int, str]]:
-    """Return hosts, ports and virtual hosts that a URL of a broker leads to.
+    """Return the hosts, ports and virtual hosts of a broker's URL.
 
-    Two that have one in common lead to the same queues, whoever logs in. Of
-    another transport there are none.
+    Two URLs with a common place use the same queues, whatever the user. The
+    result is empty for other transports.
     """
     if not is_broker(url):
         return frozenset()
-    # Nothing stands for what a client takes then.
+    # An empty virtual host means the client's default.
     return frozenset(
         ((host.hostname or 'localhost').lower(), host.port or PORT,
          url.virtual_host or '/')
@@ -74,9 +74,9 @@ def for_kombu(
     url: oslo_messaging.TransportURL,
     host: oslo_messaging.TransportHost | None,
 ) -> str:
-    """Return the URL by which kombu connects to one of a URL's hosts.
+    """Return the URL with which kombu connects to one host of a URL.
 
-    It is that of the driver, with all special characters encoded.
+    It equals the driver's URL, with all special characters encoded.
 
     :param host: None for a URL without hosts, which means the local broker
     """
@@ -91,9 +91,9 @@ def for_kombu(
 def for_driver(
     url: oslo_messaging.TransportURL
 ) -> oslo_messaging.TransportURL:
-    """Return the URL in a form that arrives at kombu as it was meant.
+    """Return the URL in a form that the driver passes to kombu correctly.
 
-    A ``kombu+`` URL without hosts is handed on by the driver as it is.
+    The driver passes a ``kombu+`` URL without hosts on unchanged.
     """
     if not (is_broker(url) and url.hosts and _is_mistaken(url)):
         return url
@@ -105,7 +105,7 @@ def for_driver(
 
 
 def _is_mistaken(url: oslo_messaging.TransportURL) -> bool:
-    """Return whether kombu would misread what the driver makes of a URL."""
+    """Return whether kombu would misread the driver's form of a URL."""
     return (any('/' in (text or '') for host in url.hosts
                 for text in (host.username, host.password))
             or _virtual_host(url) != (url.virtual_host or ''))
@@ -120,9 +120,9 @@ def _encoded(text: str | None) -> str:
 
 
 def _virtual_host(url: oslo_messaging.TransportURL) -> str:
-    """Return the virtual host, with what would end it encoded.
+    """Return the virtual host, with the characters encoded that would end it.
 
-    The rest is left as the driver leaves it.
+    Other characters stay as the driver writes them.
     """
     return re.sub('[?#;]', lambda match: quote(match[0]),
                   url.virtual_host or '')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of all clients."""
+"""The base class of RPC clients."""
 
 from collections.abc import Callable
 from concurrent import futures
@@ -15,7 +15,7 @@ from cellsched.rpc import serializer
 from cellsched.rpc import versions
 
 
-#: Sends a message by calling a function that does it.
+#: Runs the function that sends a message.
 Send: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -53,7 +53,7 @@ class BackgroundSender:
         sent.result()
 
 
-#: Servers and versions that a client remembers how to send to.
+#: Maximum number of prepared (server, version) pairs that a client caches.
 _PREPARED_MAX = 1024
 
 
@@ -104,7 +104,7 @@ class Client:
         self._timeout_s: float = (
             timeout_s or self._client.conf.rpc_response_timeout)
         self._long_timeout_s = long_timeout_s or self._timeout_s
-        # To prepare takes longer than to make the rest of a message.
+        # Preparing takes longer than building the rest of the message.
         self._prepared = functools.lru_cache(_PREPARED_MAX)(self._prepare)
 
     def can_send(self, version: str) -> bool:
@@ -170,8 +170,8 @@ class Client:
         Returns when the transport has the message, which waits there for a
         server.
 
-        :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
-            reached
+        :raises oslo_messaging.MessageDeliveryFailure: the broker is
+            unreachable
         :raises cellsched.exception.VersionNotSendable: the version is above
             the cap
         """
@@ -211,8 +211,8 @@ class Client:
 
 
 def _broker_error() -> type[Exception]:
-    """Return the error of a connection that a broker refuses."""
-    # Only a failure needs kombu, whose import costs a command 40 ms of CPU.
+    """Return the error of a connection that the broker refused."""
+    # Import kombu only after a failure: it costs a command 40 ms of CPU.
     from kombu import exceptions
 
     error: type[Exception] = exceptions.OperationalError

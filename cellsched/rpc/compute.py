@@ -20,17 +20,17 @@ from cellsched.rpc import versions
 
 TOPIC = 'compute'
 
-#: What a server offers.
+#: The version that a server offers.
 VERSION = '6.1'
 
-#: What has the methods that move servers.
+#: The first version with the methods that move servers.
 MOVES = '6.1'
 
-#: What compute services offer, by the versions of services that changed it.
-#: A service writes its version into its row. Zero is one from before that.
+#: RPC versions of the compute agent, by the service version that introduced
+#: them. A service writes its version into its row; older services have 0.
 SERVICE_VERSIONS: Mapping[int, str] = {1: '6.0', 2: '6.1'}
 
-#: The version of a compute service that this code is.
+#: The service version of this code.
 SERVICE_VERSION = max(SERVICE_VERSIONS)
 
 
@@ -82,7 +82,8 @@ class ComputeAPI(client.Client):
     def check_moves(self) -> None:
         """Check that the agents support moves.
 
-        :raises cellsched.exception.VersionNotSendable: some are too old
+        :raises cellsched.exception.VersionNotSendable: some agents are too
+            old
         """
         self._check_version(MOVES)
 
@@ -138,7 +139,7 @@ class ComputeAPI(client.Client):
 
 
 class ComputeAPIs:
-    """The clients of a process, one for each cell's transport.
+    """The compute clients of a process, one for each cell's transport.
 
     All of them have the same version cap.
     """
@@ -153,7 +154,7 @@ class ComputeAPIs:
         self._clients: dict[oslo_messaging.Transport, ComputeAPI] = {}
 
     def get(self, transport: oslo_messaging.Transport) -> ComputeAPI:
-        """Return the client on a transport."""
+        """Return the client of a transport."""
         with self._lock:
             if transport not in self._clients:
                 self._clients[transport] = ComputeAPI(

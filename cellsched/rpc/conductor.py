@@ -16,10 +16,10 @@ from cellsched.rpc import versions
 TOPIC = 'conductor'
 NAMESPACE = 'compute_task'
 
-#: What has ``build_instances`` as it is here, in Nova too.
+#: The first version with ``build_instances`` in this form, as in Nova.
 BUILD_INSTANCES = '1.19'
 
-#: What a server offers; those that move servers are new in it.
+#: The version that a server offers; it added the methods that move servers.
 VERSION = '1.20'
 
 
@@ -117,7 +117,7 @@ class ConductorAPI(client.Client):
 
 
 class ConductorAPIs:
-    """The clients of a process, one for each cell's transport."""
+    """The conductor clients of a process, one for each cell's transport."""
 
     def __init__(
         self, retries_max: int | None = None, version_cap: versions.Cap = None,
@@ -128,7 +128,7 @@ class ConductorAPIs:
         self._clients: dict[oslo_messaging.Transport, ConductorAPI] = {}
 
     def get(self, transport: oslo_messaging.Transport) -> ConductorAPI:
-        """Return the client on a transport."""
+        """Return the client of a transport."""
         with self._lock:
             if transport not in self._clients:
                 self._clients[transport] = ConductorAPI(

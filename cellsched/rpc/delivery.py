@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures to deliver a message.
+"""Errors of message delivery.
 
-oslo.messaging translates most errors of a broker, but not those of a
+oslo.messaging translates most errors of a broker, but not the errors of a
 connection that the broker refuses.
 """
 
@@ -11,18 +11,18 @@ import oslo_messaging
 
 from cellsched import urls
 
-#: Errors of the libraries below oslo.messaging: the broker cannot be reached,
-#: or refuses the connection or the message.
+#: Errors of the libraries below oslo.messaging: the broker is unreachable, or
+#: refuses the connection or the message.
 BROKER_ERRORS = (kombu_exc.KombuError, amqp_exc.AMQPError)
 
-#: What sending a message may raise when it was not delivered.
+#: Errors that sending raises if the message was not delivered.
 ERRORS = (oslo_messaging.MessagingException, *BROKER_ERRORS, OSError)
 
-#: Characters of an error's text that are logged.
+#: Maximum length of an error text in the log.
 _TEXT_MAX = 500
 
 
 def describe(error: Exception) -> str:
-    """Return an error in one line, without passwords of URLs in its text."""
+    """Return an error as one line, without the passwords of URLs in it."""
     text = ' '.join(urls.mask_text(str(error)).split())[:_TEXT_MAX]
     return f'{type(error).__name__}: {text}'

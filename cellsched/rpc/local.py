@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The in-process transport: ``local://<world>/<virtual host>``.
 
-A driver of oslo.messaging that carries messages between the threads of one
+This oslo.messaging driver carries messages between the threads of one
 process. Host and virtual host of the URL together name a set of queues, so
-that the cells of one world, and the worlds of two tests, never see each other.
-What travels is JSON: nobody shares a dict with somebody else, and what could
-not travel over a broker does not travel here.
+that the cells of one world are separate, and so are the worlds of two tests.
+Messages are serialized to JSON, as for a broker: sender and receiver share no
+objects, and a value that a broker could not carry fails here too.
 
-Nothing polls and no thread belongs to the transport. Whoever sends a message
-puts it into the server's executor; a caller sleeps until the reply wakes it.
+The transport neither polls nor owns a thread. The sending thread submits the
+message to the server's executor, and a caller sleeps until the reply wakes
+it.
 
-:class:`Driver` and :class:`Incoming` are for other transports within one
-process: they know how messages, replies and errors are written.
+:class:`Driver` and :class:`Incoming` are base classes for other in-process
+transports: they define the encoding of messages, replies and errors.
 """
 
 import abc
@@ -38,18 +39,18 @@ from cellsched import clock
 
 LOG = logging.getLogger(__name__)
 
-#: Messages that may wait for a server at one address; more are refused.
+#: Maximum number of queued messages at one address; more are refused.
 WAITING_MAX = 100_000
 
-#: What a server sends in place of a reply while it is at work.
+#: The heartbeat that a server sends before its reply.
 _AT_WORK = ''
 
 _CLOCK = clock.Clock()
 
-#: What messages are called in logs.
+#: The name of messages in logs.
 _NUMBERS = itertools.count(1)
 
-#: Writes JSON as the drivers for brokers do.
+#: Writes JSON in the same way as the drivers of brokers.
 _text = json.JSONEncoder(default=jsonutils.to_primitive).encode
 
 
@@ -60,10 +61,10 @@ class _Address(NamedTuple):
 
 
 class _Letter(NamedTuple):
-    """A message on its way.
+    """A message in transit.
 
-    ``replies`` is where a reply goes, None where none is wanted. ``monitor_s``
-    is how long the caller waits for a sign of life.
+    ``replies`` is the queue of replies, or None if no reply is expected.
+    ``monitor_s`` is how long the caller waits for a heartbeat.
     """
 
     text: str
@@ -74,11 +75,11 @@ class _Letter(NamedTuple):
 class Incoming(base.RpcIncomingMessage):
     """A message as its receiver sees it.
 
-    :param text: as :class:`Driver` wrote it
-    :param send_reply: is handed the text of the reply, or an empty one for a
-        sign of life; None where no reply is wanted
+    :param text: the message as :class:`Driver` wrote it
+    :param send_reply: sends the text of the reply, or an empty text as
+        heartbeat; None if no reply is expected
     :param put_back: puts the message back into its queue
-    :param monitor_s: how long the caller waits for a sign of life
+    :param monitor_s: how long the caller waits for a heartbeat
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Incoming(base.RpcIncomingMessage):
         try:
             text = _reply_text(reply, failure)
         except Exception:
-            # The caller hears of it now, rather than wait for its timeout.
+            # Report the error now, so that the caller need not time out.
             LOG.exception('RPC reply is not JSON serializable')
             text = _reply_text(None, sys.exc_info())
         self._send_reply(text)
@@ -119,7 +120,7 @@ def _reply_text(reply: Any, failure: Any) -> str:
 
 
 class _World:
-    """The queues of one virtual host, and who listens to them."""
+    """The queues and listeners of one virtual host."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -132,8 +133,8 @@ class _World:
     def put(
         self, address: _Address, letter: _Letter, first: bool = False
     ) -> None:
-        """Hand the letter to the listener whose turn it is, or keep it."""
-        # To read it takes longest, and all others wait for the lock.
+        """Pass the letter to the next listener, or queue it."""
+        # Parse the message before taking the lock: parsing takes longest.
         incoming = self._opened(address, letter)
         with self._lock:
             listeners = self._listeners.get(address)
@@ -148,13 +149,13 @@ class _World:
             (waiting.appendleft if first else waiting.append)(letter)
 
     def put_to_all(self, address: _Address, letter: _Letter) -> None:
-        """Hand the letter to each listener; nobody gets it later."""
+        """Pass the letter to each present listener; it is not queued."""
         with self._lock:
             for listener in self._listeners.get(address, ()):
                 listener.take(self._opened(address, letter))
 
     def join(self, listener: '_Listener') -> None:
-        """Hand over what waits, and from now on whatever comes."""
+        """Add a listener, and pass it the queued messages."""
         with self._lock:
             for address in listener.addresses:
                 for letter in self._waiting.pop(address, ()):
@@ -162,7 +163,7 @@ class _World:
                 self._listeners[address].append(listener)
 
     def leave(self, listener: '_Listener') -> None:
-        """Hand over nothing more, from the moment that this returns."""
+        """Remove a listener; it receives no message after the return."""
         with self._lock:
             for address in listener.addresses:
                 listeners = self._listeners[address]
@@ -180,7 +181,7 @@ class _World:
 
 
 class _Listener(base.Listener):
-    """Passes on what arrives at some addresses, one message at a time."""
+    """Passes on the messages of some addresses, one at a time."""
 
     def __init__(
         self, world: _World, addresses: Iterable[_Address], batch_size: int,
@@ -206,14 +207,14 @@ class _Listener(base.Listener):
 
 
 class Driver(base.BaseDriver):
-    """A driver of oslo.messaging whose messages are texts.
+    """An oslo.messaging driver whose messages are texts.
 
-    Who derives from it says how a text gets to its receiver, and how the text
-    of a reply comes back.
+    A subclass defines how a text reaches its receiver, and how the text of a
+    reply returns.
     """
 
     def require_features(self, requeue: bool = False) -> None:
-        """Refuse nothing: requeueing is supported."""
+        """Accept every requirement: requeueing is supported."""
 
     def send(
         self, target: Any, ctxt: Any, message: Any,
@@ -238,7 +239,7 @@ class Driver(base.BaseDriver):
     def cast(
         self, target: oslo_messaging.Target, method: str, text: str
     ) -> None:
-        """Send a message that nobody replies to.
+        """Send a message that has no reply.
 
         :raises oslo_messaging.MessageDeliveryFailure: it cannot be sent
         """
@@ -248,22 +249,22 @@ class Driver(base.BaseDriver):
         self, target: oslo_messaging.Target, method: str, text: str,
         timeout_s: float | None, monitor_s: float | None,
     ) -> str | None:
-        """Send a message and wait; return the text of the reply.
+        """Send a message, wait, and return the text of the reply.
 
-        :param timeout_s: how long to wait, None for ever
-        :param monitor_s: how long to wait for a sign of life, likewise
-        :returns: None if neither came in time
+        :param timeout_s: seconds to wait for the reply, None without a limit
+        :param monitor_s: seconds to wait for a heartbeat, None without a limit
+        :returns: None if neither arrived in time
         :raises oslo_messaging.MessageDeliveryFailure: it cannot be sent
         """
 
 
 class LocalDriver(Driver):
-    """oslo.messaging's way into a world.
+    """The oslo.messaging driver of the in-process transport.
 
-    The world goes, with all that waits in it, when the last driver that is in
-    it is cleaned up. Messages are acknowledged as they are handed over, as
-    RPC servers over a broker do too: what a server has taken and not done when
-    it ends is lost.
+    A world and its queued messages are deleted when its last driver is
+    cleaned up. Messages are acknowledged on delivery, as RPC servers do with
+    a broker: messages that a server has received and not processed when it
+    ends are lost.
     """
 
     def __init__(
@@ -339,7 +340,7 @@ class LocalDriver(Driver):
 def listen(
     transport: oslo_messaging.Transport, target: oslo_messaging.Target
 ) -> base.Listener:
-    """Return the listener of a server, for who does without the server's."""
+    """Return a listener for a caller that has no oslo.messaging server."""
     return transport._driver.listen(target, 1, None)
 
 
@@ -347,7 +348,7 @@ def _wait(
     replies: 'queue.SimpleQueue[str]', timeout_s: float | None,
     monitor_s: float | None,
 ) -> str | None:
-    """Return the reply, or None if it or a sign of life came too late."""
+    """Return the reply; None if it or a heartbeat is late."""
     now = _CLOCK.monotonic
     deadline = None if timeout_s is None else now() + timeout_s
     while True:
@@ -362,7 +363,7 @@ def _wait(
             return text
 
 
-#: The worlds that somebody is in.
+#: The worlds in use.
 _worlds: dict[tuple[Any, ...], _World] = {}
 _worlds_lock = threading.Lock()
 
@@ -387,11 +388,11 @@ def _leave(name: tuple[Any, ...], world: _World) -> None:
 
 
 class PooledServer:
-    """A server that has no threads of its own.
+    """A server without threads of its own.
 
-    :param transport: an in-process one
+    :param transport: an in-process transport
     :param target: topic and server
-    :param pool: works on its messages; is not shut down here
+    :param pool: processes the messages; the server does not shut it down
     """
 
     def __init__(
@@ -405,20 +406,20 @@ class PooledServer:
         self._begun: set[futures.Future[None]] = set()
 
     def start(self) -> None:
-        """Begin to take messages."""
+        """Start to receive messages."""
         self._listener.start(self._take)
 
     def stop(self) -> None:
-        """Take no more messages."""
+        """Stop receiving messages."""
         self._listener.stop()
 
     def wait(self) -> None:
-        """Return when what was taken is done."""
+        """Return when all received messages are processed."""
         futures.wait(set(self._begun))
 
     @property
     def is_busy(self) -> bool:
-        """True while something was taken that is not done."""
+        """True while a received message is not processed."""
         return bool(self._begun)
 
     def _take(self, incoming: list[Incoming]) -> None:
@@ -431,7 +432,7 @@ class PooledServer:
 def handle(
     dispatcher: oslo_messaging.RPCDispatcher, incoming: Incoming
 ) -> None:
-    """Dispatch a message, and reply what comes of it, as servers do."""
+    """Dispatch a message and send the reply, as a server does."""
     try:
         result = dispatcher.dispatch(incoming)
     except oslo_messaging.ExpectedException as exc:

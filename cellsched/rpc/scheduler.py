@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the scheduler."""
+"""The RPC client of the scheduler."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from cellsched.rpc import versions
 
 TOPIC = 'scheduler'
 
-#: What a server offers.
+#: The version that a server offers.
 VERSION = '4.5'
 
-#: Servers of a request from which on to place them may take seconds.
+#: Number of servers from which on placing a request may take seconds.
 LONG_FROM = 100
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects and contexts as they travel."""
+"""Serialization of objects and contexts for messages."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from cellsched.objects import base
 
 _NAME = f'{base.Object.OBJ_SERIAL_NAMESPACE}.name'
 
-#: Objects that there are, by name.
+#: Object classes by name.
 _KNOWN = base.Registry.obj_classes()
 
 
 class Serializer(oslo_messaging.Serializer):
-    """Turns objects into their envelopes, and back, however deep they are.
+    """Converts objects to envelopes and back, at any depth.
 
     An object of an unknown class stays as it came, so that it can be passed
     on. The target cell of a context is not sent.
@@ -35,8 +35,8 @@ class Serializer(oslo_messaging.Serializer):
     def deserialize_context(
         self, ctxt: dict[str, Any]
     ) -> request_context.RequestContext:
-        # A server calls this in the thread that does the work, whose log
-        # messages are of this request from now on.
+        # The server calls this in the working thread. From here on, the log
+        # messages of that thread belong to this request.
         return request_context.RequestContext.from_dict(ctxt, overwrite=True)
 
 

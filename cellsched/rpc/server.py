@@ -22,14 +22,14 @@ from cellsched.rpc import serializer
 LOG = logging.getLogger(__name__)
 
 
-#: The forms that there are, for ``[scheduler] remote_exceptions``.
+#: Values of ``[scheduler] remote_exceptions``.
 OURS, NOVA = 'cellsched', 'nova'
 
 _NOVA_MODULE = 'nova.exception'
 
 
 def translation(form: str) -> Callable[[Exception], Exception]:
-    """Return what turns errors into a form."""
+    """Return the function that translates errors to a form."""
     return {OURS: _as_it_is, NOVA: as_nova}[form]
 
 
@@ -44,7 +44,7 @@ def as_nova(error: Exception) -> Exception:
                           exception.PluginFailed)):
         error = exception.NoValidHost(reason=error.format_message())
     if isinstance(error, exception.NoValidHost):
-        # That and what is derived from it have the same names there.
+        # NoValidHost and its subclasses have the same names in Nova.
         return _nova(type(error).__name__)(
             error.format_message(), reason=error.reason, code=error.code)
     return error
@@ -55,7 +55,7 @@ def _as_it_is(error: Exception) -> Exception:
 
 
 class _Named(Exception):
-    """An error that is only made to be sent."""
+    """An error that exists only to be sent."""
 
     def __init__(self, message: str, **kwargs: Any) -> None:
         super().__init__(message)
@@ -69,38 +69,38 @@ def _nova(name: str) -> type[_Named]:
 
 Translate = Callable[[Exception], Exception]
 
-#: Errors of callers, of which the log has one line.
+#: Errors caused by callers, which the log has in one line.
 _OF_CALLERS = (
     oslo_messaging.NoSuchMethod, oslo_messaging.UnsupportedVersion,
     exception.DeadlineExceeded, exception.Invalid,
     ovo_exception.IncompatibleObjectVersion)
 
-#: Methods, as callers name them with their versions, that are remembered.
+#: Maximum number of cached methods, by name and version as callers send them.
 _FOUND_MAX = 256
 
-#: The namespace and version of an endpoint that names none.
+#: The namespace and version of an endpoint without a target.
 _DEFAULT_TARGET = oslo_messaging.Target()
 
-#: Seconds between heartbeats that a caller may ask for, at most.
+#: Maximum interval of heartbeats that a caller may request, in seconds.
 _HEARTBEAT_MAX_S = 1e6
 
-#: Seconds by which a message may be late. Both ends know the clock of its
-#: deadline by what was said over a network.
+#: Tolerance of deadlines in seconds. Both ends read the clock of deadlines
+#: over a network.
 LATE_S = 1.0
 
-#: Seconds since 1970 that may be a time.
+#: The range of valid times, in seconds since 1970.
 _TIME_MAX = 1e15
 
-#: What logs show of a context.
+#: Fields of a context that logs show.
 _LOGGED = (
     'domain', 'global_request_id', 'project_domain', 'project_id',
     'request_id', 'resource_uuid', 'system_scope', 'tenant', 'user',
     'user_domain', 'user_id')
 
-#: Characters of a name that a message may have for what logs show.
+#: Maximum length of such a field in a message.
 NAME_MAX = 255
 
-#: Characters of a name that somebody else chose which a log shows.
+#: Maximum length of a name from outside in a log line.
 _SHOWN_MAX = 80
 
 
@@ -126,7 +126,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
             endpoints, serializer, oslo_messaging.DefaultRPCAccessPolicy)
         self._now = now
         self._translate = translate
-        # Callers name the same few methods all the time.
+        # Callers use the same few methods, so cache them.
         self._found = functools.lru_cache(_FOUND_MAX)(self._find)
 
     def dispatch(self, incoming: Any) -> Any:
@@ -135,7 +135,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
             try:
                 self._check(message, incoming.ctxt)
             except Exception:
-                # The log would name the request that this thread was at last.
+                # Else the log would name this thread's previous request.
                 request_context.RequestContext(overwrite=True)
                 raise
             if not _is_interval(incoming.client_timeout):
@@ -197,7 +197,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
         raise oslo_messaging.NoSuchMethod(shown(method))
 
     def _check_deadline(self, deadline: Any) -> None:
-        # A number with which nothing can be calculated is none either.
+        # Refuse infinity and NaN too.
         if (self._now is None or type(deadline) not in (int, float)
                 or not -_TIME_MAX < deadline < _TIME_MAX):
             return
@@ -262,7 +262,7 @@ def _parameters(
 ) -> tuple[frozenset[str] | None, list[str]]:
     """Return the parameters of a method, and the required ones.
 
-    None stands for any arguments.
+    None means that the method accepts any arguments.
     """
     _self, _context, *rest = inspect.signature(function).parameters.values()
     any_kind = inspect.Parameter.VAR_KEYWORD
@@ -317,12 +317,12 @@ class Arguments(serializer.Serializer):
         try:
             return super().deserialize_entity(ctxt, entity)
         except ovo_exception.IncompatibleObjectVersion:
-            # Callers know this one by its name.
+            # Callers know this error by its name.
             raise
         except (AttributeError, KeyError, RecursionError, TypeError,
                 ValueError,
                 ovo_exception.VersionedObjectsException) as exc:
-            # None of these says which part of the message is meant.
+            # The text of these errors does not name the part of the message.
             raise exception.InvalidField(
                 where='message', field='nova_object', expected='envelopes '
                 'of known objects and versions '
@@ -360,7 +360,7 @@ def server(
     dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
         translation(error_form))
-    # oslo.messaging asks the global configuration, which may be another.
+    # oslo.messaging reads the global configuration, which may be another one.
     conf = transport.conf
     if 'rpc_ping_enabled' in conf and conf.rpc_ping_enabled:
         dispatcher.endpoints.append(oslo_dispatcher.PingEndpoint())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transports of a process: its own, and those of the cells."""
+"""The message transports of a process and of its cells."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched.rpc import broker_urls
 
-#: Scheme of the URL of what has no queue, which is cell0.
+#: URL scheme of cell0, which has no queues.
 NO_TRANSPORT = 'none'
 
 _DRIVERS = 'oslo.messaging.drivers'
 
-#: Drivers of notifications that send nothing to a broker.
+#: Drivers of notifications that use no broker.
 _WITHOUT_BROKER = {'log', 'noop', 'test'}
 
-#: What a URL should be, for errors that quote nothing of it.
+#: The expected form of a URL, for errors that must not quote the URL.
 _FORM = ('scheme://user:password@host:port/virtual_host, in which special '
          'characters of user, password and virtual host are percent-encoded '
          '(/ as %2F)')
@@ -119,14 +119,14 @@ class Transports:
                         '[oslo_messaging_notifications] transport_url')
 
     def _check(self, url: str, field: str) -> None:
-        # It imports what the driver for RabbitMQ does.
+        # Imported late: it imports the same libraries as the RabbitMQ driver.
         from cellsched.rpc import broker_check
 
         broker_check.check(
             self._conf, self._parsed(url, field), field)
 
     def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
-        """Return a URL and its option, by default those of the process."""
+        """Return a URL and its option; by default the process's own URL."""
         field = field if url else '[DEFAULT] transport_url'
         url = url or self.own_url()
         if url.partition(':')[0].lower() == NO_TRANSPORT:
@@ -180,8 +180,8 @@ class Transports:
         except ImportError as exc:
             expected = f'a transport that can be imported: {exc}'
         except (ValueError, cfg.Error, oslo_messaging.MessagingException):
-            # What these say may quote a password, and so may a part of a URL
-            # that nobody can parse.
+            # The text of these errors may quote a password, and so may a part
+            # of a URL that cannot be parsed.
             expected = _FORM
         raise exception.ConfigurationInvalid(field=field, expected=expected)
 

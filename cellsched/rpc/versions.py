@@ -14,11 +14,11 @@ import re
 
 from cellsched import exception
 
-#: What holds a client back: the newest version that it may send, what returns
-#: that, or None for nothing.
+#: A client's version cap: the newest version that it may send, a function
+#: that returns it, or None for no cap.
 Cap = str | Callable[[], str | None] | None
 
-#: As a pin: to find the version out.
+#: The pin for automatic detection of the version.
 AUTO = 'auto'
 
 _LATER_THAN_PIKE = (
@@ -27,8 +27,8 @@ _LATER_THAN_PIKE = (
     '2024.1', 'caracal', '2024.2', 'dalmatian', '2025.1', 'epoxy', '2025.2',
     'flamingo', '2026.1', 'gazpacho', '2026.2', 'hibiscus')
 
-#: The versions of releases, by topic. The scheduler's messages are Nova's; the
-#: others are ours, and no release has others than the newest yet.
+#: RPC versions of releases, by topic. The scheduler has Nova's versions. The
+#: other topics are specific to this project; all releases have the newest.
 RELEASES: Mapping[str, Mapping[str, str]] = {
     'scheduler': {
         'grizzly': '2.6', 'havana': '2.9', 'icehouse': '3.0', 'juno': '3.0',
@@ -39,7 +39,7 @@ RELEASES: Mapping[str, Mapping[str, str]] = {
 
 _NUMBER = re.compile(r'[0-9]{1,4}\.[0-9]{1,4}')
 
-#: Characters of a pin that are told.
+#: Maximum length of a pin that an error quotes.
 _TOLD_MAX = 40
 
 
@@ -75,7 +75,7 @@ def check(topic: str, cap: Cap, least: str | None) -> None:
 
     A cap that is not resolved yet is not checked.
 
-    :raises cellsched.exception.ConfigurationInvalid: it does not
+    :raises cellsched.exception.ConfigurationInvalid: the cap is too low
     """
     if least is None or callable(cap) or can_send(least, cap):
         return
