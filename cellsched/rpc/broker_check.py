@@ -49,7 +49,7 @@ def check(
         return
     options = _options(conf, url)
     refused: exception.BrokerRefused | None = None
-    away: list[str] = []
+    unreachable: list[str] = []
     for host in url.hosts or [None]:
         place = _place(host)
         try:
@@ -59,11 +59,11 @@ def check(
             refused = exception.BrokerRefused(
                 place=place, field=field, reason=str(exc))
         except delivery.ERRORS as exc:
-            away.append(f'{place} ({delivery.describe(exc)})')
+            unreachable.append(f'{place} ({delivery.describe(exc)})')
     if refused is not None:
         raise refused
-    LOG.warning('The broker of %s cannot be reached yet: %s',
-                field, ', '.join(away))
+    LOG.warning('The broker of %s is unreachable: %s',
+                field, ', '.join(unreachable))
 
 
 def _connect(
@@ -71,10 +71,10 @@ def _connect(
 ) -> None:
     # Announce the same capability as the driver. Without it, RabbitMQ closes
     # the socket without a reason.
-    wanted = {'capabilities': {'authentication_failure_close': True}}
+    requested = {'capabilities': {'authentication_failure_close': True}}
     connection = kombu.Connection(
         url, connect_timeout=timeout_s,
-        transport_options={'client_properties': wanted}, **options)
+        transport_options={'client_properties': requested}, **options)
     transport = connection.transport
     try:
         transport.close_connection(transport.establish_connection())
@@ -127,7 +127,7 @@ def _tls(
     if version:
         made['ssl_version'] = _SSL_VERSIONS.get(version.lower())
         if made['ssl_version'] is None:
-            raise _invalid('ssl_version', 'a version of TLS that is there')
+            raise _invalid('ssl_version', 'a TLS version known to OpenSSL')
     # Load the files here, so that an unreadable file is reported as a
     # configuration error and not as an error of the broker.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -149,7 +149,7 @@ def _load(names: str, load: Callable[[], None]) -> None:
     try:
         load()
     except OSError as exc:
-        raise _invalid(names, f'files that can be used: {exc}') from None
+        raise _invalid(names, f'readable files: {exc}') from None
 
 
 def _invalid(names: str, expected: str) -> exception.ConfigurationInvalid:

@@ -39,11 +39,11 @@ def parse(conf: cfg.ConfigOpts, url: str) -> oslo_messaging.TransportURL:
     with_user = [host for host in hosts if '@' in host]
     if ('#' in url or '@' in split.path or '@' in split.query
             or with_user and len(with_user) < len(hosts)):
-        raise ValueError('a character that is not percent-encoded')
+        raise ValueError('a special character is not percent-encoded')
     parsed = oslo_messaging.TransportURL.parse(conf, url)
     if is_broker(parsed) and not all(
             _HOST.fullmatch(host.hostname or '') for host in parsed.hosts):
-        raise ValueError('a host whose name is none')
+        raise ValueError('a host name is invalid')
     return parsed
 
 

@@ -49,7 +49,8 @@ class BackgroundSender:
         done, _ = futures.wait([sent], self._timeout_s)
         if not done and (sent.cancel() or not sent.done()):
             raise oslo_messaging.MessageDeliveryFailure(
-                f'The broker did not take it within {self._timeout_s} s.')
+                'The broker did not accept the message within '
+                f'{self._timeout_s} s.')
         sent.result()
 
 

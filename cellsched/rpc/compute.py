@@ -255,8 +255,8 @@ class ComputeCap:
         lowest = min(filter(None, (found.version, before)), default=None)
         known.lowest = dataclasses.replace(found, version=lowest)
         if lowest is not None and lowest != before:
-            LOG.info('The oldest compute service that answers has version %d; '
-                     'the newest that is known here is %d',
+            LOG.info('The oldest compute service that answered has version '
+                     '%d; the newest known version is %d',
                      lowest, max(self._history))
 
     def _message_version(self, lowest: int | None) -> str:

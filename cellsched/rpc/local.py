@@ -298,7 +298,7 @@ class LocalDriver(Driver):
     ) -> base.Listener:
         address = self._address(target)
         return _Listener(
-            self._there(), {address, address._replace(server=None)},
+            self._joined(), {address, address._replace(server=None)},
             batch_size, batch_timeout)
 
     def listen_for_notifications(
@@ -312,7 +312,7 @@ class LocalDriver(Driver):
             self._address(target(topic=f'{target.topic}.{priority}',
                                  server=None))
             for target, priority in targets_and_priorities}
-        return _Listener(self._there(), addresses, batch_size, batch_timeout)
+        return _Listener(self._joined(), addresses, batch_size, batch_timeout)
 
     def cleanup(self) -> None:
         world, self._world = self._world, None
@@ -321,16 +321,16 @@ class LocalDriver(Driver):
 
     def _post(self, target: Any, letter: _Letter) -> None:
         if target.fanout:
-            self._there().put_to_all(
+            self._joined().put_to_all(
                 self._address(target)._replace(server=None), letter)
         else:
-            self._there().put(self._address(target), letter)
+            self._joined().put(self._address(target), letter)
 
     def _address(self, target: Any) -> _Address:
         return _Address(target.exchange or self._default_exchange,
                         target.topic, target.server)
 
-    def _there(self) -> _World:
+    def _joined(self) -> _World:
         if self._world is None:
             raise oslo_messaging.MessageDeliveryFailure(
                 'The transport was closed')

@@ -206,8 +206,8 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
             raise exception.DeadlineExceeded(late_s=round(late_s))
 
 
-def _is_interval(said: Any) -> bool:
-    return type(said) in (int, float) and 0 < said < _HEARTBEAT_MAX_S
+def _is_interval(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < _HEARTBEAT_MAX_S
 
 
 def _invalid(field: str, expected: str) -> exception.InvalidField:
@@ -229,8 +229,8 @@ def _check_context(context: Any) -> None:
     if not isinstance(context, dict):
         raise _invalid('context', 'values by name')
     for name in _LOGGED:
-        said = context.get(name)
-        if said is not None and not is_name(said):
+        value = context.get(name)
+        if value is not None and not is_name(value):
             raise _invalid(f'context.{name}',
                            f'a text of at most {NAME_MAX} characters')
 

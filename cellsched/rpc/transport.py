@@ -131,7 +131,7 @@ class Transports:
         url = url or self.own_url()
         if url.partition(':')[0].lower() == NO_TRANSPORT:
             raise exception.Invalid(
-                f'{field}: {NO_TRANSPORT}:// says that there is no transport.')
+                f'{field}: {NO_TRANSPORT}:// has no transport.')
         return field, url
 
     def _get(

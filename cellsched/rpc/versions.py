@@ -40,7 +40,7 @@ RELEASES: Mapping[str, Mapping[str, str]] = {
 _NUMBER = re.compile(r'[0-9]{1,4}\.[0-9]{1,4}')
 
 #: Maximum length of a pin that an error quotes.
-_TOLD_MAX = 40
+_QUOTED_MAX = 40
 
 
 def cap(topic: str, newest: str, pin: Cap) -> Cap:
@@ -49,7 +49,7 @@ def cap(topic: str, newest: str, pin: Cap) -> Cap:
 
 
 def read_pin(
-    topic: str, newest: str, pin: str, others: Iterable[str] = (),
+    topic: str, newest: str, pin: str, accepted: Iterable[str] = (),
 ) -> str:
     """Return the version for a pin in the configuration.
 
@@ -62,12 +62,12 @@ def read_pin(
     version = releases.get(pin.lower(), pin)
     if _NUMBER.fullmatch(version) and can_send(version, newest):
         return version
-    told = repr(pin[:_TOLD_MAX])
+    quoted = repr(pin[:_QUOTED_MAX])
     if version is not pin:
-        told += f', which is {version}'
+        quoted += f', which is {version}'
     raise exception.ConfigurationInvalid(
         field=f'[upgrade_levels] {topic}',
-        expected=f'{_expected(releases, newest, others)}; it is {told}')
+        expected=f'{_expected(releases, newest, accepted)}; it is {quoted}')
 
 
 def check(topic: str, cap: Cap, least: str | None) -> None:
@@ -81,7 +81,7 @@ def check(topic: str, cap: Cap, least: str | None) -> None:
         return
     raise exception.ConfigurationInvalid(
         field=f'[upgrade_levels] {topic}',
-        expected=f'{least}, which this service cannot do without, or nothing; '
+        expected=f'{least} or later, which this service needs, or no value; '
                  f'it stands for {cap}')
 
 
@@ -105,11 +105,11 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def _expected(
-    releases: Mapping[str, str], newest: str, others: Iterable[str]
+    releases: Mapping[str, str], newest: str, accepted: Iterable[str]
 ) -> str:
     major, minor = _numbers(newest)
     expected = f'{major}.0 to {newest}' if minor else newest
-    names = [*others, *(
+    names = [*accepted, *(
         name for name, version in releases.items()
         if can_send(version, newest))]
     if names:

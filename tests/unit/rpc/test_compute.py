@@ -270,5 +270,5 @@ class TestComputeCap(TestCase):
             cap()
 
         self.assertEqual(1, self.logs.output.count(
-            'The oldest compute service that answers has version 3; the '
-            'newest that is known here is 4'))
+            'The oldest compute service that answered has version 3; the '
+            'newest known version is 4'))
