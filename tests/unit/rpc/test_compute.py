@@ -72,7 +72,7 @@ class TestComputeAPI(base.RPCTestCase):
                 self.context, 'here', objects.Instance(uuid=UUID), UUID)):
             error = self.assertRaises(exception.VersionNotSendable, move)
 
-            self.assertIn('this needs 6.1', str(error))
+            self.assertIn('this message needs 6.1', str(error))
         self.assertTrue(self.agents['here'].received.empty())
         self.api.check_moves()
 

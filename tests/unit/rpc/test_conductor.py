@@ -41,7 +41,7 @@ class TestConductorAPI(base.RPCTestCase):
             error = self.assertRaises(
                 exception.VersionNotSendable, move, self.context, UUID, UUID)
 
-            self.assertIn('this needs 1.20', str(error))
+            self.assertIn('this message needs 1.20', str(error))
 
     def test_accepted_builds_reach_a_conductor(self):
         self.serve(self.conductor, conductor.TOPIC)
