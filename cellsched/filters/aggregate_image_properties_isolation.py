@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose aggregates are for such images."""
+"""Keep hosts whose aggregates match the properties of the image."""
 
 from oslo_config import cfg
 
@@ -12,12 +12,12 @@ from cellsched import objects
 class AggregateImagePropertiesIsolation(base.Filter):
     """Reject a host whose aggregates are for other images.
 
-    Where a key of aggregates' metadata is a property of the image too, the
-    property must be one of the values between commas that the host's
-    aggregates have for it. A property that is not set, or that is false or
-    zero, is no matter. ``[filter_scheduler]
-    aggregate_image_properties_isolation_namespace`` restricts that to keys
-    that begin with it and with
+    The filter compares the metadata of the host's aggregates with the image
+    properties of the same names. The property must be one of the
+    comma-separated values that the aggregates have for the key. Properties
+    that are not set, false or zero are ignored. ``[filter_scheduler]
+    aggregate_image_properties_isolation_namespace`` restricts the filter to
+    keys that begin with this namespace, followed by
     ``aggregate_image_properties_isolation_separator``.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose aggregates offer what the flavor asks for."""
+"""Keep hosts whose aggregates match the flavor's extra specs."""
 
 from cellsched.filters import base
 from cellsched.filters import extra_specs_ops
@@ -11,16 +11,16 @@ _SCOPE = 'aggregate_instance_extra_specs'
 
 
 class AggregateInstanceExtraSpecsFilter(base.Filter):
-    """Reject a host whose aggregates lack what the flavor's extra specs ask.
+    """Reject a host whose aggregates do not match the flavor's extra specs.
 
-    Extra specs without a scope and those in the scope
-    ``aggregate_instance_extra_specs:`` name a key of aggregates' metadata.
-    Some value of that key in some aggregate of the host must match; a host
-    whose aggregates lack the key is rejected. Metadata may have several values
-    between commas. Extra specs may begin with an operator: ``=``, ``==``,
-    ``!=``, ``>=`` and ``<=`` compare numbers, ``s==``, ``s!=``, ``s<``,
-    ``s<=``, ``s>`` and ``s>=`` texts, and there are ``<in>``, ``<all-in>``
-    and ``<or>``.
+    Extra specs without a scope, and extra specs in the scope
+    ``aggregate_instance_extra_specs:``, name a key of the aggregates'
+    metadata. At least one value of the key in the host's aggregates must
+    match; a host without the key is rejected. Metadata may have several
+    comma-separated values. An extra spec may begin with an operator: ``=``,
+    ``==``, ``!=``, ``>=`` and ``<=`` compare numbers; ``s==``, ``s!=``,
+    ``s<``, ``s<=``, ``s>``, ``s>=``, ``<in>``, ``<all-in>`` and ``<or>``
+    compare text.
     """
 
     reason = 'lacks an aggregate that matches the extra specs'
@@ -48,7 +48,7 @@ def _verdict(text: str, field: str) -> metadata.Verdict:
 
 
 def _key(name: str) -> str | None:
-    """Return the metadata key that an extra spec asks for, if any."""
+    """Return the metadata key that an extra spec names, if any."""
     scope, colon, key = name.partition(':')
     if not colon:
         return name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose aggregates are for the project."""
+"""Keep hosts whose aggregates accept the project."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -17,10 +17,11 @@ _PREFIX = 'filter_tenant_id'
 class AggregateMultiTenancyIsolation(base.Filter):
     """Reject a host whose aggregates are for other projects.
 
-    Metadata keys that begin with ``filter_tenant_id`` hold ids of projects
-    between commas. A host takes the projects that any of its aggregates
-    names; where none has such a key, it takes all. That keeps others out, but
-    does not keep a project in its aggregates.
+    Metadata keys that begin with ``filter_tenant_id`` contain comma-separated
+    project ids. A host accepts the projects that its aggregates name. If none
+    of its aggregates has such a key, it accepts all projects. The filter
+    isolates these hosts from other projects, but a project of an aggregate
+    may also use hosts outside it.
     """
 
     reason = 'is kept for other projects'
@@ -34,10 +35,10 @@ class AggregateMultiTenancyIsolation(base.Filter):
 
 
 class Verdicts:
-    """Says for each project which of some numbered things it may use.
+    """The projects that may use each of some numbered things.
 
     :param allowed: the only projects that may use a thing, by its number;
-        all of them where it is left out
+        without an entry, all projects may
     :param denied: projects that may not use it, by its number
     """
 

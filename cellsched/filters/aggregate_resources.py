@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that have what a server takes, by ratios of their aggregates."""
+"""Keep hosts with enough resources, by the ratios of their aggregates."""
 
 import math
 
@@ -10,7 +10,7 @@ from cellsched.hosts import view
 
 
 class _ByAggregate(resources.RamFilter):
-    """Has aggregates override what hosts say of their ratio."""
+    """Uses the ratio of the host's aggregates before the host's own."""
 
     def ratio(self, hosts: view.Hosts) -> view.Column:
         said = hosts.number(f'{self.kind}_allocation_ratio', math.nan)
@@ -21,26 +21,30 @@ class _ByAggregate(resources.RamFilter):
 class AggregateRamFilter(_ByAggregate, resources.RamFilter):
     """Reject a host that lacks memory, by the ratio of its aggregates.
 
-    It offers its physical memory times the least ``ram_allocation_ratio`` in
-    the metadata of its aggregates, else times its own. One server may not be
-    greater than the host.
+    The capacity is the physical memory times the lowest
+    ``ram_allocation_ratio`` in the metadata of the host's aggregates, or
+    times the host's own ratio if no aggregate has one. A single server may
+    not have more memory than the host physically has.
     """
 
 
 class AggregateCoreFilter(_ByAggregate, resources.CoreFilter):
     """Reject a host that lacks CPUs, by the ratio of its aggregates.
 
-    It offers its physical CPUs times the least ``cpu_allocation_ratio`` in
-    the metadata of its aggregates, else times its own. One server may not be
-    greater than the host. A host that does not say how many CPUs it has is
-    kept.
+    The capacity is the number of physical CPUs times the lowest
+    ``cpu_allocation_ratio`` in the metadata of the host's aggregates, or
+    times the host's own ratio if no aggregate has one. A single server may
+    not have more CPUs than the host physically has. A host that does not
+    report its CPUs is kept.
     """
 
 
 class AggregateDiskFilter(_ByAggregate, resources.DiskFilter):
     """Reject a host that lacks disk, by the ratio of its aggregates.
 
-    It offers its physical disk times the least ``disk_allocation_ratio`` in
-    the metadata of its aggregates, else times its own. One server may not be
-    greater than the host. A root disk on a volume takes none of it.
+    The capacity is the physical disk times the lowest
+    ``disk_allocation_ratio`` in the metadata of the host's aggregates, or
+    times the host's own ratio if no aggregate has one. A single server may
+    not need more disk than the host physically has. A root disk on a volume
+    needs no disk of the host.
     """

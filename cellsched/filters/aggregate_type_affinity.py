@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose aggregates are for the flavor."""
+"""Keep hosts whose aggregates accept the flavor."""
 
 from cellsched.filters import base
 from cellsched.hosts import metadata
@@ -12,9 +12,9 @@ _KEY = 'instance_type'
 class AggregateTypeAffinityFilter(base.Filter):
     """Reject a host whose aggregates are for other flavors.
 
-    The metadata ``instance_type`` names flavors between commas. A host takes
-    those that any of its aggregates names; where none has that key, it takes
-    all flavors.
+    The metadata key ``instance_type`` contains comma-separated flavor names.
+    A host accepts the flavors that its aggregates name. If none of its
+    aggregates has the key, it accepts all flavors.
     """
 
     reason = 'is kept for other flavors'

@@ -11,7 +11,7 @@ from cellsched import objects
 class AllHostsFilter(base.Filter):
     """Pass every host.
 
-    For a list of filters that must not be empty.
+    Use it where a list of filters must not be empty.
     """
 
     run_filter_once_per_request = True

@@ -17,19 +17,19 @@ from cellsched.hosts import view
 NUMBER, TEXT, MIXED = (
     attribute_kinds.NUMBER, attribute_kinds.TEXT, attribute_kinds.MIXED)
 
-#: Facts of a cell change with what is taken on any of its hosts.
+#: Values of a cell change with the usage of any of its hosts.
 _FACTS = frozenset(column.name for column in columns.CELL_FACTS)
 
 
 class Attribute:
-    """A value of each host; None where a host has none."""
+    """One value for each host; None if a host has no value."""
 
     def __init__(self, hosts: view.Hosts, name: str, *keys: str) -> None:
         self._hosts, self._name, self._keys = hosts, name, keys
         stored = hosts.kind(name)
         self._coded = stored == columns.CODED
         self._whole = stored == columns.WHOLE
-        #: The values, unless they are coded.
+        #: The values, unless they are dictionary-encoded.
         self.column = _column(hosts, name)
         self.kind = attribute_kinds.stored(name, stored)
 
@@ -42,7 +42,7 @@ class Attribute:
 
     @functools.cached_property
     def numbers(self) -> view.Column:
-        """The values that are numbers; NaN in place of others."""
+        """The numeric values; NaN for every other value."""
         if not self._coded:
             known = self.column if self.kind == NUMBER else math.nan
             return np.full(len(self.column), known, dtype='float64')
@@ -50,7 +50,7 @@ class Attribute:
             self._name, lambda value: _number(self._look_up(value)), 'float64')
 
     def each(self, function: Callable[[Any], bool]) -> view.Mask:
-        """Return what a function says of each host's value, once for it."""
+        """Return a function of each host's value, called once per value."""
         if self._coded:
             return self._hosts.each(
                 self._name, lambda value: function(self._look_up(value)))
@@ -66,7 +66,7 @@ class Attribute:
             return state.parsed(value) or {}
         for key in self._keys:
             if isinstance(value, str):
-                # Most texts that lack the key need not be read.
+                # Skip texts that cannot contain the key without parsing them.
                 maybe = '\\' in value or f'"{key}"' in value
                 value = state.parsed(value) if maybe else None
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -79,10 +79,10 @@ def _number(value: Any) -> float:
 
 
 def find(hosts: view.Hosts, path: tuple[str, ...]) -> Attribute | None:
-    """Return what a name with keys stands for; None if it is nothing.
+    """Return the attribute of a name with keys; None if it is unknown.
 
-    What can be claimed of a resource class is a number for every host, also
-    before any host has told of such a resource.
+    The free amount of a resource class is a number for every host, even
+    before a host reports the class.
     """
     name, keys = attribute_kinds.column(path)
     known = name in hosts or name.startswith(columns.AVAILABLE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts in the availability zone that was asked for."""
+"""Keep hosts in the requested availability zone."""
 
 from cellsched.filters import base
 from cellsched.hosts import view
@@ -9,9 +9,9 @@ from cellsched import objects
 class AvailabilityZoneFilter(base.Filter):
     """Reject a host that is in another availability zone than requested.
 
-    A host is in the zone that the ``availability_zone`` metadata of its
-    aggregates names, else in ``[DEFAULT] default_availability_zone``. A
-    request that names no zone may go to all of them.
+    The zone of a host is the ``availability_zone`` metadata of its
+    aggregates, or ``[DEFAULT] default_availability_zone`` if they have none.
+    A request without a zone may use all zones.
     """
 
     reason = 'is in another availability zone'

@@ -16,82 +16,83 @@ from cellsched import objects
 
 
 class Filter(abc.ABC):
-    """Says which hosts may take a request.
+    """Decides which hosts may take a request.
 
-    A filter must be a function of the hosts and the request: no clock, no
-    database, no RPC, no memory of earlier calls. It may be called for many
-    requests at once. The pipeline counts, times, logs and explains; a filter
-    does none of that.
+    A filter must be a pure function of the hosts and the request: no clock,
+    no database, no RPC, no memory of earlier calls. One call may serve many
+    requests. Counters, timing, logs and explanations are the work of the
+    pipeline.
 
-    It is shown all hosts or only those that passed what came before, so its
-    verdict on a host may not depend on how many others it sees, unless it is
-    not :attr:`local`.
+    A filter gets all hosts, or only the hosts that passed the filters before
+    it. So its verdict on a host must not depend on the number of other hosts,
+    unless the filter is not :attr:`local`.
     """
 
     #: Completes "This host …" as a short negative that begins with its verb:
-    #: "lacks memory", "already runs a server". Requesters read it.
+    #: "lacks memory", "already runs a server". Users read it.
     reason: str = 'was rejected'
 
     #: True if the placement of one instance of a request cannot change the
-    #: verdict for the next, so that the filter runs once for all of them.
+    #: verdict for the next. The filter then runs once for all instances.
     run_filter_once_per_request: bool = False
 
-    #: True if what is taken on one host leaves the verdicts on the others as
-    #: they were. Between the instances of one request, such a filter is asked
-    #: about the host that was just chosen, and not about all.
+    #: True if usage on one host does not change the verdicts on other hosts.
+    #: Between the instances of one request, the filter then runs only for the
+    #: host that was just selected.
     local: ClassVar[bool] = False
 
-    #: True if the placement of an instance can bring hosts back that were out.
-    #: All hosts are then asked again for each instance of a request.
+    #: True if the placement of an instance can make rejected hosts acceptable
+    #: again. The filter then runs on all hosts for each instance.
     reopens: ClassVar[bool] = False
 
-    #: True if it costs time for each host, so that it must be shown only
-    #: those that are left.
+    #: True if the filter takes time for each host. It then gets only the
+    #: hosts that passed the filters before it.
     by_row: ClassVar[bool] = False
 
-    #: True if it is asked for a rebuild too, which stays on its host.
+    #: True if the filter also runs for a rebuild, which stays on its host.
     run_on_rebuild: bool = False
 
-    #: Policies and rules of server groups that it stands for. A request of a
-    #: group that asks for one is refused where nothing enabled serves it.
+    #: Server group policies and rules that this filter implements. A request
+    #: is refused if no enabled filter implements its group's policy or rule.
     serves: ClassVar[frozenset[str]] = frozenset()
 
     #: Scheduler hints that this filter reads. A hint that no enabled filter
     #: reads is refused.
     hints: frozenset[str] = frozenset()
 
-    #: Demands that this filter meets where it lets a host pass: what it reads
-    #: of requests that changes where a server may go. A request that asks for
-    #: what no enabled stage reads is refused by its name.
+    #: Requirements that this filter satisfies for the hosts it passes: the
+    #: parts of a request that affect where a server may run. A request with a
+    #: requirement that no enabled stage reads is refused, and the error names
+    #: the requirement.
     #:
     #: ``flavor.extra_specs.hw:numa_nodes`` is an extra spec of the flavor,
     #: ``image.properties.hw_numa_nodes`` a property of the image, and
     #: ``requested_destination.host`` a field of the request. A ``*`` at the
-    #: end stands for anything: ``flavor.extra_specs.hw:numa_mem.*``.
-    #: ``flavor.extra_specs.unscoped`` stands for all extra specs without a
-    #: colon. Names that are no demand may be left out; the demands are listed
-    #: in the reference. One must be named only by who meets it whole, and not
-    #: while an option switches that off.
+    #: end matches anything: ``flavor.extra_specs.hw:numa_mem.*``.
+    #: ``flavor.extra_specs.unscoped`` means all extra specs without a colon.
+    #: The reference lists the requirements; other names need not be listed.
+    #: Name a requirement only if the filter satisfies it completely, and not
+    #: while an option disables that.
     reads: frozenset[str] = frozenset()
 
-    #: Where the options of :meth:`opts` are registered; may be ``DEFAULT``.
+    #: The option group of :meth:`opts`; may be ``DEFAULT``.
     group: ClassVar[str] = filter_scheduler.GROUP.name
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options that this filter reads, none by default.
 
-        An option that others read too may be returned once more as it is.
+        The list may include an option that another filter registers too.
         """
         return []
 
     def __init__(self, options: Any) -> None:
-        """Take the options of the group, as attributes."""
+        """Store the option group; its options are attributes."""
         self.options = options
 
     @functools.cached_property
     def name(self) -> str:
-        """The name that counts and errors give this filter."""
+        """The name of this filter in counters and errors."""
         return type(self).__name__
 
     @abc.abstractmethod
@@ -100,10 +101,10 @@ class Filter(abc.ABC):
     ) -> view.Mask | None:
         """Return True for each host that may take the request.
 
-        The mask has one entry for each host; None keeps them all at no cost.
-        An exception fails the request
-        and names this filter; an :class:`cellsched.exception.Invalid` tells
-        the requester what is wrong with the request.
+        The mask has one entry for each host. None keeps all hosts at no cost.
+        An exception fails the request and names this filter; the text of an
+        :class:`cellsched.exception.Invalid` tells the user what is wrong with
+        the request.
         """
 
     def applies(self, request: objects.RequestSpec) -> bool:
@@ -111,29 +112,29 @@ class Filter(abc.ABC):
         return True
 
     def located(self, request: objects.RequestSpec) -> Iterable[str]:
-        """Return the instances whose hosts this filter needs to know.
+        """Return the instances whose hosts this filter needs.
 
-        What is named here is looked up in one query before the filters run,
-        and is found by ``hosts.rows_of`` and ``hosts.counts_of``.
+        One query before the filters run finds the hosts of all of them. The
+        filter reads them by ``hosts.rows_of`` and ``hosts.counts_of``.
         """
         return ()
 
     def limits(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> Mapping[str, view.Column]:
-        """Return what a build may use on each host, by the limit's name.
+        """Return the amounts that a build may use on each host, by limit.
 
-        ``memory_mb``, ``disk_gb`` and ``vcpu`` are what a compute host checks
-        again when it claims.
+        A compute host checks ``memory_mb``, ``disk_gb`` and ``vcpu`` again
+        when it claims.
         """
         return {}
 
     def shortfall(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> tuple[view.Column, str] | None:
-        """Return by how much each host misses, and in which unit.
+        """Return the amount that each host lacks, and the unit.
 
-        For filters that compare amounts. Asked only after a request found no
-        host, to name the nearest miss.
+        For filters that compare amounts. It is called only if no host was
+        found, to report the host that lacks least.
         """
         return None

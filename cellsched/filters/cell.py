@@ -18,12 +18,13 @@ _DENIED = 'cell_denied_projects'
 class CellFilter(base.Filter):
     """Reject the hosts of cells that the project may not use.
 
-    An aggregate speaks for every cell in which it has a host, and for all
-    hosts there. Its metadata ``cell_allowed_projects`` and
-    ``cell_denied_projects`` hold ids of projects between commas. A cell takes
-    the projects that any of its aggregates allows; where none has that key,
-    it takes all. A project that any of them denies is kept out, allowed or
-    not. An empty list allows nobody.
+    The metadata of an aggregate applies to every cell in which the aggregate
+    has a host, and to all hosts of that cell. ``cell_allowed_projects`` and
+    ``cell_denied_projects`` contain comma-separated project ids. A cell
+    accepts the projects that its aggregates allow; if no aggregate has the
+    key, it accepts all projects. A denied project is rejected even if another
+    aggregate allows it. An empty list of allowed projects rejects all
+    projects.
     """
 
     reason = 'is in a cell that is kept for other projects'

@@ -15,10 +15,10 @@ from cellsched import objects
 class ComputeFilter(base.Filter):
     """Reject a host whose compute service is down or disabled.
 
-    A service is down if it has not reported within ``[DEFAULT]
+    A service is down if its last report is older than ``[DEFAULT]
     service_down_time`` seconds, or if an operator forced it down. A report
-    from further ahead than that counts for nothing either: such a host's
-    clock is wrong, and the host would seem to be up long after it died.
+    that is further than this in the future is ignored too: the clock of the
+    host is wrong, and the host would seem up long after it failed.
     """
 
     reason = 'is down or disabled'
@@ -42,7 +42,7 @@ class ComputeFilter(base.Filter):
         seen = hosts['last_seen_up']
         up = seen >= hosts.now - self._down_time
         up &= seen <= hosts.now + self._down_time
-        # Of booleans, that is "and not" in one pass.
+        # For booleans, this is "and not" in one pass.
         np.greater(up, hosts['service_disabled'], out=up)
         np.greater(up, hosts['forced_down'], out=up)
         return up

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that can what a flavor's extra specs ask for."""
+"""Keep hosts whose capabilities match the flavor's extra specs."""
 
 from collections.abc import Iterator
 import operator
@@ -15,7 +15,7 @@ from cellsched.filters import extra_specs_ops
 from cellsched.hosts import view
 from cellsched import objects
 
-#: What the operators mean for columns of numbers.
+#: The operators for numeric columns.
 _NUMBERS = {'=': operator.ge, '==': operator.eq, '!=': operator.ne,
             '>=': operator.ge, '<=': operator.le}
 
@@ -24,17 +24,18 @@ _BITS = 'hw:maxphysaddr_bits'
 
 
 class ComputeCapabilitiesFilter(base.Filter):
-    """Reject a host that lacks what the flavor's extra specs ask for.
+    """Reject a host whose capabilities do not match the extra specs.
 
-    ``capabilities:free_ram_mb = >= 4096`` asks something of a column of the
-    host table, by Nova's name for it, or else of the host's statistics; more
-    parts are keys in JSON: ``capabilities:cpu_info:vendor = Intel``. A host
-    without it is rejected. A name without a scope is asked of hosts that have
-    it; ``hw:maxphysaddr_bits`` for so many ``cpu_info:maxphysaddr:bits``.
+    ``capabilities:free_ram_mb = >= 4096`` compares a column of the host
+    table, by Nova's name for it, or else one of the host's statistics.
+    Further parts are JSON keys: ``capabilities:cpu_info:vendor = Intel``. A
+    host without the value is rejected. An extra spec without a scope applies
+    only to hosts that have the value. ``hw:maxphysaddr_bits`` is compared
+    with ``cpu_info:maxphysaddr:bits``.
 
-    The operators are ``=``, ``==``, ``!=``, ``>=``, ``<=`` for numbers,
+    The operators are ``=``, ``==``, ``!=``, ``>=``, ``<=`` for numbers, and
     ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=``, ``<in>``, ``<all-in>``
-    and ``<or>`` for texts; without one, the texts must be equal.
+    and ``<or>`` for text. Without an operator, the texts must be equal.
     """
 
     reason = "lacks what the flavor's extra specs ask for"
@@ -63,7 +64,7 @@ class ComputeCapabilitiesFilter(base.Filter):
 def _asked(
     request: objects.RequestSpec
 ) -> Iterator[tuple[tuple[str, ...], bool, str, extra_specs_ops.Match]]:
-    """Yield names, whether each host must have it, and what it must be."""
+    """Yield the names, whether each is required, and the required value."""
     for key, requirement in _extra_specs(request).items():
         if path := _path(key):
             field = f'extra_specs.{key:.80}'
@@ -82,7 +83,7 @@ def _extra_specs(request: objects.RequestSpec) -> dict[str, str]:
 
 
 def _path(key: str) -> tuple[str, ...]:
-    """Return what an extra spec names of a host; nothing if it does not."""
+    """Return the path that an extra spec names; empty if it names none."""
     scope, *path = key.split(':')
     if key == _BITS:
         return 'cpu_info', 'maxphysaddr', 'bits'
@@ -92,7 +93,7 @@ def _path(key: str) -> tuple[str, ...]:
 
 
 def _find(hosts: view.Hosts, path: tuple[str, ...]) -> Any:
-    """Return an attribute of the host, else one of its statistics."""
+    """Return an attribute of the hosts, or else one of their statistics."""
     if path[0] not in attribute_kinds.OURS:
         found = attributes.find(hosts, path)
         if found is not None:

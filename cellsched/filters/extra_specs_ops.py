@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of a flavor's extra specs, and the values that they match.
+"""Operators in a flavor's extra specs, and the values that they match.
 
-The first word may be an operator; operands are separated by spaces.
+The first word may be an operator. Spaces separate operands.
 
-* ``=``, ``==``, ``!=``, ``>=``, ``<=``: a number that compares so; ``=`` asks
-  for that much at least
-* ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=``: a text that compares so
-* ``<in> a``: a text that contains this one; ``<all-in> a b``: all of these
+* ``=``, ``==``, ``!=``, ``>=``, ``<=`` compare numbers; ``=`` means at least
+* ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=`` compare text
+* ``<in> a``: text that contains ``a``; ``<all-in> a b``: text that contains
+  all of them
 * ``<or> a <or> b``: one of these texts
-* anything else: this very text
+* anything else: exactly this text
 
-Words that an operator has no use for are passed over. An operator without an
-operand, or a number that is asked of a value which is none, matches nothing.
+Surplus words after the operands are ignored. An operator without an operand
+matches nothing, and neither does a number compared with a value that is not
+numeric.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import operator
 
 from cellsched import exception
 
-#: Characters that a requirement may have.
+#: Maximum length of a requirement.
 LENGTH_MAX = 1024
 
 Match = Callable[[str | None], bool]
@@ -46,13 +47,13 @@ def match(
 
 
 def matcher(requirement: str, field: str = 'extra_specs') -> Match:
-    """Return a function that says whether a value meets a requirement.
+    """Return a function that tests whether a value meets a requirement.
 
-    None is no value, and meets none.
+    None is a missing value and meets no requirement.
 
-    :param field: what errors call the requirement
+    :param field: the name of the requirement in errors
     :raises cellsched.exception.InvalidField: the requirement is too long, or
-        compares with what is no number
+        a number is expected and missing
     """
     if len(requirement) > LENGTH_MAX:
         raise exception.InvalidField(

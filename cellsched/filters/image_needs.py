@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requirements of images on their hosts, read and checked."""
+"""Parsing and validation of the requirements of an image on its host."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ ARCHITECTURES = (
     'ppcle ppc64 ppc64le ppcemb s390 s390x sh4 sh4eb sparc sparc64 unicore32 '
     'x86_64 xtensa xtensaeb').split()
 
-#: Other spellings of architectures.
+#: Aliases of architectures.
 ARCHITECTURE_ALIASES = {'amd64': 'x86_64', **dict.fromkeys(
     ('i386', 'i486', 'i586', 'x86_32', 'x86_32p'), 'i686')}
 
-#: Known values, in the order in which a host tells them.
+#: Known values, in the order in which a host reports them.
 _KNOWN = {
     'hw_architecture': ARCHITECTURES,
     'img_hv_type': (
@@ -31,7 +31,7 @@ _KNOWN = {
     'hw_vm_mode': ['hvm', 'xen', 'uml', 'exe'],
 }
 
-#: Other spellings.
+#: Aliases of the values.
 _ALIASES = {
     'hw_architecture': ARCHITECTURE_ALIASES,
     'img_hv_type': {'xapi': 'xen'},
@@ -46,7 +46,7 @@ _LENGTH_MAX, _BITS_MAX = 255, 1024
 
 
 def kind(name: str, value: Any) -> str:
-    """Return the value of a property as hosts spell it."""
+    """Return the value of a property in the spelling of hosts."""
     found = _spelled(name, value) if isinstance(value, str) else None
     if found not in _KNOWN[name]:
         _refuse(name, f'one of {", ".join(_KNOWN[name])}')
@@ -54,12 +54,12 @@ def kind(name: str, value: Any) -> str:
 
 
 def supported(values: Iterable[str]) -> frozenset[str]:
-    """Return the values of one of the tuples that a host can run."""
+    """Return the supported values, from one of a host's tuples."""
     return frozenset(map(_spelled, _KNOWN, values))
 
 
 def versions(text: Any) -> Callable[[int], bool]:
-    """Return what says if a version, 1002003 for 1.2.3, fits ``>=1.2,<8``."""
+    """Return a test of versions such as 1002003 (1.2.3) for ``>=1.2,<8``."""
     bounds = []
     if isinstance(text, str) and len(text) <= _LENGTH_MAX:
         bounds = list(map(_PREDICATE.fullmatch, text.split(',')))
@@ -75,7 +75,7 @@ def versions(text: Any) -> Callable[[int], bool]:
 
 
 def bits(value: Any) -> int:
-    """Return how many bits an address is asked to have; 0, if any will do."""
+    """Return the required number of address bits; 0 for no requirement."""
     text = str(value) if isinstance(value, (int, str)) else ''
     good = re.fullmatch('[0-9]{1,4}', text) and int(text) <= _BITS_MAX
     if value is not None and not good:

@@ -17,13 +17,13 @@ _NUMBERS = (('img_hv_requested_version', None), ('hw_maxphysaddr_bits', None))
 
 
 class ImagePropertiesFilter(base.Filter):
-    """Reject a host that cannot run what the image was made for.
+    """Reject a host that does not support the requirements of the image.
 
-    The image properties ``hw_architecture``, ``img_hv_type`` and
-    ``hw_vm_mode`` must be among what the host can run;
-    ``img_hv_requested_version`` (``>=6.0,<8``) must fit the version of the
-    hypervisor, and the CPUs must address ``hw_maxphysaddr_bits``, where the
-    host reports them.
+    The host must support the image properties ``hw_architecture``,
+    ``img_hv_type`` and ``hw_vm_mode``. The version of its hypervisor must
+    match ``img_hv_requested_version``, for example ``>=6.0,<8``. Its CPUs
+    must address ``hw_maxphysaddr_bits``, if the host reports their address
+    size.
     """
 
     reason = 'lacks support for this kind of image'
@@ -64,7 +64,7 @@ Related options:
         kinds = frozenset(
             image_needs.kind(name, value) for name, default in self._kinds()
             if (value := request.image_property(name, default)) is not None)
-        # Nearly always all hosts can run the same.
+        # Usually all hosts support the same values.
         mask = None if not kinds else hosts.memo(
             ('can run', kinds), functools.partial(_able, kinds=kinds))
         if mask is not None and not hosts.is_whole:
@@ -88,7 +88,7 @@ Related options:
 
 
 def _able(hosts: view.Hosts, kinds: frozenset[str]) -> view.Mask | None:
-    """Return which hosts can run something; None if all of them can."""
+    """Return a mask of the hosts that support a value; None for all."""
     mask = hosts.each('supported_instances', lambda tuples: any(
         kinds <= image_needs.supported(each) for each in tuples))
     mask.flags.writeable = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts by the servers on them that a hint names."""
+"""Keep hosts by the servers that a scheduler hint names."""
 
 from collections.abc import Iterable
 import re
@@ -12,7 +12,7 @@ from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
 
-#: Servers that one hint may name; each is looked up in the cells.
+#: Maximum number of servers in a hint; each is looked up in the cells.
 SERVERS_MAX = 100
 
 _UUID = re.compile(r'[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}',
@@ -20,10 +20,10 @@ _UUID = re.compile(r'[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}',
 
 
 class DifferentHostFilter(base.Filter):
-    """Reject a host that runs one of the servers to keep away from.
+    """Reject a host that runs a server that the hint excludes.
 
-    The scheduler hint ``different_host`` names them by uuid, 100 at most.
-    Servers that are on no known host are no matter.
+    The scheduler hint ``different_host`` lists at most 100 server uuids.
+    Servers that are on no known host are ignored.
     """
 
     reason = 'runs a server to keep away from'
@@ -45,10 +45,10 @@ class DifferentHostFilter(base.Filter):
 
 
 class SameHostFilter(base.Filter):
-    """Reject a host that runs none of the servers to be next to.
+    """Reject a host that runs none of the servers that the hint names.
 
-    The scheduler hint ``same_host`` names them by uuid, 100 at most; to be
-    next to one of them is enough.
+    The scheduler hint ``same_host`` lists at most 100 server uuids. A host
+    that runs one of these servers passes.
     """
 
     reason = 'runs no server to be next to'
@@ -70,7 +70,7 @@ class SameHostFilter(base.Filter):
 
 
 def _servers(request: objects.RequestSpec, hint: str) -> list[str]:
-    """Return the servers that a hint names, each once.
+    """Return the servers that a hint names, without duplicates.
 
     :raises cellsched.exception.InvalidField: too many, or not uuids
     """

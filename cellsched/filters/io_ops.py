@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that are not too busy with builds and moves."""
+"""Keep hosts with few builds and moves in progress."""
 
 from oslo_config import cfg
 
@@ -9,7 +9,7 @@ from cellsched import objects
 
 
 class IoOpsFilter(base.Filter):
-    """Reject a host that already has its limit of builds and moves.
+    """Reject a host with too many builds and moves in progress.
 
     The limit is ``[filter_scheduler] max_io_ops_per_host``.
     """
@@ -39,16 +39,16 @@ Related options:
         return hosts['num_io_ops'] < self.limit(hosts)
 
     def limit(self, hosts: view.Hosts) -> float | view.Column:
-        """Return how many builds and moves the hosts may have."""
+        """Return the allowed number of builds and moves on the hosts."""
         return self.options.max_io_ops_per_host
 
 
 class AggregateIoOpsFilter(IoOpsFilter):
-    """Reject a host that already has the limit that its aggregates set.
+    """Reject a host with too many builds and moves, by its aggregates.
 
-    It is the least ``max_io_ops_per_host`` in the metadata of the host's
-    aggregates, else ``[filter_scheduler] max_io_ops_per_host``, of builds and
-    moves in progress.
+    The limit is the lowest ``max_io_ops_per_host`` in the metadata of the
+    host's aggregates, or ``[filter_scheduler] max_io_ops_per_host`` if no
+    aggregate has one. It applies to builds and moves in progress.
     """
 
     def limit(self, hosts: view.Hosts) -> float | view.Column:

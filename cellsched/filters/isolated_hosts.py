@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep some images on some hosts."""
+"""Reserve hosts for some images, and restrict these images to the hosts."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from cellsched import objects
 class IsolatedHostsFilter(base.Filter):
     """Reject a host that is not meant for the image.
 
-    Images of ``[filter_scheduler] isolated_images`` are kept to the hosts of
-    ``isolated_hosts``, and other images off them, unless
+    Images in ``[filter_scheduler] isolated_images`` run only on the hosts in
+    ``isolated_hosts``. Other images do not run on these hosts, unless
     ``restrict_isolated_hosts_to_isolated_images`` is off.
     """
 
@@ -49,7 +49,7 @@ Build no other images than ``isolated_images`` on ``isolated_hosts``.
         self._restricts = options.restrict_isolated_hosts_to_isolated_images
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        # What is isolated from nothing may go anywhere.
+        # Other images are restricted only if there are isolated hosts.
         return self._is_isolated(request) or (
             self._restricts and bool(self._names))
 

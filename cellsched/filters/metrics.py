@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that report the metrics they are weighed by."""
+"""Keep hosts that report the metrics of the metrics weigher."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,8 @@ from cellsched import objects
 class MetricsFilter(base.Filter):
     """Reject a host that lacks a metric of ``[metrics] weight_setting``.
 
-    ``MetricsWeigher`` fails a request that meets such a host.
+    Without this filter, ``MetricsWeigher`` fails a request that reaches such
+    a host, if ``[metrics] required`` is on.
     """
 
     reason = 'lacks a metric that hosts are weighed by'
@@ -43,7 +44,7 @@ class MetricsFilter(base.Filter):
 
 
 def _reported(text: str) -> set[Any]:
-    """Return the names of the metrics of a host."""
+    """Return the names of the metrics that a host reports."""
     metrics_ = state.parsed(text)
     if not isinstance(metrics_, list):
         return set()

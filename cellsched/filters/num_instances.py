@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that run fewer instances than they are allowed."""
+"""Keep hosts that run fewer instances than their limit."""
 
 from oslo_config import cfg
 
@@ -9,7 +9,7 @@ from cellsched import objects
 
 
 class NumInstancesFilter(base.Filter):
-    """Reject a host that already runs its limit of instances.
+    """Reject a host whose number of instances has reached the limit.
 
     The limit is ``[filter_scheduler] max_instances_per_host``.
     """
@@ -36,15 +36,16 @@ Related options:
         return hosts['num_instances'] < self.limit(hosts)
 
     def limit(self, hosts: view.Hosts) -> float | view.Column:
-        """Return how many instances the hosts may run."""
+        """Return the allowed number of instances on the hosts."""
         return self.options.max_instances_per_host
 
 
 class AggregateNumInstancesFilter(NumInstancesFilter):
-    """Reject a host that already runs the limit that its aggregates set.
+    """Reject a host at the instance limit that its aggregates set.
 
-    The limit is the least ``max_instances_per_host`` in the metadata of the
-    host's aggregates, else ``[filter_scheduler] max_instances_per_host``.
+    The limit is the lowest ``max_instances_per_host`` in the metadata of the
+    host's aggregates, or ``[filter_scheduler] max_instances_per_host`` if no
+    aggregate has one.
     """
 
     def limit(self, hosts: view.Hosts) -> float | view.Column:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From names in a configuration to filters."""
+"""Loading of the configured filters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,11 +18,11 @@ def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Filter]:
     """Return the filters of these names, in this order.
 
     A name is that of an entry point, or of a class that ``[filter_scheduler]
-    available_filters`` names by its import path. Their options are
-    registered.
+    available_filters`` names by its import path. The options of the filters
+    are registered.
 
-    :raises cellsched.exception.ConfigurationInvalid: one cannot be used
-    :raises cellsched.exception.PluginNotFound: one is not there
+    :raises cellsched.exception.ConfigurationInvalid: a filter is not usable
+    :raises cellsched.exception.PluginNotFound: a filter does not exist
     """
     by_path = filter_scheduler.filter_paths(conf)
     return [_make(conf, name, by_path) for name in dict.fromkeys(names)]
@@ -47,10 +47,10 @@ def _make(
 
 
 def adapted(conf: cfg.ConfigOpts, field: str, plugin: Any) -> base.Filter:
-    """Return a filter of a class; one that works by rows is wrapped.
+    """Return a filter of a class; a filter of single hosts is wrapped.
 
-    :param field: what an error calls it
-    :raises cellsched.exception.ConfigurationInvalid: it is no filter
+    :param field: the name of the option in errors
+    :raises cellsched.exception.ConfigurationInvalid: it is not a filter
     """
     check(field, plugin)
     expected = 'a filter that can be made'
@@ -64,10 +64,10 @@ def adapted(conf: cfg.ConfigOpts, field: str, plugin: Any) -> base.Filter:
 
 
 def check(field: str, plugin: Any) -> None:
-    """Make sure that something is a filter.
+    """Check that an object is a filter.
 
-    :param field: what an error calls it
-    :raises cellsched.exception.ConfigurationInvalid: it is none
+    :param field: the name of the option in errors
+    :raises cellsched.exception.ConfigurationInvalid: it is not a filter
     """
     if isinstance(plugin, type):
         passes = getattr(plugin, 'host_passes', None)

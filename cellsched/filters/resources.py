@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that have what a server takes, by their totals and ratios."""
+"""Keep hosts with enough resources, by their totals and ratios."""
 
 from typing import ClassVar
 
@@ -9,35 +9,36 @@ from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
 
-#: The CPUs of a host that does not say how many it has.
+#: The number of CPUs of a host that does not report it.
 _UNLIMITED = 2 ** 31 - 1
 
 
 class RamFilter(base.Filter):
     """Reject a host that lacks memory for the server.
 
-    It offers its physical memory times its ``ram_allocation_ratio``; but one
-    server may not be greater than the host.
+    The capacity is the physical memory times the host's
+    ``ram_allocation_ratio``. A single server may not have more memory than
+    the host physically has.
     """
 
     reason = 'lacks memory'
     local = True
     kind: ClassVar[str] = 'ram'
     unit: ClassVar[str] = 'MB'
-    #: Name of the limit, and how many of our units are one of its.
+    #: Name of the limit, and the number of our units in one of its units.
     limit: ClassVar[tuple[str, int]] = ('memory_mb', 1)
 
     def wanted(self, request: objects.RequestSpec) -> int:
-        """Return what one server takes."""
+        """Return the amount that one server requests."""
         return request.flavor.memory_mb
 
     def amounts(self, hosts: view.Hosts) -> tuple[view.Column, view.Column]:
-        """Return what the hosts physically have, and what is used of it."""
+        """Return the physical totals of the hosts, and their usage."""
         total = hosts['total_usable_ram_mb']
         return total, total - hosts['free_ram_mb']
 
     def ratio(self, hosts: view.Hosts) -> view.Column:
-        """Return how many times what they have the hosts offer."""
+        """Return the allocation ratios of the hosts."""
         return hosts[f'{self.kind}_allocation_ratio']
 
     def keep(
@@ -64,8 +65,9 @@ class RamFilter(base.Filter):
 class CoreFilter(RamFilter):
     """Reject a host that lacks CPUs for the server.
 
-    It offers its physical CPUs times its ``cpu_allocation_ratio``; but one
-    server may not be greater than the host. One that says no CPUs is kept.
+    The capacity is the number of physical CPUs times the host's
+    ``cpu_allocation_ratio``. A single server may not have more CPUs than the
+    host physically has. A host that does not report its CPUs is kept.
     """
 
     reason = 'lacks CPUs'
@@ -82,8 +84,9 @@ class CoreFilter(RamFilter):
 class DiskFilter(RamFilter):
     """Reject a host that lacks disk for the server.
 
-    It offers its physical disk times its ``disk_allocation_ratio``; but one
-    server may not be greater than the host. Root disks on volumes take none.
+    The capacity is the physical disk times the host's
+    ``disk_allocation_ratio``. A single server may not need more disk than the
+    host physically has. Root disks on volumes need no disk of the host.
     """
 
     reason = 'lacks disk'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts on which the build was not tried yet."""
+"""Keep hosts on which the build was not yet tried."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from cellsched import objects
 
 
 class RetryFilter(base.Filter):
-    """Reject a host on which a build of the request was tried already.
+    """Reject a host on which a build of the request was already tried.
 
-    ``retry.hosts`` of the request names hosts and their nodes; a host without
-    its node stands for all of them.
+    ``retry.hosts`` of the request lists hosts and their nodes. An entry
+    without a node excludes all nodes of the host.
     """
 
     reason = 'was tried already'

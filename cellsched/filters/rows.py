@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters that look at one host after the other, as Nova's do."""
+"""Filters that check one host at a time, as Nova's do."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,10 +14,11 @@ from cellsched import objects
 
 
 class BaseHostFilter:
-    """A filter written for Nova needs this base and no other change.
+    """The base class for filters written for Nova, with no other change.
 
-    It says yes or no to one host. It costs Python's time for each host that
-    is still in when its turn comes, so name it last in ``enabled_filters``.
+    The filter accepts or rejects one host. It runs Python code for each
+    host that passed the filters before it, so name it last in
+    ``enabled_filters``.
     """
 
     #: See :class:`cellsched.filters.base.Filter`.
@@ -39,9 +40,9 @@ class BaseHostFilter:
 
 
 class RowFilter(base.Filter):
-    """Asks a class with ``host_passes`` about each host that is still in.
+    """Calls a class with ``host_passes`` for each remaining host.
 
-    The verdict on a host may depend on that host alone.
+    The verdict on a host must depend on that host alone.
     """
 
     local = True
@@ -52,7 +53,7 @@ class RowFilter(base.Filter):
         self._plugin = plugin
         self.reason = getattr(plugin, 'reason', base.Filter.reason)
         self.hints = frozenset(getattr(plugin, 'hints', ()))
-        # What it reads cannot be known where it does not say so.
+        # Without a declaration, the requirements that it reads are unknown.
         self.reads = frozenset(getattr(plugin, 'reads', ()))
         self.run_filter_once_per_request = bool(
             getattr(plugin, 'run_filter_once_per_request', False))

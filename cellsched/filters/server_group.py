@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts where a server group wants to have its next member."""
+"""Keep hosts that the policy of a server group allows."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from cellsched import objects
 
 
 class _GroupFilter(base.Filter):
-    """Applies to groups of one policy, and knows where their members are."""
+    """Applies to groups of one policy, and locates their members."""
 
     policy: str
 
@@ -26,9 +26,9 @@ class _GroupFilter(base.Filter):
 class ServerGroupAffinityFilter(_GroupFilter):
     """Reject the hosts that run no server of the group.
 
-    For server groups of the policy ``affinity``. The first server of a group
-    may go anywhere. Members in all cells count, and those on hosts that are
-    gone: nothing can be near them.
+    Applies to server groups with the policy ``affinity``. The first server of
+    a group may use any host. Members in all cells count. If all members
+    are on hosts that no longer exist, no host passes.
     """
 
     reason = 'runs no server of the group'
@@ -49,12 +49,12 @@ class ServerGroupAffinityFilter(_GroupFilter):
 
 
 class ServerGroupAntiAffinityFilter(_GroupFilter):
-    """Reject a host that already runs its share of the group's servers.
+    """Reject a host that already runs the allowed number of group members.
 
-    For server groups of the policy ``anti-affinity``. The share is one, or
-    what the group's rule ``max_server_per_host`` says. Members in all cells
-    count, and the hosts that the caller says have one, where one is the share.
-    A server that is moved may stay where it is.
+    Applies to server groups with the policy ``anti-affinity``. The number is
+    one, or the group's rule ``max_server_per_host``. Members in all cells
+    count. If the number is one, the hosts that the caller names as hosts of
+    members count too. A server that is moved may stay on its host.
     """
 
     reason = 'already runs its share of the server group'
@@ -88,9 +88,9 @@ class ServerGroupAntiAffinityFilter(_GroupFilter):
 
 
 def moved(request: objects.RequestSpec) -> list[str]:
-    """Return the server of a request that is for one alone.
+    """Return the server of a request for a single server.
 
-    Where it is on a host already, it is to be moved.
+    If the server is already on a host, the request is a move.
     """
     if request.get('num_instances', 1) == 1 and request.get('instance_uuid'):
         return [request.instance_uuid]

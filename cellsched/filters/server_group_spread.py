@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts in those failure domains that have few members of a group."""
+"""Keep hosts in the failure domains with the fewest group members."""
 
 from collections.abc import Iterable
 import re
@@ -15,27 +15,27 @@ from cellsched.objects import requests
 
 _SPREAD, _SKEW = 'spread', 'max_skew'
 
-#: The columns that say in which domain of a kind hosts are.
+#: The columns with the domain of each host, by kind of domain.
 _COLUMNS = {'cell': 'cell', 'az': 'availability_zone'}
 
 
 class ServerGroupSpreadFilter(base.Filter):
-    """Reject the hosts of failure domains that are ahead of others.
+    """Reject hosts in failure domains with too many members of the group.
 
     A server group is spread over the domains that its rule ``spread`` names:
     ``cell``, ``az`` (availability zones) or ``host``. With a new server, a
-    domain may have ``max_skew`` (a rule too, 1 by default, 1000 at most)
-    members more than that which has the fewest. Domains count in which a
-    host passed the filters before this one, so name it last in
-    ``enabled_filters``.
+    domain may have at most ``max_skew`` members more than the domain with the
+    fewest members. ``max_skew`` is a rule too, 1 by default and at most 1000.
+    Only domains in which a host passed the earlier filters count, so name
+    this filter last in ``enabled_filters``.
 
-    The scheduler hints ``spread`` and ``max_skew`` ask for the same, for one
-    request. They hold beside the rules of its group; without a group, the
-    servers of the request are spread.
+    The scheduler hints ``spread`` and ``max_skew`` request the same for one
+    request. They apply in addition to the rules of its group. Without a
+    group, the servers of the request are spread.
     """
 
     reason = 'has too many of the servers to spread in its domain'
-    #: It has to be shown the hosts that are left, and no others.
+    #: The filter must get exactly the remaining hosts.
     by_row = True
     reopens = True
     serves = frozenset({'spread'})
@@ -73,9 +73,9 @@ class ServerGroupSpreadFilter(base.Filter):
 
 
 def _wanted(request: objects.RequestSpec) -> list[tuple[str, int]]:
-    """Return the kinds of domains, and the skew that they may have.
+    """Return the kinds of domains, and the allowed skew of each.
 
-    :raises cellsched.exception.InvalidField: a hint or a rule is no such
+    :raises cellsched.exception.InvalidField: a hint or a rule is invalid
     """
     wanted = []
     group = request.get('instance_group')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose address is near to another."""
+"""Keep hosts whose address is in the requested network."""
 
 import bisect
 import ipaddress
@@ -11,18 +11,19 @@ from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
 
-#: Characters of the longest address, and of the longest netmask.
+#: Maximum lengths of an address and of a netmask.
 _LENGTH_MAX = 45
 
-#: Sets IPv6 addresses apart from those of IPv4.
+#: Offset that separates IPv6 addresses from IPv4 addresses.
 _IPV6 = 1 << 128
 
 
 class SimpleCIDRAffinityFilter(base.Filter):
     """Reject a host whose address is in another network than requested.
 
-    The scheduler hint ``build_near_host_ip`` is an address in the network,
-    the hint ``cidr`` its size after a slash, ``/24`` unless it is given.
+    The scheduler hint ``build_near_host_ip`` is an address in the network.
+    The hint ``cidr`` is the prefix length, with a slash; the default is
+    ``/24``.
     """
 
     reason = 'has an address in another network'
@@ -46,7 +47,7 @@ class SimpleCIDRAffinityFilter(base.Filter):
 
 
 def _by_address(hosts: view.Hosts) -> tuple[list[int], view.Column]:
-    """Return the addresses of all hosts, sorted, and whose they are."""
+    """Return the sorted addresses of all hosts, and the host of each."""
     numbers = list(map(_address, hosts['host_ip']))
     rows = sorted(range(len(numbers)), key=numbers.__getitem__)
     return sorted(numbers), np.array(rows, dtype='int64')
@@ -80,7 +81,7 @@ def _bad(name: str, expected: str) -> exception.InvalidField:
 
 
 def _address(text: str | None) -> int:
-    """Return the number of an address; -1, if it is none."""
+    """Return the number of an address; -1 if it is invalid."""
     try:
         return _number(ipaddress.ip_address(text or ''))
     except ValueError:

@@ -15,53 +15,53 @@ from cellsched import objects
 
 
 class Weigher(abc.ABC):
-    """Scores hosts: the higher, the better.
+    """Scores hosts; a higher score is better.
 
-    A weigher must be a function of the hosts and the request, as a filter
-    must. It sees the hosts that passed the filters. The pipeline scales its
-    scores to 0..1 over them, multiplies them by :meth:`multiplier` and adds
-    up; a weigher does none of that. Where fewer than two hosts passed, or the
-    multiplier is zero, it is not asked.
+    Like a filter, a weigher must be a pure function of the hosts and the
+    request. It gets the hosts that passed the filters. The pipeline
+    normalizes the scores to 0..1 over these hosts, multiplies them by
+    :meth:`multiplier` and adds them up. It skips the weigher if fewer than
+    two hosts passed or if the multiplier is zero.
     """
 
-    #: Option that holds the multiplier, and key of aggregates' metadata that
+    #: The option of the multiplier, and the key of aggregates' metadata that
     #: overrides it for their hosts.
     multiplier_name: ClassVar[str]
 
-    #: Default of that option.
+    #: The default of that option.
     multiplier_default: ClassVar[float] = 1.0
 
-    #: The least that the option may be; None for any number.
+    #: The minimum of the option; None for any number.
     multiplier_min: ClassVar[float | None] = None
 
-    #: Scores are clamped to these and scaled between them; None stands for
-    #: the least or greatest score at hand.
+    #: Scores are clamped to these bounds and normalized between them. None
+    #: means the lowest or highest score of the hosts.
     minval: float | None = None
     maxval: float | None = None
 
-    #: True if what is taken on one host leaves the scores of the others as
-    #: they were. Between the instances of one request, such a weigher is
-    #: asked about the host that was just chosen, and not about all.
+    #: True if usage on one host does not change the scores of other hosts.
+    #: Between the instances of one request, the weigher then runs only for
+    #: the host that was just selected.
     local: ClassVar[bool] = False
 
-    #: True if what is taken changes no score at all.
+    #: True if usage does not change any score.
     fixed: ClassVar[bool] = False
 
     #: True if scores depend on columns of the host table alone: not on the
-    #: request, the time or facts of cells, nor on which hosts passed. They are
-    #: then asked for once as long as no host changes.
+    #: request, the time, values of cells, or the set of hosts that passed.
+    #: Scores are then reused until a host changes.
     by_columns: ClassVar[bool] = False
 
-    #: True if it must be shown only the hosts that passed, as it costs time
-    #: for each or may fail for one. Others may be shown more, whose scores do
-    #: not count.
+    #: True if the weigher must get only the hosts that passed, because it
+    #: takes time for each host or may fail for one. Other weighers may get
+    #: more hosts, whose scores are ignored.
     by_row: ClassVar[bool] = False
 
-    #: Policies and rules of server groups that it stands for. A request of a
-    #: group that asks for one is refused where nothing enabled serves it.
+    #: Server group policies and rules that this weigher implements. A request
+    #: is refused if no enabled plug-in implements its group's policy or rule.
     serves: ClassVar[frozenset[str]] = frozenset()
 
-    #: Where the options of :meth:`opts` are registered; may be ``DEFAULT``.
+    #: The option group of :meth:`opts`; may be ``DEFAULT``.
     group: ClassVar[str] = filter_scheduler.GROUP.name
 
     @classmethod
@@ -79,39 +79,39 @@ of their numbers counts.
         ]
 
     def __init__(self, options: Any) -> None:
-        """Take the options of the group, as attributes."""
+        """Store the option group; its options are attributes."""
         self.options = options
 
     @functools.cached_property
     def name(self) -> str:
-        """The name that errors give this weigher."""
+        """The name of this weigher in errors."""
         return type(self).__name__
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        """Return False to score all hosts alike for this request."""
+        """Return False to score all hosts equally for this request."""
         return True
 
     def located(self, request: objects.RequestSpec) -> Iterable[str]:
-        """Return the instances whose hosts this weigher needs to know."""
+        """Return the instances whose hosts this weigher needs."""
         return ()
 
     def multiplier(self, hosts: view.Hosts) -> float | view.Column:
-        """Return the multiplier, for all hosts or for each."""
+        """Return the multiplier, for all hosts or for each host."""
         return hosts.number(self.multiplier_name, self._multiplier)
 
     @functools.cached_property
     def _multiplier(self) -> float:
-        # To ask oslo.config takes longer than all else of a multiplier.
+        # Reading an option takes longer than the rest of this method.
         return float(getattr(self.options, self.multiplier_name))
 
     @abc.abstractmethod
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column | None:
-        """Return a score for each host, all finite numbers.
+        """Return a finite score for each host.
 
-        None scores all hosts alike at no cost, whatever the request itself
-        takes on them.
+        None scores all hosts equally at no cost, whatever the request itself
+        uses on them.
 
         An exception fails the request and names this weigher.
         """

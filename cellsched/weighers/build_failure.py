@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Avoid the hosts on which builds fail."""
+"""Avoid hosts on which builds fail."""
 
 from cellsched.hosts import view
 from cellsched import objects
@@ -7,12 +7,13 @@ from cellsched.weighers import base
 
 
 class BuildFailureWeigher(base.Weigher):
-    """Score a host by its builds that failed in a row.
+    """Score a host by its number of consecutive failed builds.
 
     The score is multiplied by *minus* ``[filter_scheduler]
-    build_failure_weight_multiplier``, be it the option or the metadata of an
-    aggregate: give it above zero to avoid hosts on which builds fail. It is so
-    great that hardly anything else counts there; zero turns this off.
+    build_failure_weight_multiplier``, or by minus the value in the metadata
+    of an aggregate. A value above zero avoids hosts on which builds fail. The
+    default is so large that other weighers hardly matter for these hosts;
+    zero disables the weigher.
     """
 
     multiplier_name = 'build_failure_weight_multiplier'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer the cells with room, without failures, or of the request."""
+"""Prefer cells with free capacity, without failures, or of the request."""
 
 import numpy as np
 
@@ -9,26 +9,27 @@ from cellsched.weighers import base
 
 
 class CellFailureWeigher(base.Weigher):
-    """Score a host by what fails in its cell.
+    """Score a host by the recent failures in its cell.
 
-    Builds that fail and a database that does not answer count, and are
-    forgotten by and by, so that the cell comes back. The score is multiplied
-    by *minus* ``[filter_scheduler] cell_failure_weight_multiplier``, be it the
-    option or the metadata of an aggregate. That is what a hundred failures
-    weigh, and more weigh no more: by default a fresh one outweighs what is
-    free, an old one does not. Zero turns this off.
+    Failed builds and an unreachable cell database count as failures. Their
+    weight decays over time, so that the cell is used again. The score is
+    multiplied by *minus* ``[filter_scheduler]
+    cell_failure_weight_multiplier``, or by minus the value in the metadata of
+    an aggregate. The weight reaches this value at a hundred failures and
+    grows no further. By default, a fresh failure outweighs free capacity and
+    an old one does not. Zero disables the weigher.
     """
 
     multiplier_name = 'cell_failure_weight_multiplier'
     multiplier_default = 1000.0
-    # Scaled by the failures at hand, the last trace of one would weigh as much
-    # as a hundred, and no cell would come back.
+    # Use a fixed maximum. Normalized by the present failures, the remainder of
+    # one failure would weigh as much as a hundred, and no cell would recover.
     minval = 0
     maxval = 100
     local = True
 
     def multiplier(self, hosts: view.Hosts) -> float | view.Column:
-        # Nearly always nothing fails, and then nothing needs to be scored.
+        # Usually no cell has failures, and no host needs a score.
         return -super().multiplier(hosts) if hosts.any_cell_fails else 0.0
 
     def score(
@@ -38,12 +39,12 @@ class CellFailureWeigher(base.Weigher):
 
 
 class CellFreeWeigher(base.Weigher):
-    """Score a host by the share of its cell that is free.
+    """Score a host by the free share of its cell.
 
-    That is the least of the shares of CPUs, memory and disk. Set
+    The score is the lowest of the free shares of CPUs, memory and disk. Set
     ``[filter_scheduler] cell_free_weight_multiplier`` above zero to spread
-    servers over cells, below zero to fill one after the other. Unset, it
-    counts nothing.
+    servers over cells, and below zero to fill one cell after the other. The
+    default disables the weigher.
     """
 
     multiplier_name = 'cell_free_weight_multiplier'
@@ -57,11 +58,11 @@ class CellFreeWeigher(base.Weigher):
 
 
 class CrossCellWeigher(base.Weigher):
-    """Score a host of the preferred cell 1, one of another cell -1.
+    """Score a host of the preferred cell 1, and hosts of other cells -1.
 
-    Counts for a move that names a cell and may end in another one, by
-    ``[filter_scheduler] cross_cell_move_weight_multiplier``. Set it below
-    zero to prefer other cells, for example to empty one.
+    Applies to a move that names a cell and may end in another cell. The
+    weight is ``[filter_scheduler] cross_cell_move_weight_multiplier``. Set it
+    below zero to prefer other cells, for example to empty a cell.
     """
 
     multiplier_name = 'cross_cell_move_weight_multiplier'

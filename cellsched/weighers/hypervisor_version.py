@@ -7,10 +7,10 @@ from cellsched.weighers import base
 
 
 class HypervisorVersionWeigher(base.Weigher):
-    """Score a host by the version of its hypervisor; unknown ones are oldest.
+    """Score a host by its hypervisor version; unknown versions are oldest.
 
     Set ``[filter_scheduler] hypervisor_version_weight_multiplier`` below zero
-    to prefer old ones, for example while hosts are upgraded one by one.
+    to prefer old versions, for example during a rolling upgrade of hosts.
     """
 
     multiplier_name = 'hypervisor_version_weight_multiplier'

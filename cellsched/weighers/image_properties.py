@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer the hosts that run servers of similar images."""
+"""Prefer hosts that run servers with similar images."""
 
 from oslo_config import cfg
 
@@ -8,22 +8,22 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
 
-#: Characters of a value that are compared, as cells keep no more.
+#: Maximum compared length of a value; cells store no more.
 _LENGTH_MAX = 255
 
 
 class ImagePropertiesWeigher(base.Weigher):
-    """Score a host by its servers whose images are like the request's.
+    """Score a host by its servers with images similar to the request's.
 
-    Each server counts once for every property that its image has in common
-    with the image of the request. ``[filter_scheduler]
-    image_props_weight_setting`` gives properties ratios; those that it does
-    not name then do not count. Set ``image_props_weight_multiplier`` above
-    zero to pack such servers, below zero to spread them out. Unset, it counts
-    nothing.
+    Each server counts once for each property that its image and the image of
+    the request have in common. ``[filter_scheduler]
+    image_props_weight_setting`` sets a weight for each property; if it is
+    set, other properties do not count. Set ``image_props_weight_multiplier``
+    above zero to pack similar servers, and below zero to spread them. The
+    default disables the weigher.
 
-    Agents report what the images of their servers say, each time that these
-    change; of long values the first 255 characters count.
+    Agents report the image properties of their servers when they change. Only
+    the first 255 characters of a value are compared.
     """
 
     multiplier_name = 'image_props_weight_multiplier'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer the hosts with the fewest builds and moves in progress."""
+"""Prefer hosts with the fewest builds and moves in progress."""
 
 from cellsched.hosts import view
 from cellsched import objects
@@ -9,8 +9,8 @@ from cellsched.weighers import base
 class IoOpsWeigher(base.Weigher):
     """Score a host by its builds and moves in progress.
 
-    As ``[filter_scheduler] io_ops_weight_multiplier`` is below zero, hosts
-    with little to do are preferred; set it above zero to prefer the busy ones.
+    ``[filter_scheduler] io_ops_weight_multiplier`` is below zero by default
+    and prefers hosts with few of them. Set it above zero to prefer busy hosts.
     """
 
     multiplier_name = 'io_ops_weight_multiplier'

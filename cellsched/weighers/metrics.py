@@ -15,7 +15,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
 
-#: The greatest number that counts as reported.
+#: The maximum valid value of a metric.
 _VALUE_MAX = 1e300
 
 _Setting = Iterable[tuple[str, float]]
@@ -25,10 +25,10 @@ class MetricsWeigher(base.Weigher):
     """Score a host by the sum of its metrics, each multiplied by a ratio.
 
     The ratios are ``[metrics] weight_setting``. A host that does not report
-    all of these metrics as numbers fails the request; unless ``[metrics]
-    required`` is off, then its score is ``weight_of_unavailable``. The weight
-    is ``[metrics] weight_multiplier``; aggregates override it by the metadata
-    ``metrics_weight_multiplier``.
+    all of these metrics as numbers fails the request. If ``[metrics]
+    required`` is off, its score is ``weight_of_unavailable`` instead. The
+    weight is ``[metrics] weight_multiplier``, or the metadata
+    ``metrics_weight_multiplier`` of the host's aggregates.
     """
 
     group = metrics.GROUP.name
@@ -61,8 +61,8 @@ class MetricsWeigher(base.Weigher):
             return scores
         if required:
             raise _not_found(hosts, int(missing.argmax()), setting)
-        # Where it is multiplied by zero, a metric that is missing must not
-        # move the bounds between which the others are scaled.
+        # If the multiplier is zero, a missing metric must not move the bounds
+        # between which the other scores are normalized.
         rest = hosts.each(
             'metrics', lambda text: _sum(text, setting, 0.0), 'float64')
         worst = self.options.weight_of_unavailable
@@ -71,7 +71,7 @@ class MetricsWeigher(base.Weigher):
 
 
 def _sum(text: str, setting: _Setting, absent: float) -> float:
-    """Return the sum of metrics; those that are missing are ``absent``."""
+    """Return the sum of the metrics; ``absent`` where one is missing."""
     values = _values(text)
     total = sum(ratio * values.get(name, absent) for name, ratio in setting)
     return total if math.isfinite(total) else absent
@@ -86,7 +86,7 @@ def _values(text: str) -> dict[str, float]:
 
 
 def _is_number(value: Any) -> bool:
-    # Whole numbers that no float can hold are not within, nor is NaN.
+    # NaN and integers that no float can represent are out of range.
     return (isinstance(value, (int, float)) and not isinstance(value, bool)
             and abs(value) <= _VALUE_MAX)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer the hosts that run the most or the fewest instances."""
+"""Prefer hosts with the most or the fewest instances."""
 
 from cellsched.hosts import view
 from cellsched import objects
@@ -7,10 +7,11 @@ from cellsched.weighers import base
 
 
 class NumInstancesWeigher(base.Weigher):
-    """Score a host by the number of its instances.
+    """Score a host by its number of instances.
 
     Set ``[filter_scheduler] num_instances_weight_multiplier`` above zero to
-    pack instances, below zero to spread them out. Unset, it counts nothing.
+    pack instances, and below zero to spread them. The default disables the
+    weigher.
     """
 
     multiplier_name = 'num_instances_weight_multiplier'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the hosts with free PCI devices for those who need them."""
+"""Reserve hosts with free PCI devices for servers that need them."""
 
 from typing import Final
 
@@ -9,16 +9,16 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
 
-#: More free devices than one less than this count as that many.
+#: Free devices are counted up to one less than this number.
 _MANY: Final = 100
 
 
 class PCIWeigher(base.Weigher):
-    """Score a host the lower, the more of its PCI devices are free.
+    """Score a host lower the more free PCI devices it has.
 
-    Servers that need no device stay off the hosts that have some, and those
-    that need some fill one host after the other. From 99 free devices on, all
-    hosts are alike. The weight is ``[filter_scheduler]
+    Servers without a device avoid hosts with free devices, and servers with
+    devices fill one host after the other. Hosts with 99 or more free devices
+    have the same score. The weight is ``[filter_scheduler]
     pci_weight_multiplier``.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From names in a configuration to weighers."""
+"""Loading of the configured weighers."""
 
 from collections.abc import Iterable
 import logging
@@ -21,13 +21,13 @@ LOG = logging.getLogger(__name__)
 def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Weigher]:
     """Return the weighers of these names, in this order.
 
-    A name is that of an entry point, or the import path of a class;
-    ``all_weighers`` stands for every one that is installed and can be used:
-    who installs a broken one has not enabled it by that. Their options are
-    registered.
+    A name is that of an entry point, or the import path of a class.
+    ``all_weighers`` means every installed weigher that is usable; a broken
+    one is skipped, because installing it does not enable it. The options of
+    the weighers are registered.
 
-    :raises cellsched.exception.ConfigurationInvalid: one cannot be used
-    :raises cellsched.exception.PluginNotFound: one is not there
+    :raises cellsched.exception.ConfigurationInvalid: a weigher is not usable
+    :raises cellsched.exception.PluginNotFound: a weigher does not exist
     """
     wanted: dict[str, base.Weigher] = {}
     for name in names:
@@ -59,10 +59,10 @@ def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:
 
 
 def check(field: str, plugin: Any) -> None:
-    """Make sure that something is a weigher.
+    """Check that an object is a weigher.
 
-    :param field: what an error calls it
-    :raises cellsched.exception.ConfigurationInvalid: it is none
+    :param field: the name of the option in errors
+    :raises cellsched.exception.ConfigurationInvalid: it is not a weigher
     """
     if isinstance(plugin, type):
         weigh = getattr(plugin, '_weigh_object', None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer the hosts with the most free CPUs, disk or memory."""
+"""Prefer hosts with the most free CPUs, disk or memory."""
 
 from cellsched.hosts import view
 from cellsched import objects
@@ -7,7 +7,7 @@ from cellsched.weighers import base
 
 
 class CPUWeigher(base.Weigher):
-    """Score a host by its free virtual CPUs, which spreads instances out.
+    """Score a host by its free virtual CPUs, which spreads instances.
 
     Set ``[filter_scheduler] cpu_weight_multiplier`` below zero to pack them
     instead.
@@ -27,7 +27,7 @@ class CPUWeigher(base.Weigher):
 
 
 class DiskWeigher(base.Weigher):
-    """Score a host by its free disk, which spreads instances out.
+    """Score a host by its free disk, which spreads instances.
 
     Set ``[filter_scheduler] disk_weight_multiplier`` below zero to pack them
     instead.
@@ -45,7 +45,7 @@ class DiskWeigher(base.Weigher):
 
 
 class RAMWeigher(base.Weigher):
-    """Score a host by its free memory, which spreads instances out.
+    """Score a host by its free memory, which spreads instances.
 
     Set ``[filter_scheduler] ram_weight_multiplier`` below zero to pack them
     instead.

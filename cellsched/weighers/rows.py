@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weighers that look at one host after the other, as Nova's do."""
+"""Weighers that score one host at a time, as Nova's do."""
 
 from typing import Any
 
@@ -12,9 +12,10 @@ from cellsched.weighers import base
 
 
 class BaseHostWeigher:
-    """A weigher written for Nova needs this base and no other change.
+    """The base class for weighers written for Nova, with no other change.
 
-    It scores one host. It costs Python's time for each host that passed.
+    The weigher scores one host. It runs Python code for each host that
+    passed.
     """
 
     minval: float | None = None
@@ -36,9 +37,9 @@ class BaseHostWeigher:
 
 
 class RowWeigher(base.Weigher):
-    """Asks a class with ``_weigh_object`` about each host that passed.
+    """Calls a class with ``_weigh_object`` for each host that passed.
 
-    The score of a host may depend on that host alone.
+    The score of a host must depend on that host alone.
     """
 
     multiplier_name = ''

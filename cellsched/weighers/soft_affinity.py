@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer the hosts with the most or the fewest members of a server group."""
+"""Prefer hosts with the most or the fewest members of a server group."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -22,7 +22,7 @@ class _SoftWeigher(base.Weigher):
                 and bool(group.get('members')))
 
     def located(self, request: objects.RequestSpec) -> Iterable[str]:
-        # A member counts once, however often it is named.
+        # A member counts once, even if it is named several times.
         return set(request.instance_group.members)
 
     def score(
@@ -32,9 +32,9 @@ class _SoftWeigher(base.Weigher):
 
 
 class ServerGroupSoftAffinityWeigher(_SoftWeigher):
-    """Score a host by the members of the server group that it runs.
+    """Score a host by its number of members of the server group.
 
-    Counts for requests of a group whose policy is ``soft-affinity``, by
+    Applies to groups with the policy ``soft-affinity``. The weight is
     ``[filter_scheduler] soft_affinity_weight_multiplier``.
     """
 
@@ -44,9 +44,9 @@ class ServerGroupSoftAffinityWeigher(_SoftWeigher):
 
 
 class ServerGroupSoftAntiAffinityWeigher(_SoftWeigher):
-    """Score a host the lower, the more of the server group it runs.
+    """Score a host lower the more members of the server group it runs.
 
-    Counts for requests of a group whose policy is ``soft-anti-affinity``, by
+    Applies to groups with the policy ``soft-anti-affinity``. The weight is
     ``[filter_scheduler] soft_anti_affinity_weight_multiplier``.
     """
 

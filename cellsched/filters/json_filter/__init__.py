@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that a query of the requester fits."""
+"""Keep hosts that match the user's query."""
 
 import functools
 import operator
@@ -17,24 +17,25 @@ from cellsched import objects
 
 
 class JsonFilter(base.Filter):
-    """Reject a host that the scheduler hint ``query`` does not fit.
+    """Reject a host that does not match the scheduler hint ``query``.
 
-    The query is a JSON list of an operator and its arguments: numbers, texts,
-    ``true``, ``false``, or such lists. ``["and", [">=", "$free_ram_mb",
-    4096], ["=", "$stats.ssd", "yes"]]`` is one. ``$name`` is a column of the
-    host table, ``$name.key`` what is in it as JSON. What a host does not have
-    is left out of the arguments.
+    The query is a JSON list of an operator and its arguments. Arguments are
+    numbers, texts, ``true``, ``false`` or nested lists, as in ``["and",
+    [">=", "$free_ram_mb", 4096], ["=", "$stats.ssd", "yes"]]``. ``$name`` is
+    a column of the host table, and ``$name.key`` a key of its JSON value.
+    Values that a host does not have are dropped from the arguments.
 
-    ``=``, ``<``, ``>``, ``<=`` and ``>=`` compare the first argument with all
-    others, ``in`` asks whether it equals one of them; with fewer than two
-    they are false. ``and`` and ``or`` ask whether all or any are true,
-    ``not`` whether any is false, wherever it stands.
+    ``=``, ``<``, ``>``, ``<=`` and ``>=`` compare the first argument with
+    each further one. ``in`` is true if the first equals one of the further
+    ones. With fewer than two arguments all of these are false. ``and`` is
+    true if all arguments are true, ``or`` if any is true, and ``not`` if any
+    is false.
 
-    Numbers and texts are in no order: a query that puts them in one is
-    refused, where it shows that, and else is false.
+    Numbers and texts cannot be ordered. A query that always orders a number
+    and a text is refused; otherwise the comparison is false.
 
-    A query has at most 16384 characters, 64 values, and lists up to 8 deep;
-    a text in it has at most 255 characters.
+    A query has at most 16384 characters, 64 values, and 8 levels of lists. A
+    text in it has at most 255 characters.
     """
 
     reason = 'does not fit the query'
@@ -42,7 +43,7 @@ class JsonFilter(base.Filter):
     hints = frozenset({'query'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        # A bad query is refused whatever hosts are left to look at.
+        # Refuse an invalid query even if no hosts remain.
         return any(request.hint('query')) and bool(_query(request))
 
     def keep(
@@ -53,14 +54,14 @@ class JsonFilter(base.Filter):
 
 
 class _Evaluation:
-    """A query about these hosts; what it names is looked up once."""
+    """Evaluates a query on hosts; each attribute is looked up once."""
 
     def __init__(self, hosts: view.Hosts) -> None:
         self._find = functools.cache(
             functools.partial(attributes.find, hosts))
 
     def call(self, call: query.QueryCall) -> Any:
-        """Return a mask, or one truth for all hosts."""
+        """Return a mask, or one boolean for all hosts."""
         arguments = [found for argument in call.arguments
                      if (found := self._operand(argument)) is not None]
         if call.operator in operands.COMPARES:
@@ -69,7 +70,7 @@ class _Evaluation:
         if call.operator == 'or':
             return functools.reduce(operator.or_, truths, np.False_)
         there = map(operands.present, arguments)
-        # A value that is not there is not true either.
+        # A missing value is not true.
         false = functools.reduce(operator.or_, (
             here & ~true for here, true in zip(there, truths)), np.False_)
         return ~false if call.operator == 'and' else false

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands of a query: constants, masks, and values of hosts."""
+"""Operands of a query: constants, masks, and attributes of hosts."""
 
 from collections.abc import Sequence
 import functools
@@ -15,17 +15,17 @@ COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
 
 
 def present(operand: Any) -> Any:
-    """Return which hosts have the value: a mask, or one truth for all."""
+    """Return which hosts have the value: a mask, or one boolean for all."""
     if _kind(operand) != attributes.MIXED:
         return np.True_
     return operand.each(lambda value: value is not None)
 
 
 def compare(operator_: str, operands: Sequence[Any]) -> Any:
-    """Return for which hosts the first operand compares with the others.
+    """Return for which hosts the first operand compares with the rest.
 
-    Each host leaves out what it does not have, the first one too; what is
-    left must be two at least.
+    Values that a host does not have are dropped, the first one too. A host
+    with fewer than two remaining operands does not match.
     """
     some = operator_ == 'in'
     holds = functools.partial(_holds, COMPARES[operator_])
@@ -48,7 +48,7 @@ def compare(operator_: str, operands: Sequence[Any]) -> Any:
 
 
 def _holds(compares: Any, first: Any, second: Any) -> Any:
-    """Return where one compares with the other; a text does with no number."""
+    """Return where a comparison holds; text never compares with a number."""
     kinds = {_kind(first), _kind(second)}
     if attributes.MIXED not in kinds:
         if len(kinds) == 1:
@@ -93,6 +93,6 @@ def _kind(operand: Any) -> str:
 
 
 def _is_one(operand: Any) -> bool:
-    """Return whether it is the same for all hosts."""
+    """Return whether the operand is the same for all hosts."""
     return not isinstance(operand, attributes.Attribute) and (
         np.ndim(operand) == 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of what a query puts in order, by the query alone."""
+"""Checks that a query does not order a number and a text."""
 
 import functools
 from typing import Any
@@ -12,12 +12,12 @@ _ORDERS = frozenset(('<', '>', '<=', '>='))
 
 @functools.lru_cache(128)
 def read(text: str) -> query.QueryCall:
-    """Return a query that puts no number and text in order.
+    """Return a query that does not order a number and a text.
 
-    That a number of hosts never meets a text is no matter, so that a query is
-    refused or not whatever hosts there are.
+    The check depends on the query alone, not on the values of the hosts: the
+    same query is always refused or always accepted.
 
-    :raises cellsched.exception.InvalidField: names the wrong place
+    :raises cellsched.exception.InvalidField: names the invalid part
     """
     call = query.read(text)
     _check(call, '')
@@ -33,7 +33,7 @@ def _check(call: query.QueryCall, place: str) -> None:
     left = list(filter(None, map(_kind, call.arguments)))
     while left:
         first, *left = left
-        # What a host lacks leaves the first place to the next one.
+        # If a host lacks the first value, the next one takes its place.
         if first != attribute_kinds.MIXED:
             if not {first, attribute_kinds.MIXED}.issuperset(left):
                 query.refuse(
@@ -42,7 +42,7 @@ def _check(call: query.QueryCall, place: str) -> None:
 
 
 def _kind(node: Any) -> str | None:
-    """Return the kind of an argument; None, if it is always left out."""
+    """Return the kind of an argument; None if it is always dropped."""
     if isinstance(node, query.Name):
         return attribute_kinds.kind(node.path)
     if isinstance(node, str):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The query of a scheduler hint, read into a tree."""
+"""Parsing of the ``query`` hint into a tree."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ OPERATORS = '= < > <= >= in not or and'.split()
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A host's value: its name, and keys in it."""
+    """An attribute of a host: its name, and JSON keys in it."""
 
     path: tuple[str, ...]
 
@@ -33,7 +33,7 @@ class QueryCall:
 
 
 def refuse(place: str, expected: str) -> NoReturn:
-    """Say what is wrong at a place of the query, such as ``[1][0]``."""
+    """Return the error for a part of the query, such as ``[1][0]``."""
     raise exception.InvalidField(
         where='request', field=f'scheduler_hints.query{place}',
         expected=expected)
@@ -42,7 +42,7 @@ def refuse(place: str, expected: str) -> NoReturn:
 def read(text: str) -> QueryCall:
     """Return a query as a tree.
 
-    :raises cellsched.exception.InvalidField: names the wrong place
+    :raises cellsched.exception.InvalidField: names the invalid part
     """
     if len(text) > LENGTH_MAX:
         refuse('', f'at most {LENGTH_MAX} characters')
