@@ -167,7 +167,7 @@ class TestBroker(killed.Killed):
 
         uuids = self.create('full', count=2)
 
-        self.assertIn('did not take it within', self.logs.output)
+        self.assertIn('did not accept the message within', self.logs.output)
         for uuid in uuids:
             self.assertEqual('BUILD', self.world.status(uuid))
         self.broker.set_full(False)

@@ -235,7 +235,7 @@ class TestPins(base.RPCTestCase):
                     self.select, cap, *asked)
 
                 self.assertIn('[upgrade_levels] scheduler', str(error))
-                self.assertIn(f'version {error.version} by', str(error))
+                self.assertIn(f'to version {error.version};', str(error))
         self.assertEqual([], self.sent)
 
     def test_pin_that_cannot_be_is_an_error_at_once(self):
