@@ -60,11 +60,11 @@ Related options:
             prefix = (
                 self.options.aggregate_image_properties_isolation_namespace
                 + self.options.aggregate_image_properties_isolation_separator)
-        there = metadata.keys(hosts)
+        keys = metadata.keys(hosts)
         return metadata.agree(hosts, [
             (key, _verdict(str(value)))
             for key, value in request.image.properties.items()
-            if key in there and key.startswith(prefix) and value])
+            if key in keys and key.startswith(prefix) and value])
 
 
 def _verdict(text: str) -> metadata.Verdict:

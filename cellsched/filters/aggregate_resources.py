@@ -13,9 +13,9 @@ class _ByAggregate(resources.RamFilter):
     """Uses the ratio of the host's aggregates before the host's own."""
 
     def ratio(self, hosts: view.Hosts) -> view.Column:
-        said = hosts.number(f'{self.kind}_allocation_ratio', math.nan)
+        ratio = hosts.number(f'{self.kind}_allocation_ratio', math.nan)
         own = super().ratio(hosts)
-        return np.where(np.isnan(said), own, said)
+        return np.where(np.isnan(ratio), own, ratio)
 
 
 class AggregateRamFilter(_ByAggregate, resources.RamFilter):

@@ -86,10 +86,11 @@ def _matcher(requirement: str) -> Match:
 
 
 def _compares(
-    compare: Callable[[float, float], bool], wanted: float, value: str | None
+    compare: Callable[[float, float], bool], requested: float,
+    value: str | None
 ) -> bool:
     try:
-        return value is not None and compare(_number(value), wanted)
+        return value is not None and compare(_number(value), requested)
     except ValueError:
         return False
 

@@ -54,8 +54,8 @@ Related options:
         self._default = options.image_properties_default_architecture
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        said = request.image_properties()
-        return any(said.get(name, default) is not None
+        properties = request.image_properties()
+        return any(properties.get(name, default) is not None
                    for name, default in (*self._kinds(), *_NUMBERS))
 
     def keep(
@@ -78,8 +78,8 @@ Related options:
         if bits:
             reported = attributes.Attribute(
                 hosts, 'cpu_info', 'maxphysaddr', 'bits')
-            mask = _both(mask, reported.each(lambda there: not (
-                isinstance(there, (int, float)) and 0 < there < bits)))
+            mask = _both(mask, reported.each(lambda size: not (
+                isinstance(size, (int, float)) and 0 < size < bits)))
         return mask
 
     def _kinds(self) -> tuple[tuple[str, str | None], ...]:

@@ -28,7 +28,7 @@ class RamFilter(base.Filter):
     #: Name of the limit, and the number of our units in one of its units.
     limit: ClassVar[tuple[str, int]] = ('memory_mb', 1)
 
-    def wanted(self, request: objects.RequestSpec) -> int:
+    def requested(self, request: objects.RequestSpec) -> int:
         """Return the amount that one server requests."""
         return request.flavor.memory_mb
 
@@ -44,9 +44,10 @@ class RamFilter(base.Filter):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        wanted = self.wanted(request)
+        requested = self.requested(request)
         total, used = self.amounts(hosts)
-        return (total * self.ratio(hosts) - used >= wanted) & (total >= wanted)
+        free = total * self.ratio(hosts) - used
+        return (free >= requested) & (total >= requested)
 
     def limits(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -59,7 +60,7 @@ class RamFilter(base.Filter):
     ) -> tuple[view.Column, str]:
         total, used = self.amounts(hosts)
         usable = np.minimum(total * self.ratio(hosts) - used, total)
-        return self.wanted(request) - usable, self.unit
+        return self.requested(request) - usable, self.unit
 
 
 class CoreFilter(RamFilter):
@@ -73,7 +74,7 @@ class CoreFilter(RamFilter):
     reason = 'lacks CPUs'
     kind, unit, limit = 'cpu', 'VCPU', ('vcpu', 1)
 
-    def wanted(self, request: objects.RequestSpec) -> int:
+    def requested(self, request: objects.RequestSpec) -> int:
         return request.flavor.vcpus
 
     def amounts(self, hosts: view.Hosts) -> tuple[view.Column, view.Column]:
@@ -92,7 +93,7 @@ class DiskFilter(RamFilter):
     reason = 'lacks disk'
     kind, limit = 'disk', ('disk_gb', 1024)
 
-    def wanted(self, request: objects.RequestSpec) -> int:
+    def requested(self, request: objects.RequestSpec) -> int:
         flavor = request.flavor
         disk_gb = flavor.get('ephemeral_gb', 0) + (
             0 if request.get('is_bfv') else flavor.root_gb)

@@ -61,38 +61,38 @@ class ServerGroupSpreadFilter(base.Filter):
                    if uuid not in leaves]
         counts = hosts.whole.counts_of(members)
         mask = np.ones(len(hosts), dtype=bool)
-        for domain, skew in _wanted(request):
+        for domain, skew in _spreads(request):
             if domain in _COLUMNS:
                 column = _COLUMNS[domain]
-                there = np.bincount(hosts.whole[column], counts).take(
+                totals = np.bincount(hosts.whole[column], counts).take(
                     hosts[column])
             else:
-                there = counts.take(hosts.rows)
-            mask &= there < there.min() + skew
+                totals = counts.take(hosts.rows)
+            mask &= totals < totals.min() + skew
         return mask
 
 
-def _wanted(request: objects.RequestSpec) -> list[tuple[str, int]]:
+def _spreads(request: objects.RequestSpec) -> list[tuple[str, int]]:
     """Return the kinds of domains, and the allowed skew of each.
 
     :raises cellsched.exception.InvalidField: a hint or a rule is invalid
     """
-    wanted = []
+    spreads = []
     group = request.get('instance_group')
     rules = group.rules if group is not None else {}
     if _SPREAD in rules:
-        wanted.append((rules[_SPREAD], rules.get(_SKEW, 1)))
+        spreads.append((rules[_SPREAD], rules.get(_SKEW, 1)))
     hint, skew = request.hint(_SPREAD), request.hint(_SKEW) or ['1']
     if len(hint) != 1 or hint[0] not in requests.SPREADS:
         if hint or request.hint(_SKEW):
             raise _invalid(_SPREAD, 'one of ' + ', '.join(
                 requests.SPREADS))
-        return wanted
+        return spreads
     least, most = requests.BOUNDS[_SKEW]
     if len(skew) != 1 or not re.fullmatch('[0-9]{1,4}', skew[0]) or not (
             least <= int(skew[0]) <= most):
         raise _invalid(_SKEW, f'a whole number from {least} to {most}')
-    return [*wanted, (hint[0], int(skew[0]))]
+    return [*spreads, (hint[0], int(skew[0]))]
 
 
 def _invalid(hint: str, expected: str) -> exception.InvalidField:

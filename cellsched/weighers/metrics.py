@@ -78,9 +78,9 @@ def _sum(text: str, setting: _Setting, absent: float) -> float:
 
 
 def _values(text: str) -> dict[str, float]:
-    said = state.parsed(text) if text else None
+    metrics = state.parsed(text) if text else None
     return {each['name']: each['value']
-            for each in (said if isinstance(said, list) else ())
+            for each in (metrics if isinstance(metrics, list) else ())
             if isinstance(each, dict) and isinstance(each.get('name'), str)
             and _is_number(each.get('value'))}
 
@@ -94,7 +94,7 @@ def _is_number(value: Any) -> bool:
 def _not_found(
     hosts: view.Hosts, place: int, setting: _Setting
 ) -> exception.CellschedException:
-    there = _values(hosts.value('metrics', int(hosts['metrics'][place])))
-    name = next((name for name, _ in setting if name not in there), 'sum')
+    reported = _values(hosts.value('metrics', int(hosts['metrics'][place])))
+    name = next((name for name, _ in setting if name not in reported), 'sum')
     return exception.ComputeHostMetricNotFound(
         name=name, host=hosts['host'][place], node=hosts['nodename'][place])

@@ -29,18 +29,18 @@ def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Weigher]:
     :raises cellsched.exception.ConfigurationInvalid: a weigher is not usable
     :raises cellsched.exception.PluginNotFound: a weigher does not exist
     """
-    wanted: dict[str, base.Weigher] = {}
+    weighers: dict[str, base.Weigher] = {}
     for name in names:
         if name not in filter_scheduler.ALL_WEIGHERS:
-            wanted[name] = wanted.get(name) or _make(conf, name)
+            weighers[name] = weighers.get(name) or _make(conf, name)
             continue
         usable, broken = plugins.load_installed(
             plugins.WEIGHERS,
-            lambda each: wanted.get(each) or _make(conf, each))
-        wanted |= usable
+            lambda each: weighers.get(each) or _make(conf, each))
+        weighers |= usable
         for problem in broken.values():
-            LOG.error('A weigher is left out of %s: %s', name, problem)
-    return [*wanted.values()]
+            LOG.error('Skipped a weigher of %s: %s', name, problem)
+    return [*weighers.values()]
 
 
 def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:

@@ -38,7 +38,7 @@ class TestInstalled(base.TestCase):
         [found] = self.built()
 
         self.assertEqual(('ACTIVE', 'a1'), (found.status, found.host))
-        self.assertIn('A weigher is left out of all_weighers: Configuration: '
+        self.assertIn('Skipped a weigher of all_weighers: Configuration: '
                       '[filter_scheduler] weight_classes: AbstractWeigher: a '
                       'class that has score', self.logs.output)
         self.assertIn('Resource class cannot be used: Configuration: '

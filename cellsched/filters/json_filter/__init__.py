@@ -69,10 +69,10 @@ class _Evaluation:
         truths = list(map(_truth, arguments))
         if call.operator == 'or':
             return functools.reduce(operator.or_, truths, np.False_)
-        there = map(operands.present, arguments)
+        present = map(operands.present, arguments)
         # A missing value is not true.
         false = functools.reduce(operator.or_, (
-            here & ~true for here, true in zip(there, truths)), np.False_)
+            here & ~true for here, true in zip(present, truths)), np.False_)
         return ~false if call.operator == 'and' else false
 
     def _operand(self, node: Any) -> Any:

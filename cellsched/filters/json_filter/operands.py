@@ -29,19 +29,19 @@ def compare(operator_: str, operands: Sequence[Any]) -> Any:
     """
     some = operator_ == 'in'
     holds = functools.partial(_holds, COMPARES[operator_])
-    there = [present(operand) for operand in operands]
+    existing = [present(operand) for operand in operands]
     result, open_ = np.False_, np.True_
     for place, first in enumerate(operands, 1):
-        mine = open_ & there[place - 1]
-        met, others = mine & (not some), np.False_
-        for here, other in zip(there[place:], operands[place:]):
-            others = others | here
+        own = open_ & existing[place - 1]
+        met, rest = own & (not some), np.False_
+        for here, other in zip(existing[place:], operands[place:]):
+            rest = rest | here
             if some:
-                met = met | mine & here & holds(first, other)
+                met = met | own & here & holds(first, other)
             elif met.any():
                 met = met & (~here | holds(first, other))
-        result = result | met & others
-        open_ = open_ & ~there[place - 1]
+        result = result | met & rest
+        open_ = open_ & ~existing[place - 1]
         if not open_.any():
             break
     return result

@@ -30,12 +30,12 @@ def _check(call: query.QueryCall, place: str) -> None:
             _check(node, f'{place}[{number}]')
     if call.operator not in _ORDERS:
         return
-    left = list(filter(None, map(_kind, call.arguments)))
-    while left:
-        first, *left = left
+    remaining = list(filter(None, map(_kind, call.arguments)))
+    while remaining:
+        first, *remaining = remaining
         # If a host lacks the first value, the next one takes its place.
         if first != attribute_kinds.MIXED:
-            if not {first, attribute_kinds.MIXED}.issuperset(left):
+            if not {first, attribute_kinds.MIXED}.issuperset(remaining):
                 query.refuse(
                     place, 'to compare two numbers or two texts')
             return

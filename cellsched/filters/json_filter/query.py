@@ -55,7 +55,7 @@ def read(text: str) -> QueryCall:
     return _call(value, '', 1, iter(range(1, NODES_MAX)))
 
 
-def _call(value: Any, place: str, depth: int, left: Any) -> QueryCall:
+def _call(value: Any, place: str, depth: int, remaining: Any) -> QueryCall:
     if not isinstance(value, list) or not value:
         refuse(place, 'a list of an operator and its arguments')
     if depth > DEPTH_MAX:
@@ -64,15 +64,15 @@ def _call(value: Any, place: str, depth: int, left: Any) -> QueryCall:
     if not isinstance(operator, str) or operator not in OPERATORS:
         refuse(f'{place}[0]', f'one of the operators {" ".join(OPERATORS)}')
     return QueryCall(operator, tuple(
-        _node(argument, f'{place}[{number}]', depth, left)
+        _node(argument, f'{place}[{number}]', depth, remaining)
         for number, argument in enumerate(arguments, 1)))
 
 
-def _node(value: Any, place: str, depth: int, left: Any) -> Any:
-    if next(left, None) is None:
+def _node(value: Any, place: str, depth: int, remaining: Any) -> Any:
+    if next(remaining, None) is None:
         refuse(place, f'at most {NODES_MAX} lists, numbers and texts in all')
     if isinstance(value, list):
-        return _call(value, place, depth + 1, left)
+        return _call(value, place, depth + 1, remaining)
     if isinstance(value, str):
         if len(value) > TEXT_MAX:
             refuse(place, f'at most {TEXT_MAX} characters')
