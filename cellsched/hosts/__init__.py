@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts as the scheduler sees them: columns of a table.
+"""Hosts as the scheduler sees them: the rows of a table of columns.
 
-``columns`` says which there are, ``table`` holds them, ``state`` shows one row
-as an object with Nova's attribute names. Nothing here reads a database:
-``cellsched.host_manager`` fills the table. A plug-in may bring columns of its
-own by the entry points of ``cellsched.hosts.columns``.
+``columns`` defines the columns, ``table`` holds them, and ``state`` presents
+one row as an object with Nova's attribute names. This package reads no
+database: ``cellsched.host_manager`` fills the table. A plug-in adds columns
+with entry points of the group ``cellsched.hosts.columns``.
 """

@@ -10,15 +10,15 @@ from oslo_log import log
 
 LOG = log.getLogger(__name__)
 
-#: Aggregates' key for the availability zone of their hosts.
+#: The metadata key for the availability zone of an aggregate.
 ZONE_KEY = 'availability_zone'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostAggregate:
-    """An aggregate: hosts that an operator says something about.
+    """A group of hosts with metadata from the operator.
 
-    Two aggregates are never equal, even if they say the same.
+    Equality is identity: two aggregates with the same content are not equal.
     """
 
     id: int
@@ -26,21 +26,21 @@ class HostAggregate:
     name: str
     metadata: Mapping[str, str]
 
-    #: Numbers that were read from the metadata.
+    #: Numbers parsed from the metadata, by key.
     _numbers: dict[str, float | None] = dataclasses.field(
         default_factory=dict, init=False, repr=False)
 
     def values(self, key: str) -> frozenset[str]:
-        """Return what it says for a key: texts between commas."""
+        """Return the comma-separated values of a metadata key."""
         if key not in self.metadata:
             return frozenset()
         return frozenset(
             text.strip() for text in self.metadata[key].split(','))
 
     def number(self, key: str) -> float | None:
-        """Return the number that it says for a key, if it is one.
+        """Return the value of a metadata key as a number, or None.
 
-        What is no number is logged once, and is as if it were not there.
+        A value that is not a number is logged once and ignored.
         """
         if key not in self._numbers:
             self._numbers[key] = self._read_number(key)
@@ -62,12 +62,12 @@ class HostAggregate:
 
 
 def values(aggregates: Iterable[HostAggregate], key: str) -> frozenset[str]:
-    """Return what any of the aggregates says for a key."""
+    """Return the values of a metadata key in any of the aggregates."""
     return frozenset[str]().union(*(each.values(key) for each in aggregates))
 
 
 def least(aggregates: Iterable[HostAggregate], key: str) -> float | None:
-    """Return the least number that the aggregates say for a key, if any."""
+    """Return the least number that the aggregates have for a key, or None."""
     numbers = [number for each in aggregates
                if (number := each.number(key)) is not None]
     return min(numbers, default=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The health of cells: when they were heard, and their failures."""
+"""The health of cells: the time of the last answer, and failures."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Column = npt.NDArray[np.float64]
 
-#: Fewer failures than this are as good as forgotten.
+#: A lower failure count is treated as zero.
 _TRACE = 0.01
 
 
@@ -20,9 +20,9 @@ _TRACE = 0.01
 class CellHealth:
     """The health of one cell.
 
-    :param heard_at: when it was last heard, in seconds since the epoch; None
-        where nobody listens, as in tests
-    :param failures: what failed up to ``failed_at``, less what is forgotten
+    :param heard_at: time of the last answer, in seconds since the epoch; None
+        if answers are not recorded, as in tests
+    :param failures: the decayed number of failures at ``failed_at``
     """
 
     heard_at: float | None = None
@@ -30,17 +30,17 @@ class CellHealth:
     failed_at: float = 0.0
 
     def failures_at(self, now: float, half_life_s: float) -> float:
-        """Return the failures that are not forgotten by now."""
+        """Return the number of failures, decayed to this time."""
         age_s = max(now - self.failed_at, 0.0)
         return self.failures * 0.5 ** (age_s / half_life_s)
 
 
 @dataclasses.dataclass(frozen=True)
 class Hearing:
-    """The times at which a cell was heard, in seconds since the epoch.
+    """The times of a cell's answers, in seconds since the epoch.
 
-    :param last: for the last time
-    :param since: since when there was no silence
+    :param last: the last answer
+    :param since: the first answer after the last silence
     """
 
     last: float
@@ -48,10 +48,11 @@ class Hearing:
 
 
 class Cells:
-    """The health of each cell, by its uuid.
+    """The health of each cell, by cell uuid.
 
-    :param half_life_s: seconds in which half of the failures are forgotten
-    :param silence_s: seconds between two times of hearing that are silence
+    :param half_life_s: half-life of the failure count, in seconds
+    :param silence_s: a longer interval between two answers, in seconds, is a
+        silence
     """
 
     def __init__(
@@ -59,17 +60,17 @@ class Cells:
     ) -> None:
         self._half_life_s = half_life_s
         self._silence_s = silence_s
-        #: Since when cells are heard without a break.
+        #: The first answer after the last silence, by cell.
         self._since: dict[str, float] = {}
         self._known: dict[str, CellHealth] = {}
-        # Those in which something ever failed.
+        # The cells that had at least one failure.
         self._failed: dict[str, CellHealth] = {}
         self._oldest: float | None = None
-        #: How often anything was noted.
+        #: The number of changes.
         self.version = 0
 
     def copy(self) -> 'Cells':
-        """Return the same, to which nothing is added any more."""
+        """Return a copy that does not change."""
         made = Cells(self._half_life_s)
         made.version = self.version
         made._known = {uuid: dataclasses.replace(cell)
@@ -78,7 +79,7 @@ class Cells:
         return made
 
     def heard(self, uuid: str, now: float) -> None:
-        """Note that a cell answered."""
+        """Record an answer of a cell."""
         cell = self._cell(uuid)
         if cell.heard_at is None or now - cell.heard_at > self._silence_s:
             self._since[uuid] = now
@@ -86,7 +87,7 @@ class Cells:
         self._note()
 
     def failed(self, uuid: str, count: float, now: float) -> None:
-        """Note that something failed in a cell."""
+        """Record a failure in a cell."""
         cell = self._cell(uuid)
         cell.failures = cell.failures_at(now, self._half_life_s) + count
         cell.failed_at = now
@@ -94,7 +95,7 @@ class Cells:
         self._note()
 
     def drop(self, uuid: str) -> None:
-        """Forget a cell."""
+        """Remove a cell."""
         self._known.pop(uuid, None)
         self._failed.pop(uuid, None)
         self._since.pop(uuid, None)
@@ -102,7 +103,7 @@ class Cells:
 
     @property
     def oldest(self) -> float:
-        """Return when the cell that is silent for longest was heard."""
+        """Return the last answer of the cell that is silent longest."""
         if self._oldest is None:
             self._oldest = min(
                 (cell.heard_at for cell in self._known.values()
@@ -110,32 +111,32 @@ class Cells:
         return self._oldest
 
     def silent_s(self, uuid: str, now: float) -> float:
-        """Return the seconds since a cell was heard."""
+        """Return the seconds since the last answer of a cell."""
         cell = self._known.get(uuid)
         if cell is None or cell.heard_at is None:
             return 0.0
         return max(now - cell.heard_at, 0.0)
 
     def hearing(self, uuid: str, now: float) -> Hearing:
-        """Return when a cell was heard; always, where nobody listens."""
+        """Return the times of a cell's answers; all time if not recorded."""
         cell = self._known.get(uuid)
         if cell is None or cell.heard_at is None:
             return Hearing(now, -math.inf)
         return Hearing(cell.heard_at, self._since[uuid])
 
     def failures(self, uuid: str, now: float) -> float:
-        """Return the failures of a cell that are not forgotten."""
+        """Return the decayed number of failures of a cell."""
         cell = self._known.get(uuid)
         return cell.failures_at(now, self._half_life_s) if cell else 0.0
 
     def any_fails(self, now: float) -> bool:
-        """Return whether a cell has failures not as good as forgotten."""
+        """Return whether any cell has a failure count above the threshold."""
         return any(cell.failures_at(now, self._half_life_s) >= _TRACE
                    for cell in self._failed.values())
 
     @property
     def known(self) -> Mapping[str, CellHealth]:
-        """Return the health of each cell, to be read only."""
+        """Return the health of each cell; the mapping is read-only."""
         return self._known
 
     def _note(self) -> None:
@@ -153,7 +154,7 @@ class Columns(Protocol):
         """Return a column."""
 
 
-#: Of what a cell's free share is the least: what is free and what there is.
+#: The columns that define a cell's free share: (free amount, total).
 _SHARES: tuple[tuple[Callable[..., Column], Callable[..., Column]], ...] = (
     (lambda of: of['vcpus_total'] * of['cpu_allocation_ratio']
      - of['vcpus_used'],
@@ -165,12 +166,13 @@ _SHARES: tuple[tuple[Callable[..., Column], Callable[..., Column]], ...] = (
 
 
 def free_shares(columns: Columns, count: int) -> Column:
-    """Return the least share of a resource that is free, for each cell.
+    """Return the least free share of any resource, for each cell.
 
-    Of nothing, nothing is free. What is overcommitted is below zero.
+    The share is 0 if the total is 0, and negative if the resource is
+    overcommitted.
 
     :param columns: columns of all hosts; ``cell`` has the codes of cells
-    :param count: how many codes there are
+    :param count: the number of codes
     """
     cells = columns['cell']
     result = np.full(count, np.inf)

@@ -6,11 +6,11 @@ import difflib
 import functools
 from typing import Any
 
-#: Whole numbers, kept as float64, which compares and multiplies fastest and
-#: is exact up to 2**53.
+#: Whole numbers, stored as float64: it is the fastest to compare and multiply,
+#: and exact up to 2**53.
 WHOLE = 'whole'
 
-#: Any hashable value, kept as a code; hosts with equal values share it.
+#: Any hashable value, stored as a code that hosts with equal values share.
 CODED = 'coded'
 
 
@@ -18,17 +18,18 @@ CODED = 'coded'
 class Column:
     """A column: one value for each host.
 
-    :param name: Nova's name of the host state's attribute, where it has one
-    :param dtype: NumPy's type of the values, ``object`` for text,
-        :data:`WHOLE` or :data:`CODED`
-    :param default: value of a host that has not said its own; of a column of
-        text that may be None too
-    :param doc: what it is, with its unit
-    :param source: where agents report it: ``stats.NAME`` for a statistic,
-        ``metrics.NAME`` for a metric, ``traits.NAME`` for whether the node
-        has a trait; None for a column that a plug-in does not have filled.
-        Numbers may be texts too, and texts are printable and have at most 255
-        characters; whatever else a host says, it has the default
+    :param name: Nova's name of the host state attribute, if it has one
+    :param dtype: NumPy type of the values, ``object`` for text, :data:`WHOLE`
+        or :data:`CODED`
+    :param default: value of a host that reported none; for a text column it
+        may also be None
+    :param doc: the meaning of the column, with its unit
+    :param source: the part of the agents' reports that fills the column:
+        ``stats.NAME`` for a statistic, ``metrics.NAME`` for a metric,
+        ``traits.NAME`` for whether the node has a trait; None if reports do
+        not fill it. Numbers may be reported as text. Text must be printable
+        and have at most 255 characters. Any other value is replaced with the
+        default
     """
 
     name: str
@@ -39,7 +40,7 @@ class Column:
 
     @property
     def stored(self) -> str:
-        """NumPy's type of the array."""
+        """NumPy type of the stored array."""
         return {WHOLE: 'float64', CODED: 'int32'}.get(self.dtype, self.dtype)
 
 
@@ -107,7 +108,7 @@ STANDARD = (
            'with ``name`` and ``value``'),
 )
 
-#: Facts of the host's cell, which are made when they are asked for.
+#: Facts of the host's cell, computed when they are first read.
 CELL_FACTS = (
     Column('cell_free_share', 'float64', 0.0,
            'least share of CPUs, memory or disk that is free in the cell'),
@@ -120,30 +121,32 @@ CELL_FACTS = (
            'seconds since the cell was heard'),
 )
 
-#: Prefix of the columns that say how much of a resource class can still be
-#: claimed: ``available:VCPU``. They come into being with the first inventory.
+#: Name prefix of the columns with the unclaimed amount of a resource class:
+#: ``available:VCPU``. A column is created with the first inventory of the
+#: class.
 AVAILABLE = 'available:'
 
-#: Between a resource class and the provider that gives it, where that is not
-#: the host itself: ``available:VGPU@2`` is of the second child provider of
-#: each host. With a uuid it is a sharing provider, which has no column.
+#: Separates a resource class from its provider if that is not the host itself:
+#: ``available:VGPU@2`` is the second child provider of each host. With a uuid
+#: it is a sharing provider, which has no column.
 AT = '@'
 
-#: Child providers of a host that are known here; more are left out.
+#: The maximum number of child providers of a host; further ones are ignored.
 CHILDREN_MAX = 128
 
 
 def sharing_provider(name: str) -> str | None:
-    """Return the uuid in the name of a room that hosts share; else None."""
+    """Return the sharing provider's uuid in a resource name, or None."""
     _, _, place = name.partition(AT)
     return place if place and not place.isdigit() else None
 
 
 @functools.lru_cache(256)
 def near(name: str, names: tuple[str, ...]) -> str:
-    """Return what asks whether another name was meant, or a full stop.
+    """Return a "did you mean" question with the nearest name, or a full stop.
 
-    It is remembered, as a plug-in may ask in vain about each host.
+    The result is cached, because a plug-in may fail to read a column once for
+    each host.
     """
     found = difflib.get_close_matches(name, names, 1)
     return f'; did you mean {found[0]}?' if found else '.'

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host table as a document, to be kept, edited and planned on.
+"""A host table as a JSON document, to store, edit and plan with.
 
-It is JSON: what the table's columns hold, and what is known of cells and
-aggregates. There are no credentials in it. A column is a list with a value for
-each host; one whose values many hosts share is an object, with the ``values``
-and a list of ``codes``, the places of the hosts' values among them::
+The document has the table's columns, the cells and the aggregates. It has no
+credentials. A column is a list with one value for each host. A column whose
+values are shared by many hosts is an object with the list ``values`` and the
+list ``codes``, which has the index of each host's value::
 
     {"format": "cellsched-hosts", "version": 1, "taken_at": 1700000000.0,
      "silent": [], "cells": [{"uuid": …, "name": "north", …}],
@@ -15,8 +15,8 @@ and a list of ``codes``, the places of the hosts' values among them::
                  "availability_zone": {"values": ["nova"], "codes": [0, 0]},
                  …}}
 
-An aggregate is named by its id in the values of ``aggregates``. Columns that
-are left out have their defaults.
+The values of the column ``aggregates`` are ids of aggregates. A column that is
+left out has its default.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ AGGREGATES_MAX = 100_000
 AVAILABLE_MAX = 1000
 SHARING_MAX = 100_000
 
-#: Columns without which hosts cannot be told apart.
+#: Required columns, which identify hosts.
 _NEEDED = ('uuid', 'host', 'nodename', 'cell')
 
 #: The latest time, in the year 9999.
@@ -53,9 +53,9 @@ _TIME_MAX = 253_402_300_799.0
 class HostDocument:
     """Hosts at one time.
 
-    :param now: that time, in seconds since the epoch
+    :param now: the time, in seconds since the epoch
     :param cells: names of cells, by uuid
-    :param silent: cells that did not answer then, for people
+    :param silent: names of the cells that did not answer
     """
 
     table: HostTable
@@ -65,7 +65,7 @@ class HostDocument:
 
 
 def dump(snapshot: HostDocument) -> dict[str, Any]:
-    """Return the document of a snapshot; nobody writes to it meanwhile."""
+    """Return the document of a snapshot; the snapshot must not change."""
     table = snapshot.table
     aggregates = {
         each.id: each for group in table.encoding('aggregates').values
@@ -89,10 +89,10 @@ def dump(snapshot: HostDocument) -> dict[str, Any]:
 
 
 def parse(text: str | bytes) -> Any:
-    """Return what a JSON text says, to be loaded.
+    """Parse JSON text into the argument of :func:`load`.
 
-    :raises cellsched.exception.InvalidField: it is no JSON, or has a number
-        that JSON has not
+    :raises cellsched.exception.InvalidField: the text is not JSON, or has a
+        number that JSON does not allow
     """
     try:
         return json.loads(text, parse_constant=_refuse)
@@ -111,8 +111,7 @@ def load(
     """Return the snapshot that a document describes.
 
     :param extra_columns: columns of plug-ins
-    :param half_life_s: seconds in which half of a cell's failures are
-        forgotten
+    :param half_life_s: half-life of a cell's failure count, in seconds
     :raises cellsched.exception.InvalidField: names the field
     """
     snapshot_schema.check_keys(document, '', {
@@ -200,7 +199,7 @@ def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
         number = said['id']
         if type(number) is not int or number in found:
             raise snapshot_schema.invalid(
-                f'{where}.id', 'a whole number that no other has')
+                f'{where}.id', 'a whole number, unique among aggregates')
         metadata = said['metadata']
         if not isinstance(metadata, dict):
             raise snapshot_schema.invalid(f'{where}.metadata', 'texts by key')
@@ -254,13 +253,13 @@ def _load_columns(
 
 
 def _check_children(values: Mapping[str, Any]) -> None:
-    """Make sure that columns are about the same child providers."""
+    """Check that the child provider columns have the same lengths."""
     names = 'children', 'child_uuids', 'child_units'
     counts = [[*map(len, values[name])] for name in names if name in values]
     if counts and (len(counts) < len(names)
                    or any(each != counts[0] for each in counts)):
         raise snapshot_schema.invalid(
-            'columns.child_uuids', 'as many as are in children and in '
+            'columns.child_uuids', 'as many values as in children and '
             'child_units')
 
 
@@ -299,7 +298,7 @@ def _group(
         return tuple(groups[number] for number in ids)
     except (KeyError, TypeError):
         raise snapshot_schema.invalid(
-            'columns.aggregates', 'ids of aggregates that are there'
+            'columns.aggregates', 'ids of aggregates in the document'
         ) from None
 
 

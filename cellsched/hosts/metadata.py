@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregate metadata of hosts, decided once for those that have the same."""
+"""Aggregate metadata of hosts, evaluated once for each distinct set."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ import numpy as np
 from cellsched.hosts import aggregate
 from cellsched.hosts import view
 
-#: Says yes or no to what a host's aggregates say for a key: texts between
-#: commas, of all of them together; none where they do not have the key.
+#: A predicate on the values that a host's aggregates have for a key: the
+#: comma-separated values of all its aggregates, or none without the key.
 Verdict = Callable[[frozenset[str]], bool]
 
 _NOTHING = frozenset[str]()
@@ -19,11 +19,11 @@ _NOTHING = frozenset[str]()
 def agree(
     hosts: view.Hosts, wanted: Iterable[tuple[str, Verdict]]
 ) -> view.Mask | None:
-    """Return to which hosts' aggregates each of these verdicts says yes.
+    """Return a mask of the hosts whose aggregates pass all these predicates.
 
-    None stands for all of them.
+    None means all hosts.
 
-    :param wanted: verdicts with the keys that they are about
+    :param wanted: predicates with their metadata keys
     """
     there = keys(hosts)
     by_code: view.Column | None = None
@@ -42,7 +42,7 @@ def agree(
 
 
 def keys(hosts: view.Hosts) -> frozenset[str]:
-    """Return the keys that aggregates of any host have."""
+    """Return the keys that the aggregates of any host have."""
     return hosts.memo('keys of aggregates', _keys)
 
 
@@ -55,7 +55,7 @@ def _keys(hosts: view.Hosts) -> frozenset[str]:
 def _texts(
     hosts: view.Hosts, key: str
 ) -> tuple[list[frozenset[str]], view.Column]:
-    """Return the different sets of texts, and which is whose, by code."""
+    """Return the distinct sets of values, and the index of each code's set."""
     codes = np.unique(hosts['aggregates'])
     kinds = np.zeros(codes.max(initial=0) + 1, dtype='int64')
     numbers: dict[frozenset[str], int] = {}

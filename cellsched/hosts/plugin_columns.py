@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that are filled from what agents report of a node.
+"""Columns of plug-ins, filled from the agents' reports on nodes.
 
-A host that says nothing of a column, or nothing that the column can hold, has
-the column's default.
+A host has the column's default if its report has no value for the column, or a
+value that does not fit.
 """
 
 from collections.abc import Callable
@@ -21,20 +21,21 @@ from cellsched.hosts import columns
 from cellsched.hosts import snapshot_schema
 from cellsched import plugins
 
-#: Parts of a report that are looked into.
+#: The parts of a report that can fill a column.
 STATS, METRICS, TRAITS = PARTS = ('stats', 'metrics', 'traits')
 
-#: The most characters of a text; it is to be printable, too.
+#: The maximum length of a text, which must also be printable.
 TEXT_MAX = 255
 
 _SOURCE = re.compile(rf'({"|".join(PARTS)})\.(.{{1,255}})')
 
 
 def check(field: str, column: columns.Column) -> None:
-    """Make sure that a column can be filled from its source.
+    """Check that a column can be filled from its source.
 
-    :param field: what an error calls its plug-in
-    :raises cellsched.exception.ConfigurationInvalid: it cannot
+    :param field: name of the plug-in in an error
+    :raises cellsched.exception.ConfigurationInvalid: the source or the type of
+        the column is not supported
     """
     if column.source is None:
         return
@@ -59,10 +60,10 @@ def filled(
     sourced: Iterable[columns.Column],
     parts: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, list[Any]]:
-    """Return what nodes say of columns, by the columns' names.
+    """Return the values that nodes report for columns, by column name.
 
     :param sourced: columns with sources
-    :param parts: by the part of a report, one of each node
+    :param parts: for each part of a report, one mapping for each node
     """
     found: dict[str, list[Any]] = {}
     for column in sourced:
@@ -81,10 +82,10 @@ def filled(
 
 
 def _reader(column: columns.Column) -> Callable[[Any], Any]:
-    """Return what reads a value.
+    """Return the function that converts a reported value.
 
-    It returns None, or raises ``OverflowError``, ``TypeError`` or
-    ``ValueError``, for one that the column cannot hold.
+    For a value that does not fit the column, the function returns None or
+    raises ``OverflowError``, ``TypeError`` or ``ValueError``.
     """
     if column.dtype in (columns.CODED, 'object'):
         return _text
@@ -100,7 +101,7 @@ def _reader(column: columns.Column) -> Callable[[Any], Any]:
 
     def read(said: Any) -> float | None:
         number = kind(said)
-        # No number is between any two.
+        # NaN has no order.
         return number if least <= number <= most else None
     return read
 
@@ -119,15 +120,15 @@ LOG = logging.getLogger(__name__)
 
 
 def load() -> list[columns.Column]:
-    """Return the columns of every plug-in that is installed.
+    """Return the columns of every installed plug-in.
 
-    No option enables them, so a plug-in that is broken stops nobody: it is
-    named in the log and left out. What reads a column of it fails, and says
-    that there is no such column.
+    No option enables these plug-ins, so a broken one must not stop the
+    service: it is logged and skipped. A filter that reads its column fails
+    with ``ColumnNotFound``.
     """
     usable, broken = plugins.load_installed(plugins.COLUMNS, _load)
     for problem in broken.values():
-        LOG.error('Columns are left out: %s', problem)
+        LOG.error('Columns of a plug-in are ignored: %s', problem)
     return [column for more in usable.values() for column in more]
 
 
@@ -137,10 +138,10 @@ def _load(name: str) -> list[columns.Column]:
 
 
 def check_columns(field: str, said: Any) -> list[columns.Column]:
-    """Return the columns that a plug-in says.
+    """Check the columns of a plug-in and return them.
 
-    :param field: what an error calls the plug-in
-    :raises cellsched.exception.ConfigurationInvalid: they cannot be used
+    :param field: name of the plug-in in an error
+    :raises cellsched.exception.ConfigurationInvalid: a column is not valid
     """
     found = plugins.attempt(field, 'columns in a sequence', lambda: [*said])
     standard = {column.name: column for column in (

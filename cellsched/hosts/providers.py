@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers beside the hosts of a table: their children, and shared ones."""
+"""Providers other than hosts: child providers and sharing providers."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from cellsched.hosts import columns
 
 @dataclasses.dataclass(frozen=True)
 class SharingProvider:
-    """A sharing provider, of which every host of its aggregate may take.
+    """A sharing provider, which serves every host of its aggregate.
 
-    :param name: what people call it
+    :param name: display name
     :param aggregate: uuid of the aggregate
-    :param traits: names of what it can do
-    :param available: what is left to claim, by resource class
-    :param units: bounds on what one server may take, as the column ``units``
-        has them
+    :param traits: names of the provider's traits
+    :param available: the unclaimed amount, by resource class
+    :param units: allocation units for one server, in the form of the column
+        ``units``
     """
 
     name: str
@@ -33,24 +33,25 @@ Units = tuple[tuple[str, int, int, int], ...]
 class OtherProviders:
     """The child providers of hosts, and the sharing providers.
 
-    A mapping that somebody was given is never changed, but replaced. What is
-    left of child providers is in the table's columns.
+    The mappings are replaced, never changed, so that a reader can keep one.
+    The available amounts of child providers are in the table's columns.
     """
 
     def __init__(self) -> None:
-        #: Nodes of child providers, with their numbers there.
+        #: The node and number of each child provider, by uuid.
         self.children: Mapping[str, tuple[str, int]] = {}
-        #: Sharing providers by uuid, with what is left of each.
+        #: Sharing providers by uuid, with their available amounts.
         self.sharing: Mapping[str, SharingProvider] = {}
 
     def replace(
         self, changes: Iterable[tuple[str, Iterable[str], Iterable[str]]]
     ) -> None:
-        """Learn which children nodes have.
+        """Replace the child providers of nodes.
 
-        One that is another node's by now stays there.
+        A child provider that has moved to another node stays there.
 
-        :param changes: nodes, with those that they had and those they have
+        :param changes: nodes, each with its previous and its new child
+            providers
         """
         children = dict(self.children)
         for node, before, uuids in changes:
@@ -65,10 +66,10 @@ class OtherProviders:
         self, node: str, children: tuple[str, ...],
         resources: Iterable[tuple[str, int]],
     ) -> tuple[str, ...]:
-        """Return the providers of which something is taken on a host.
+        """Return the providers of an allocation on a host.
 
-        :param children: those of the node, as far as they are known
-        :param resources: amounts by resource class, as they are taken
+        :param children: the node's known child providers
+        :param resources: allocated amounts by resource class
         """
         found: dict[str, None] = {node: None}
         for name, _ in resources:
@@ -82,9 +83,9 @@ class OtherProviders:
     def set_sharing(
         self, providers: Mapping[str, SharingProvider]
     ) -> list[str]:
-        """Learn which sharing providers there are; return those new.
+        """Replace the sharing providers; return the uuids of new ones.
 
-        What is left of those that were known before is kept.
+        A known provider keeps its available amounts.
         """
         known = self.sharing
         self.sharing = {
@@ -96,23 +97,26 @@ class OtherProviders:
     def set_available(
         self, uuid: str, left: Mapping[str, float], units: Units
     ) -> None:
-        """Learn what is left of a sharing provider."""
+        """Set the available amounts of a sharing provider."""
         self.sharing = {**self.sharing, uuid: dataclasses.replace(
             self.sharing[uuid], available=left, units=units)}
 
     def available(self, uuid: str, resource: str) -> float:
-        """Return what is left of a sharing provider.
+        """Return the available amount of a sharing provider.
 
-        :param resource: the class, or what is taken of it: ``CLASS@uuid``
+        :param resource: the resource class, or its name in an allocation:
+            ``CLASS@uuid``
         """
         provider = self.sharing.get(uuid)
         return 0.0 if provider is None else provider.available.get(
             resource.partition(columns.AT)[0], 0.0)
 
     def add(self, name: str, amount: float) -> bool:
-        """Change what is left of a sharing provider, if it is that of one.
+        """Add to the available amount of a sharing provider.
 
-        :param name: the name of a room: ``available:CLASS@uuid``
+        Return whether the column belongs to one.
+
+        :param name: the column name: ``available:CLASS@uuid``
         """
         uuid = columns.sharing_provider(name)
         if uuid is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every known host at one version of the table, as columns that stay."""
+"""All known hosts at one version of the table, as immutable columns."""
 
 from __future__ import annotations
 from collections.abc import Callable
@@ -27,14 +27,14 @@ NONE = -1
 class DictionaryEncoding:
     """The values of one column, by code; the default has code 0.
 
-    Values are only added, so that codes keep their meaning for who reads
-    while somebody else encodes.
+    Values are only appended. Codes keep their meaning, so that a thread can
+    read while another thread encodes.
     """
 
     def __init__(self, default: Hashable) -> None:
         self.values: list[Any] = [default]
         self._codes: dict[Hashable, int] = {default: 0}
-        #: By key how many values there were, and what aggregates said.
+        #: By metadata key, the number of values and the aggregates' numbers.
         self._numbers: dict[str, tuple[int, npt.NDArray[Any] | None]] = {}
 
     def code(self, value: Hashable) -> int:
@@ -42,7 +42,7 @@ class DictionaryEncoding:
         return self._codes.get(value, NONE)
 
     def encode(self, values: Iterable[Hashable]) -> list[int]:
-        """Return the codes of values; new values get one."""
+        """Return the codes of values; a new value gets a new code."""
         codes = self._codes
         result = []
         for value in values:
@@ -57,7 +57,7 @@ class DictionaryEncoding:
         self, codes: npt.NDArray[Any], function: Callable[[Any], Any],
         dtype: str,
     ) -> npt.NDArray[Any]:
-        """Return what a function says of the value behind each code."""
+        """Return the function's result for the value of each code."""
         if len(self.values) <= len(codes):
             answers = np.fromiter(
                 map(function, self.values), dtype, len(self.values))
@@ -68,9 +68,10 @@ class DictionaryEncoding:
         return answers.take(places)
 
     def numbers(self, key: str) -> npt.NDArray[Any] | None:
-        """Return the least number that aggregates say for a key, by code.
+        """Return the least number of the aggregates for a key, by code.
 
-        NaN stands for a value without one; None, if there is none at all.
+        A value without a number has NaN. The result is None if no value has
+        one.
         """
         count = len(self.values)
         known, numbers = self._numbers.get(key, (-1, None))
@@ -84,8 +85,8 @@ class DictionaryEncoding:
     def compacted(
         self, codes: npt.NDArray[Any]
     ) -> tuple['DictionaryEncoding', npt.NDArray[Any]]:
-        """Return an encoding without values that no host has, and codes."""
-        # The default stays, for hosts that are to come.
+        """Return an encoding without unused values, and the new codes."""
+        # Keep the default, which new hosts need.
         used = np.union1d(codes, [0])
         made = DictionaryEncoding(self.values[0])
         made.encode(self.values[code] for code in used)
@@ -94,15 +95,15 @@ class DictionaryEncoding:
 
 Column = npt.NDArray[Any]
 
-#: The least and the greatest value of a column.
+#: The minimum and the maximum of a column.
 Pair = tuple[float, float]
 
 
 def extrema_of(column: Column) -> Pair:
-    """Return the least and the greatest of a column.
+    """Return the minimum and the maximum of a column.
 
-    They are infinity and minus infinity of an empty one, and no numbers where
-    any value is none.
+    They are infinity and minus infinity for an empty column, and NaN if any
+    value is NaN.
     """
     if not len(column):
         return math.inf, -math.inf
@@ -111,24 +112,24 @@ def extrema_of(column: Column) -> Pair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Hosts in rows, facts in columns; nobody changes them any more.
+    """Immutable hosts: one row for each host, one column for each fact.
 
-    Memos in it are made when they are first asked for; two threads that do
-    so at once make the same.
+    Cached values are computed on first use. Two threads that compute one at
+    the same time get equal results.
 
-    :param version: the number of versions before this one
+    :param version: the number of earlier versions
     :param columns: read-only arrays by name, with one value for each host
     :param encodings: the values of the coded columns
     :param rows: rows by the uuid of the compute node
-    :param cells: what was heard of cells
-    :param sharing: providers that hosts share, by uuid
-    :param places: numbers of child providers that have a column of room, by
-        resource class
+    :param cells: the health of the cells
+    :param sharing: sharing providers, by uuid
+    :param places: numbers of the child providers with an ``available`` column,
+        by resource class
     :param children: nodes of child providers, with their numbers there
-    :param kept: what was made of columns that seldom change; the next
-        version has it too if none of them changed
-    :param extrema: those of columns that somebody asked for; the next version
-        has those of columns that did not change
+    :param kept: cache of results from columns that seldom change; the next
+        version shares it if none of these columns changed
+    :param extrema: cache of the extrema of columns; the next version keeps the
+        entries of unchanged columns
     """
 
     version: int
@@ -152,8 +153,8 @@ class Snapshot:
     def encoding(self, name: str) -> DictionaryEncoding:
         """Return the values of a coded column.
 
-        :raises cellsched.exception.ColumnNotFound: no such column, or it is
-            not coded
+        :raises cellsched.exception.ColumnNotFound: the column does not exist
+            or is not coded
         """
         encoding = self.encodings.get(name)
         if encoding is None:
@@ -163,7 +164,7 @@ class Snapshot:
         return encoding
 
     def missing(self, name: str) -> exception.ColumnNotFound:
-        """Return the error of a column that is not there."""
+        """Return the error for a column that does not exist."""
         return exception.ColumnNotFound(column=name, near=columns_.near(
             str(name), (*self.columns, *FACTS)))
 

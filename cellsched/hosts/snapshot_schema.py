@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what a snapshot says, field by field, within bounds."""
+"""Validation of a snapshot document, field by field."""
 
 from collections.abc import Sequence
 import math
@@ -11,13 +11,13 @@ import numpy as np
 from cellsched import exception
 from cellsched.hosts import columns
 
-#: What fits into a column exactly.
+#: The greatest number that a column holds exactly.
 NUMBER_MAX = 2.0 ** 53
 
-#: Characters of a text that says what a host is, as JSON.
+#: The maximum length of a text, as JSON, that describes a host.
 TEXT_MAX = 65_536
 
-#: Values in the lists of one host, and how deep these are nested.
+#: Limits of a host's lists: the number of values, and the nesting depth.
 _LISTED_MAX = 10_000
 _DEPTH_MAX = 5
 
@@ -34,9 +34,9 @@ def invalid(field: str, expected: str) -> exception.InvalidField:
 def check_keys(
     given: Any, where: str, known: set[str] | None, needed: set[str]
 ) -> None:
-    """Make sure that it is an object of these fields.
+    """Check that a value is an object with these fields.
 
-    :param known: None where others are allowed too
+    :param known: the allowed fields; None allows any further field
     """
     field = where or 'document'
     if not isinstance(given, dict):
@@ -49,26 +49,26 @@ def check_keys(
 
 
 def items(field: str, given: Any, most: int) -> list[tuple[int, Any]]:
-    """Return what a list has, with the places."""
+    """Yield the items of a list, each with its field name."""
     if not isinstance(given, list) or len(given) > most:
         raise invalid(field, f'a list of at most {most}')
     return list(enumerate(given))
 
 
 def text(field: str, given: Any, most: int = 255, least: int = 1) -> str:
-    """Return a text."""
+    """Return a text of an allowed length."""
     if not isinstance(given, str) or not least <= len(given) <= most:
         raise invalid(field, f'a text of {least} to {most} characters')
     try:
         given.encode()
     except UnicodeError:
-        # JSON can say half of a character, which nobody can show.
+        # JSON can hold a lone surrogate, which cannot be encoded.
         raise invalid(field, 'whole characters') from None
     return given
 
 
 def shown(field: str, given: Any, least: int = 1) -> str:
-    """Return a name, which terminals may be given as it is."""
+    """Return a name that is safe to print on a terminal."""
     if not text(field, given, least=least).isprintable():
         raise invalid(field, 'printable characters')
     return str(given)
@@ -82,16 +82,16 @@ def number(field: str, given: Any, least: float, most: float) -> float:
 
 
 def check_available(name: str, count: int, most: int) -> None:
-    """Make sure that a column that is not known says what can be claimed."""
+    """Check that an unknown column is an ``available`` column."""
     if not _ROOM.fullmatch(name):
         raise invalid(
-            'columns', f'no column {name!r:.80}, which no plug-in here has')
+            'columns', f'columns that exist; {name!r:.80} is unknown')
     if count > most:
         raise invalid('columns', f'at most {most} of {columns.AVAILABLE}…')
 
 
 def check_units(field: str, units: Any) -> None:
-    """Make sure that a host's bounds on amounts can be compared with them."""
+    """Check that a host's allocation units are well-formed."""
     if not isinstance(units, tuple) or not all(
             isinstance(each, tuple) and len(each) == 4
             and isinstance(each[0], str)
@@ -102,7 +102,7 @@ def check_units(field: str, units: Any) -> None:
 
 
 def children(field: str, given: Any) -> tuple[Any, ...]:
-    """Return the child providers of a host, as the table has them."""
+    """Return the child providers of a host, in the form of the table."""
     if len(given) > columns.CHILDREN_MAX or not all(
             isinstance(each, tuple) and len(each) == 2
             and type(each[0]) is int and 0 <= each[0] <= len(given)
@@ -120,8 +120,8 @@ def column(
 ) -> Any:
     """Return a column's values, one for each host.
 
-    :param spec: None for what can be claimed
-    :param count: how many there must be
+    :param spec: None for an ``available`` column
+    :param count: the required number of values
     """
     kind = columns.WHOLE if spec is None else spec.dtype
     if kind == columns.CODED:
@@ -175,7 +175,7 @@ def _check_length(field: str, given: Any, count: int) -> None:
 
 
 def _value(field: str, given: Any, default: Any) -> Any:
-    """Return a value of a coded column; its default says of which kind."""
+    """Return a value of a coded column; the default determines its type."""
     if isinstance(default, (tuple, frozenset)):
         if not isinstance(given, list):
             raise invalid(field, 'a list')
@@ -190,7 +190,7 @@ def _value(field: str, given: Any, default: Any) -> Any:
 
 
 def listed(field: str, given: Any) -> tuple[Any, ...]:
-    """Return a list, as a tuple."""
+    """Return a list as a tuple."""
     if not isinstance(given, list):
         raise invalid(field, 'a list')
     made: tuple[Any, ...] = _hashable(field, given, [_LISTED_MAX], 0)

@@ -15,19 +15,19 @@ from cellsched.hosts import view
 
 
 class HostState:
-    """A host under the names that Nova's host state has.
+    """A host with the attribute names of Nova's host state.
 
-    A column is an attribute of the same name, and is read when it is asked
-    for, so a plug-in costs what it looks at. What the table does not know is
-    no attribute. A host state serves one request and is not kept.
+    Each column is an attribute, read on access, so that a plug-in pays only
+    for the columns that it reads. A fact that is not in the table is not an
+    attribute. A host state serves one request and must not be kept.
 
-    :param place: which of these hosts it is
+    :param place: index of the host in the view
     """
 
     def __init__(self, hosts: view.Hosts, place: int) -> None:
         self._hosts = hosts
         self._place = place
-        #: What filters allow a build to use here beyond the host's totals.
+        #: Limits above the host's totals, which filters set for the build.
         self.limits: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class HostState:
 
     @property
     def hypervisor_hostname(self) -> str:
-        """The node's name once more."""
+        """The name of the node."""
         return self.nodename
 
     @property
@@ -76,9 +76,10 @@ class HostState:
 
     @property
     def instances(self) -> Mapping[str, Any]:
-        """Instances on this host by uuid, as far as the request names them.
+        """The known instances on this host, by uuid.
 
-        Those of its server group and of hints are known.
+        Only the instances of the request's server group and of its scheduler
+        hints are known.
         """
         return {uuid: types.SimpleNamespace(uuid=uuid)
                 for uuid in self._hosts.instances_on(self.uuid)}
@@ -98,10 +99,10 @@ class HostState:
 
 @functools.lru_cache(4096)
 def parsed(text: str) -> Any:
-    """Return what a JSON text says; None where it is none.
+    """Return the value of a JSON text, or None if it is not JSON.
 
-    Hosts share texts, so each is parsed once; what is returned is shared too
-    and must not be changed.
+    Hosts share texts, so each text is parsed once. The result is shared and
+    must not be changed.
     """
     try:
         return json.loads(text)

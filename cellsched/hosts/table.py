@@ -30,7 +30,8 @@ from cellsched.hosts.snapshot import FACTS
 from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts import view as view_
 
-#: Columns that change seldom, on which what is kept of a table relies.
+#: Columns that seldom change. A change discards the results that are cached
+#: across snapshots.
 _LASTING = frozenset({
     'host', 'nodename', 'host_ip', 'cell', 'aggregates',
     'service_disabled', 'forced_down', 'vcpus_total', 'total_usable_ram_mb',
@@ -39,38 +40,39 @@ _LASTING = frozenset({
 
 _UNBOUNDED: Mapping[str, tuple[int, int, int]] = {}
 
-#: Values of a coded column that may be there for nothing, beyond one for each
-#: host.
+#: The number of unused values that a coded column may hold, beyond one for
+#: each host.
 _SPARE_VALUES = 1000
 
-#: Sets of merged columns that are kept for the next decisions.
+#: The number of idle merged column sets that are kept for reuse.
 _IDLE_MAX = 16
 
 
 class Verify(enum.Enum):
-    """A condition on the chosen hosts when a choice is noted."""
+    """The condition on the selected hosts that a reservation checks."""
 
-    #: Nothing else was chosen on them since the view was made, and where they
-    #: were written anew, there is room.
+    #: No other reservation took them since the view was created, and hosts
+    #: that were updated since have enough capacity.
     UNCHANGED = enum.auto()
-    #: There is room.
+    #: The hosts have enough capacity.
     CAPACITY = enum.auto()
     NONE = enum.auto()
 
 
 @dataclasses.dataclass(eq=False)
 class PendingAllocation:
-    """The resources that one instance takes of a host chosen for it.
+    """The resources that one instance takes on the host selected for it.
 
     :param node: the uuid of the compute node
-    :param resources: amounts by resource class; ``CLASS@2`` is of the second
-        child provider, ``CLASS@uuid`` of a sharing provider
+    :param resources: amounts by resource class; ``CLASS@2`` is from the second
+        child provider, ``CLASS@uuid`` from a sharing provider
     :param at: wall clock time, in seconds since the epoch
-    :param claimed: whether the claim store has it
-    :param maybe_reported: whether the claim store reported usage of the host
-        before that; that usage may include this allocation
-    :param providers: all of which it takes
-    :param watchers: are called when the store has it, or it counts no more
+    :param claimed: whether the claim is in the claim store
+    :param maybe_reported: whether the claim store reported the provider's
+        usage after the reservation; the usage may include this allocation
+    :param providers: all providers of the resources
+    :param watchers: callbacks for when the allocation is confirmed or rolled
+        back
     """
 
     node: str
@@ -83,13 +85,13 @@ class PendingAllocation:
         default_factory=list)
 
     def notify(self) -> None:
-        """Tell all that watch."""
+        """Call the watchers once."""
         for watcher in self.watchers:
             watcher()
         self.watchers.clear()
 
     def amount(self, resource: str, count_pending: bool) -> int:
-        """Return how much of a resource class it takes, if that counts."""
+        """Return the amount of a resource class, or 0 if it is not counted."""
         if self.maybe_reported and not count_pending:
             return 0
         return sum(amount for name, amount in self.resources
@@ -99,9 +101,9 @@ class PendingAllocation:
 class _Published(NamedTuple):
     """The state of the table that decisions read.
 
-    :param overlay: rows of the snapshot on which something was chosen since,
-        and how that changes them; only ever added to
-    :param earlier: how many changes were in overlays before those in this one
+    :param overlay: changes by reservations since the snapshot: (row of the
+        snapshot, column changes); append-only
+    :param earlier: the number of overlay entries before the first one here
     """
 
     snapshot: Snapshot
@@ -112,20 +114,20 @@ class _Published(NamedTuple):
 class HostTable:
     """Hosts in rows, facts in columns.
 
-    Loaders write it; a decision reads the snapshot that was published last
-    and the overlay of what was chosen since, through a
-    :class:`~cellsched.hosts.view.Hosts`. Arrays that somebody reads are never
-    written: a column is copied before it is written for the first time after
-    a snapshot was published. What is written is published when somebody next
-    reads, or, within :meth:`batch`, when :meth:`publish` is called.
+    Loaders write the table. A decision reads the last published snapshot and
+    the overlay of later reservations, through a
+    :class:`~cellsched.hosts.view.Hosts`. An array that a reader may hold is
+    never written: a column is copied before its first write after a snapshot
+    is published. Writes are published by the next read, or inside
+    :meth:`batch` by :meth:`publish`.
 
-    What a decision takes is counted in its own view only, until it is noted
-    (:meth:`reserve`). From then on all see it in the overlay; when the claim
-    store has it (:meth:`confirm`) it goes into the columns, and is replaced
-    there by what the store tells next.
+    An allocation goes through three states. While a decision runs, it is only
+    in the decision's view. :meth:`reserve` adds it to the overlay, which all
+    decisions read. After :meth:`confirm` it is added to the columns, where the
+    next usage from the claim store replaces it.
 
-    Any thread may call any method; none blocks. Rows move when hosts are
-    dropped, so only uuids last.
+    Any thread may call any method. No method blocks on I/O. Dropping hosts
+    moves rows, so keep uuids, not rows.
     """
 
     def __init__(
@@ -133,9 +135,9 @@ class HostTable:
         cells: cell_health.Cells | None = None,
     ) -> None:
         self.specs = {column.name: column for column in columns}
-        #: What was heard of cells.
+        #: The health of the cells.
         self.cells = cells or cell_health.Cells()
-        # Held for moments, and never while something blocks.
+        # Held briefly, never during I/O.
         self._lock = threading.RLock()
         self._columns = {
             name: np.empty(0, dtype=spec.stored)
@@ -146,16 +148,16 @@ class HostTable:
             if spec.dtype == columns_.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
-        # Builds that are in the columns and that no host reported yet.
+        # Builds counted in the columns that no host has reported yet.
         self._inflight_builds = InflightBuilds()
-        # By node, what was noted and is not in the columns yet.
+        # Allocations that are in the overlay only, by node.
         self._pending: dict[str, list[PendingAllocation]] = {}
-        # How many changes were in overlays when a node was chosen last.
+        # The overlay entry count at the last reservation of each node.
         self._noted_at: dict[str, int] = {}
         self._others = OtherProviders()
-        # By resource class, the numbers of child providers with a column.
+        # The numbers of child providers with a column, by resource class.
         self._places: Mapping[str, tuple[int, ...]] = {}
-        # Columns that are no published snapshot's.
+        # Columns that no published snapshot shares; safe to write in place.
         self._private = set(self._columns)
         self._rows_changed = self._lasting_changed = True
         self._changed = True
@@ -171,10 +173,10 @@ class HostTable:
         return name in self._columns
 
     def __getitem__(self, name: str) -> Column:
-        """Return a column by name, with what is in the overlay.
+        """Return a column by name, with the overlay applied.
 
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
-            the nearest
+            the nearest column
         """
         return self.view(0.0)[name]
 
@@ -185,7 +187,7 @@ class HostTable:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot that was published last."""
+        """The latest snapshot; pending writes are published first."""
         return self._current().snapshot
 
     def encoding(self, name: str) -> DictionaryEncoding:
@@ -200,15 +202,13 @@ class HostTable:
         self, now: float, located: Mapping[str, str] | None = None,
         count_pending: bool = True,
     ) -> view_.Hosts:
-        """Return the hosts as one request sees them.
-
-        What was chosen and is in doubt may be in what the claim store told,
-        too. Counted once more, hosts may have more room than it seems; left
-        out, they may have less, and the store has to tell.
+        """Return the hosts for one request.
 
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
-        :param count_pending: whether that is counted
+        :param count_pending: subtract allocations that the reported usage may
+            already include. If subtracted twice, hosts look fuller than they
+            are; if not subtracted, the claim store refuses the excess
         """
         if count_pending:
             columns = self._columns_of(self._current())
@@ -230,7 +230,7 @@ class HostTable:
     def _doubted(
         self, snapshot: Snapshot
     ) -> list[tuple[int, view_.Changes]]:
-        """Return the changes that are in doubt, which the overlay has."""
+        """Return the changes of allocations that may already be reported."""
         return [
             (row, view_.changes(allocation.resources))
             for node, allocations in self._pending.items()
@@ -238,39 +238,43 @@ class HostTable:
             for allocation in allocations if allocation.maybe_reported]
 
     def reuse(self, hosts: view_.Hosts) -> None:
-        """Let another request have the columns of a view.
+        """Make the columns of a view available to another request.
 
-        They follow the table at less cost than new ones. Nobody may use the
-        view any more.
+        Updating them costs less than a new copy. The view must not be used
+        after this call.
         """
         columns = hosts.columns
         columns.give_back()
         if len(self._idle) < _IDLE_MAX:
             self._idle.append(columns)
 
-    # What was chosen.
+    # Reservations.
 
     def reserve(
         self, hosts: view_.Hosts, check: Verify = Verify.UNCHANGED
     ) -> list[PendingAllocation] | None:
-        """Have everybody count what was taken in a view.
+        """Add the allocations of a view to the overlay, for all decisions.
 
-        That is the one step of a decision which others wait for. It looks at
-        the chosen hosts once more.
+        This is the only step of a decision that is serialized by the lock. It
+        checks the selected hosts again.
 
-        :returns: None, and nothing is noted, if one does not do any more
+        :returns: the allocations; None, with nothing reserved, if the check
+            fails for any host
         """
         columns = hosts.columns
         taken = [(columns.snapshot.columns['uuid'][row],
                   tuple(resources.items()))
                  for row, resources in columns.taken]
         with self._lock:
+            # 1. Check the selected hosts again if the table has changed.
             if check is not Verify.NONE and self._is_behind(columns) and (
                     check is Verify.UNCHANGED
                     and self._is_touched(columns, taken)
                     or not self._has_capacity(
                         taken, columns.discounted is None)):
                 return None
+            # 2. Append the allocations to the overlay, so that each decision
+            # that begins after this one subtracts them.
             allocations = [
                 PendingAllocation(node, resources, hosts.now,
                                   self._given(node, resources))
@@ -287,7 +291,7 @@ class HostTable:
         return allocations
 
     def rollback(self, allocations: Iterable[PendingAllocation]) -> None:
-        """Count no more what was noted and not confirmed."""
+        """Undo the reservation of allocations that are not confirmed."""
         with self._lock:
             snapshot, overlay, _ = self._published
             for allocation in allocations:
@@ -299,10 +303,10 @@ class HostTable:
                         view_.changes(allocation.resources))))
 
     def confirm(self, allocations: Iterable[PendingAllocation]) -> list[str]:
-        """Learn that the claim store has what was noted.
+        """Record that the claim store has the claims of these allocations.
 
-        :returns: the providers of which the store told meanwhile, so that
-            nobody knows whether that had this in it
+        :returns: the providers whose usage was reported after the reservation;
+            it is unknown whether the usage includes the claim
         """
         doubtful: list[str] = []
         with self._lock:
@@ -314,10 +318,10 @@ class HostTable:
         return doubtful
 
     def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
-        """Have it told when all that is noted by now is confirmed or undone.
+        """Watch all allocations that are neither confirmed nor rolled back.
 
-        :param make_watcher: is called for each of them that is neither, and
-            returns what is called then; it may not block, nor may that
+        :param make_watcher: called once for each of them; returns the callback
+            for when it is confirmed or rolled back. Neither may block
         """
         with self._lock:
             for allocations in self._pending.values():
@@ -326,7 +330,7 @@ class HostTable:
                         allocation.watchers.append(make_watcher())
 
     def _is_behind(self, columns: view_.MergedColumns) -> bool:
-        """Return whether the table changed since the columns followed it."""
+        """Return whether the table changed since the columns were updated."""
         snapshot, overlay, _ = self._published
         return (columns.snapshot is not snapshot or self._changed
                 or columns.position < len(overlay))
@@ -335,9 +339,9 @@ class HostTable:
         self, columns: view_.MergedColumns,
         taken: Iterable[tuple[str, Any]],
     ) -> bool:
-        """Return whether others chose nodes since these columns followed it.
+        """Return whether any node was reserved since the columns were updated.
 
-        It does not matter what was published since.
+        Snapshots that were published since do not matter.
         """
         return any(self._noted_at.get(node, 0) > columns.seen
                    for node, _ in taken)
@@ -357,7 +361,7 @@ class HostTable:
     def _available(
         self, node: str, resource: str, count_pending: bool
     ) -> float:
-        """Return what is left on a host, by all that is known."""
+        """Return the amount available on a host after all reservations."""
         if columns_.AT in resource:
             uuid = columns_.sharing_provider(resource)
             if uuid is not None:
@@ -376,7 +380,7 @@ class HostTable:
     def _given(
         self, node: str, resources: tuple[tuple[str, int], ...]
     ) -> tuple[str, ...]:
-        """Return the providers of which something is taken on a host."""
+        """Return the providers of an allocation on a host."""
         row = self._rows.get(node)
         if row is None or not any(
                 columns_.AT in name for name, _ in resources):
@@ -385,7 +389,7 @@ class HostTable:
             node, self._value('child_uuids', row), resources)
 
     def _value(self, name: str, row: int) -> Any:
-        """Return what a coded column says of a host."""
+        """Return a host's value of a coded column."""
         return self._encodings[name].values[self._columns[name][row]]
 
     def _remove(self, allocation: PendingAllocation) -> None:
@@ -395,11 +399,11 @@ class HostTable:
             if not left:
                 del self._pending[allocation.node]
 
-    # What is written.
+    # Writes.
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Publish what is written only when that is asked for, or at last."""
+        """Publish writes on :meth:`publish` and at the end of the block."""
         with self._lock:
             self._current()
             self._batches += 1
@@ -411,19 +415,21 @@ class HostTable:
                 self.publish()
 
     def publish(self) -> None:
-        """Have what was written read by the decisions that begin now."""
+        """Publish all writes to the decisions that begin after this call."""
         with self._lock:
             self._fold()
             if not (self._changed
                     or self.cells.version != self._published.snapshot.cells
                     .version):
                 return
+            # 1. Freeze the changed columns; the next write copies them.
             before = self._published.snapshot
             columns = dict(before.columns)
             for name in (self._columns if self._rows_changed
                          else self._private):
                 shown = columns[name] = self._columns[name][:self._length]
                 shown.flags.writeable = False
+            # 2. Keep the cached results that depend on unchanged columns.
             lasting = self._rows_changed or self._lasting_changed
             snapshot = Snapshot(
                 before.version + 1, self.specs, columns, dict(self._encodings),
@@ -432,9 +438,11 @@ class HostTable:
                 self._others.children,
                 {} if lasting else before.kept,
                 {} if self._rows_changed else {
-                    # Decisions add to it meanwhile.
+                    # Copy the items: decisions add to it at the same time.
                     name: pair for name, pair in list(before.extrema.items())
                     if name not in self._private})
+            # 3. Begin an overlay with the allocations that are not in the
+            # columns. The entry count continues, for _is_touched().
             overlay = [
                 (self._rows[node], view_.changes(allocation.resources))
                 for node, allocations in self._pending.items()
@@ -454,20 +462,20 @@ class HostTable:
         return self._published
 
     def written(self, name: str) -> Column:
-        """Return a column as it was last written, for who writes it."""
+        """Return a column with unpublished writes, for writers."""
         return self._column(name)[:self._length]
 
     def written_value(self, name: str, row: int) -> Any:
-        """Return what a coded column says of a host, as last written."""
+        """Return a host's value of a coded column, with unpublished writes."""
         return self._value(name, row)
 
     def put(self, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
-        """Add hosts or change them.
+        """Add or update hosts.
 
-        :param values: by column a list or an array of one value for each
-            uuid, or one value for all. Columns that are left out keep what
-            they had, or their default in a new row.
-        :raises cellsched.exception.ColumnNotFound: no such column
+        :param values: for each column a list or an array of one value for each
+            uuid, or one value for all. A column that is left out keeps its
+            value, or has its default in a new row.
+        :raises cellsched.exception.ColumnNotFound: a column does not exist
         """
         with self._lock:
             self._fold()
@@ -485,11 +493,12 @@ class HostTable:
         self, nodes: Sequence[str], rows: Column,
         given: Iterable[tuple[str, ...]],
     ) -> dict[str, Any]:
-        """Learn which child providers hosts have.
+        """Set the child providers of hosts.
 
-        Of those that have others than before nothing more is known.
+        The available amounts and units of a host are reset if its child
+        providers changed.
 
-        :returns: columns to be set with them
+        :returns: the values of further columns
         """
         units, changes = [], []
         for node, row, uuids in zip(nodes, rows.tolist(), given):
@@ -521,7 +530,7 @@ class HostTable:
             self._compact(name)
 
     def _compact(self, name: str) -> None:
-        """Forget values of a coded column if too many are no host's."""
+        """Remove unused values of a coded column if it has too many."""
         encoding = self._encodings[name]
         if len(encoding.values) > self._length + _SPARE_VALUES:
             self._encodings[name], self._columns[name] = encoding.compacted(
@@ -529,7 +538,7 @@ class HostTable:
             self._lasting_changed = True
 
     def drop(self, uuids: Iterable[str]) -> None:
-        """Remove hosts; those that are not there are no matter."""
+        """Remove hosts; unknown uuids are ignored."""
         with self._lock:
             gone = {row for row in map(self._rows.get, uuids)
                     if row is not None}
@@ -558,12 +567,14 @@ class HostTable:
         consumers: int,
         units: Mapping[str, tuple[int, int, int]] = _UNBOUNDED,
     ) -> None:
-        """Set what is taken of a provider, as the claim store says.
+        """Set the usage of a provider, as reported by the claim store.
 
-        That is a host, or a child provider of one, or a sharing provider.
+        The provider is a host, a child provider of a host, or a sharing
+        provider. An unknown provider is ignored.
 
-        :param units: the least, the most and the step of what one server may
-            take, by resource class; of others it may take any amount
+        :param units: the minimum, the maximum and the step size of one
+            allocation, by resource class; a class that is left out has no
+            limits
         """
         with self._lock:
             row = self._rows.get(uuid)
@@ -590,9 +601,9 @@ class HostTable:
     def _set_available(
         self, row: int, left: Mapping[str, float], place: str = ''
     ) -> None:
-        """Set what is left of a provider of a host.
+        """Set the available amounts of a host or of one of its children.
 
-        :param place: what the names of its resource classes end with
+        :param place: suffix of the resource names for a child provider
         """
         for name in self._columns:
             if name.startswith(columns_.AVAILABLE) and (
@@ -607,7 +618,7 @@ class HostTable:
         self, uuid: str, left: Mapping[str, float],
         units: Units,
     ) -> None:
-        """Set what is taken of a provider that is no host."""
+        """Set the usage of a child provider or of a sharing provider."""
         node, number = self._others.children.get(uuid, ('', 0))
         if not node and uuid not in self._others.sharing:
             return
@@ -628,7 +639,7 @@ class HostTable:
         self._set_lasting('child_units', row, tuple(said))
 
     def _set_lasting(self, name: str, row: int, value: Hashable) -> None:
-        """Set what a coded column says of a host, which seldom changes."""
+        """Set a host's value of a coded column that seldom changes."""
         if self._value(name, row) == value:
             return
         self._writable(name)[row] = self._encodings[name].encode([value])[0]
@@ -637,27 +648,27 @@ class HostTable:
 
     @property
     def sharing(self) -> Mapping[str, SharingProvider]:
-        """The sharing providers by uuid, with what is left of each."""
+        """The sharing providers by uuid, with their available amounts."""
         return self._current().snapshot.sharing
 
     def set_sharing(
         self, providers: Mapping[str, SharingProvider]
     ) -> list[str]:
-        """Learn which sharing providers there are, by their uuids.
+        """Replace the sharing providers, by uuid.
 
-        What is left of those that were known before is kept.
+        A known provider keeps its available amounts.
 
-        :returns: those that are new
+        :returns: the uuids of the new providers
         """
         with self._lock:
             self._changed = self._lasting_changed = True
             return self._others.set_sharing(providers)
 
     def expire(self, before: float) -> None:
-        """Count no more builds that were begun before then.
+        """Expire builds that began before this time.
 
-        A host reports builds in progress itself; until it does, what was
-        taken here is counted in their place.
+        A host reports its builds in progress. Until it does, the table counts
+        the allocations that it confirmed for the host.
         """
         with self._lock:
             self._fold(before=before)
@@ -667,15 +678,17 @@ class HostTable:
                 self._changed = True
 
     def _fold(self, told: str = '', before: float = -math.inf) -> None:
-        """Put what is claimed into the columns.
+        """Move confirmed allocations from the overlay to the columns.
 
-        What they may have in them already stays out, so that it can be told
-        apart, until the claim store tells of the provider again.
+        An allocation that the columns may already include stays in the overlay
+        until the claim store reports its provider again.
 
-        :param told: the provider that the store tells of now
-        :param before: wall clock time; what was chosen earlier does not wait
+        :param told: the provider whose usage is about to be set
+        :param before: wall clock time; an earlier allocation does not wait
         """
         for node, allocations in list(self._pending.items()):
+            # Select confirmed allocations that the columns do not include,
+            # or whose wait for a usage report ends now.
             claimed = [each for each in allocations if each.claimed and (
                 not each.maybe_reported or told in each.providers
                 or each.at < before)]
@@ -685,6 +698,7 @@ class HostTable:
                 if row is None:
                     continue
                 self._changed = True
+                # Apply each change to its sharing provider or to its column.
                 for name, amount in view_.changes(allocation.resources):
                     if columns_.AT in name and self._others.add(name, amount):
                         continue
@@ -695,7 +709,7 @@ class HostTable:
                 self._inflight_builds.add(node, allocation.at)
 
     def _place(self, uuids: Sequence[str]) -> Column:
-        """Return the rows of these hosts; new ones get a row of defaults."""
+        """Return the rows of these hosts; new ones get defaults."""
         new = [uuid for uuid in dict.fromkeys(uuids)
                if uuid not in self._rows]
         if new:
@@ -711,7 +725,7 @@ class HostTable:
     def _grown(
         self, name: str, column: Column, end: int
     ) -> Column:
-        """Return a column with more rows; nobody reads those yet."""
+        """Return a column extended with defaults, which readers ignore."""
         if len(column) < end:
             bigger = np.empty(max(end, len(column) * 2), dtype=column.dtype)
             bigger[:self._length] = column[:self._length]
@@ -723,7 +737,7 @@ class HostTable:
         return column
 
     def _writable(self, name: str) -> Column:
-        """Return the array of a column that nobody reads."""
+        """Return an array that is safe to write, copied if it is shared."""
         column = self._column(name)
         if name not in self._private:
             column = self._columns[name] = column.copy()
@@ -731,7 +745,7 @@ class HostTable:
         return column
 
     def _column(self, name: str) -> Column:
-        """Return the array of a column, which may have rows to spare."""
+        """Return the array of a column, which may be longer than the table."""
         column = self._columns.get(name)
         if column is None:
             raise exception.ColumnNotFound(column=name, near=columns_.near(
@@ -739,7 +753,7 @@ class HostTable:
         return column
 
     def _available_column(self, resource: str) -> None:
-        """Make sure that there is a column for a resource class."""
+        """Create the column of a resource class if it does not exist."""
         name = columns_.AVAILABLE + resource
         if name not in self._columns:
             self._columns[name] = np.zeros(len(self._columns['uuid']))
@@ -753,7 +767,7 @@ class HostTable:
 def _left(
     capacity: Mapping[str, int], used: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return what is left to claim, by resource class."""
+    """Return the available amount of each resource class."""
     return {resource: capacity.get(resource, 0) - used.get(resource, 0)
             for resource in capacity.keys() | used.keys()}
 
@@ -761,7 +775,7 @@ def _left(
 def _bounds(
     units: Mapping[str, tuple[int, int, int]]
 ) -> Units:
-    """Return bounds as the columns of units have them."""
+    """Return allocation units in the form of the units columns."""
     return tuple((name, *units[name]) for name in sorted(units))
 
 
@@ -770,11 +784,11 @@ def _listed(given: Any) -> Iterable[Any]:
 
 
 class InflightBuilds:
-    """Remembers when builds were begun, by compute node."""
+    """Start times of builds in progress, by compute node."""
 
     def __init__(self) -> None:
         self._times: dict[str, collections.deque[float]] = {}
-        # What counts no more is still in here until its time has come.
+        # Includes builds that were forgotten; skipped when they expire.
         self._begun: collections.deque[tuple[float, str]] = (
             collections.deque())
 
@@ -784,12 +798,12 @@ class InflightBuilds:
         self._begun.append((now, uuid))
 
     def forget(self, uuids: Iterable[str]) -> None:
-        """Forget the builds of hosts that reported, or that are gone."""
+        """Remove the builds of hosts that reported or were dropped."""
         for uuid in uuids:
             self._times.pop(uuid, None)
 
     def expire(self, before: float) -> Iterator[tuple[str, int]]:
-        """Yield hosts, and how many builds are to be counted no more."""
+        """Yield hosts with the number of their builds that expire."""
         while self._begun and self._begun[0][0] < before:
             time, uuid = self._begun.popleft()
             times = self._times.get(uuid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts as one request sees them, which is what filters and weighers read."""
+"""The hosts for one request, as filters and weighers read them."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from cellsched.hosts.columns import WHOLE
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts import snapshot as snapshot_
 
-#: By how much columns of one host change: (column, amount).
+#: Changes of one host's columns: (column, amount).
 Changes = tuple[tuple[str, int], ...]
 
-#: What a resource class takes from columns with Nova's names:
-#: (column, the amount's factor). Memory is in MB, disk in GB.
+#: The columns with Nova's names that a resource class changes: (column,
+#: factor). Memory is in MB, disk in GB.
 _TAKES = {
     'VCPU': (('vcpus_used', 1),),
     'MEMORY_MB': (('free_ram_mb', -1),),
     'DISK_GB': (('free_disk_mb', -1024), ('disk_mb_used', 1024)),
 }
 
-#: What counts the builds that a host works on.
+#: The column that counts the builds in progress on a host.
 BUILDS = 'num_io_ops'
 
 
 class MergedColumns:
-    """The columns that one decision at a time reads.
+    """The snapshot and overlay merged into columns, for one decision.
 
-    A column that the overlay changes is a copy of the snapshot's; the others
-    are the snapshot's own. To follow the table costs what changed there since
-    it was done last, and all copies anew after another snapshot.
+    A column that the overlay changes is a copy; the rest are the snapshot's
+    own arrays. An update applies only the new overlay entries, but copies all
+    changed columns again after a new snapshot.
     """
 
     def __init__(self, snapshot: snapshot_.Snapshot) -> None:
@@ -52,17 +52,17 @@ class MergedColumns:
 
     def _begin(self, snapshot: snapshot_.Snapshot) -> None:
         self.snapshot = snapshot
-        #: How much of the overlay is in the columns.
+        #: The number of overlay entries applied.
         self.position = 0
-        #: How many changes were in overlays, up to those in the columns.
+        #: The total of overlay entries, up to the last one applied.
         self.seen = 0
-        #: How often something was taken or given back.
+        #: The number of take and give-back operations.
         self.revision = 0
-        #: What was made of the columns, until any of them changes.
+        #: Cache of results, cleared when any column changes.
         self.current: dict[Any, Any] = {}
-        #: What the decision took: rows and resources.
+        #: The decision's allocations: rows and resources.
         self.taken: list[tuple[int, Mapping[str, int]]] = []
-        #: What others chose and this decision does not count, if so.
+        #: The pending allocations that this decision ignores, or None.
         self.discounted: Sequence[tuple[int, Changes]] | None = None
         self._copies: dict[str, snapshot_.Column] = {}
         self._shared: dict[str, float] = {}
@@ -77,10 +77,10 @@ class MergedColumns:
         return name in self.snapshot.columns or name in self._copies
 
     def __getitem__(self, name: str) -> snapshot_.Column:
-        """Return a column by name, which cannot be written.
+        """Return a column by name, as a read-only array.
 
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
-            the nearest
+            the nearest column
         """
         column = self._shown.get(name)
         if column is None:
@@ -95,7 +95,7 @@ class MergedColumns:
         return list({**self.snapshot.columns, **self._copies})
 
     def extrema(self, name: str) -> snapshot_.Pair:
-        """Return the least and the greatest number of a column."""
+        """Return the minimum and the maximum of a column."""
         known = (self._extrema if name in self._copies
                  else self.snapshot.extrema)
         found = known.get(name)
@@ -107,11 +107,11 @@ class MergedColumns:
         self, snapshot: snapshot_.Snapshot,
         overlay: Sequence[tuple[int, Changes]], earlier: int,
     ) -> None:
-        """Read this snapshot, and what was chosen on it since.
+        """Update to this snapshot and overlay.
 
-        :param overlay: rows of the snapshot and how they change, to which
-            more are added and none is taken away
-        :param earlier: how many changes were in overlays before those
+        :param overlay: changes by reservations, (row of the snapshot, column
+            changes); append-only
+        :param earlier: the number of overlay entries before the first one here
         """
         if snapshot is not self.snapshot:
             self._begin(snapshot)
@@ -123,25 +123,25 @@ class MergedColumns:
         self.seen = earlier + end
 
     def take(self, row: int, resources: Mapping[str, int]) -> None:
-        """Count one more instance on a host, for this decision only."""
+        """Subtract an instance from a host, for this decision only."""
         self.taken.append((row, resources))
         self._add(row, changes(tuple(resources.items())))
 
     def discount(self, chosen: Sequence[tuple[int, Changes]]) -> None:
-        """Do not count some of what others chose, for this decision only.
+        """Ignore some pending allocations, for this decision only.
 
-        :param chosen: the rows, and how they change
+        :param chosen: their rows and column changes
         """
         for row, changed in chosen:
             self._add(row, changed, -1)
         self.discounted = chosen
 
     def free(self, row: int, resources: Mapping[str, int]) -> None:
-        """Count what is claimed on a host as free, for this decision only."""
+        """Treat claimed resources as free, for this decision only."""
         self._add(row, _resource_changes(tuple(resources.items())), -1)
 
     def give_back(self) -> None:
-        """Take back all that the decision took; count what it did not."""
+        """Undo all changes that this decision made to the columns."""
         for row, resources in self.taken:
             self._add(row, changes(tuple(resources.items())), -1)
         for row, changed in self.discounted or ():
@@ -163,7 +163,7 @@ class MergedColumns:
             self._extrema.pop(name, None)
 
     def shared_available(self, uuid: str, resource: str) -> float:
-        """Return what is left of a sharing provider."""
+        """Return the available amounts of a sharing provider."""
         provider = self.snapshot.sharing.get(uuid)
         if provider is None:
             return 0.0
@@ -179,15 +179,15 @@ class MergedColumns:
         return copy
 
 
-# Flavors are few.
+# The cache is small, because flavors are few.
 @functools.lru_cache(1024)
 def changes(resources: tuple[tuple[str, int], ...]) -> Changes:
-    """Return what an instance changes in the columns of its host."""
+    """Return the column changes of an instance on its host."""
     return (*_resource_changes(resources), ('num_instances', 1), (BUILDS, 1))
 
 
 def _resource_changes(resources: tuple[tuple[str, int], ...]) -> Changes:
-    """Return what a claim changes in the columns of its host."""
+    """Return the column changes of a claim on its host."""
     return (*((AVAILABLE + resource, -amount)
               for resource, amount in resources),
             *((name, factor * amount) for resource, amount in resources
@@ -195,7 +195,7 @@ def _resource_changes(resources: tuple[tuple[str, int], ...]) -> Changes:
 
 
 def inverse(changed: Iterable[tuple[str, int]]) -> Changes:
-    """Return what undoes changes."""
+    """Return the changes that undo these changes."""
     return tuple((name, -amount) for name, amount in changed)
 
 
@@ -204,30 +204,30 @@ Mask = npt.NDArray[np.bool_]
 
 _Made = TypeVar('_Made')
 
-#: What is kept of columns that do not change; then it is begun anew.
+#: The size limit of the cache of unchanged columns; it is cleared beyond.
 _KEPT_MAX = 64
 
 
 class Hosts:
     """Hosts in rows, facts in columns.
 
-    ``hosts['free_ram_mb']`` is a column, an array with one value for each
-    host. Arrays are only read, never written.
+    ``hosts['free_ram_mb']`` is a column: an array with one value for each
+    host. Arrays are read-only.
 
-    All hosts of a table, or those of them that are still in. They stay as
-    they were when the request began, but for what it takes itself.
+    The hosts are all hosts of a table, or the subset that passed so far. They
+    do not change during the request, except for its own allocations.
 
-    :param now: time of the request, in seconds since the epoch; by the clock
-        that the table goes by, which never steps
+    :param now: time of the request, in seconds since the epoch, by the table's
+        monotonic wall clock
     :param located: compute node uuids by instance uuid
-    :param rows: ascending rows of the table; all of them where it is None
+    :param rows: ascending rows of the table; None for all rows
     """
 
     def __init__(
         self, columns: MergedColumns, now: float,
         located: dict[str, str], rows: Column | None = None,
     ) -> None:
-        #: What the hosts are read from, for the pipeline.
+        #: The columns that the hosts are read from, for the pipeline.
         self.columns = columns
         self.now = now
         self._located = located
@@ -245,7 +245,7 @@ class Hosts:
         """Return a column by name.
 
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
-            the nearest
+            the nearest column
         """
         if name in snapshot_.FACTS:
             return self._fact(name)
@@ -265,22 +265,22 @@ class Hosts:
         return [*self.columns.names, *snapshot_.FACTS]
 
     def kind(self, name: str) -> str:
-        """Return what a column holds; see :class:`~.columns.Column`."""
+        """Return the type of a column; see :class:`~.columns.Column`."""
         spec = (snapshot_.FACTS.get(name)
                 or self.columns.snapshot.specs.get(name))
         return spec.dtype if spec else WHOLE
 
     @property
     def rows(self) -> Column:
-        """The rows of the table that these hosts are in."""
+        """The rows of these hosts in the table."""
         return np.arange(len(self)) if self._rows is None else self._rows
 
     def table_rows(self, places: Any) -> Any:
-        """Return the rows of the table of places among these hosts."""
+        """Return the table's rows for indices of these hosts."""
         return places if self._rows is None else self._rows[places]
 
     def place(self, row: int) -> int | None:
-        """Return where a row of the table is among these hosts, or None."""
+        """Return the index of a table row among these hosts, or None."""
         if self._rows is None:
             return row
         place = int(np.searchsorted(self._rows, row))
@@ -288,16 +288,16 @@ class Hosts:
         return place if there else None
 
     def places(self, rows: Column) -> Column:
-        """Return where rows of the table, ascending, are among these hosts.
+        """Return the indices of ascending table rows among these hosts.
 
-        Those that are not are left out.
+        Rows that are not among these hosts are skipped.
         """
         if self._rows is None:
             return rows
         return np.flatnonzero(np.isin(self._rows, rows, assume_unique=True))
 
     def at(self, rows: Column) -> Hosts:
-        """Return the hosts at these rows of the table, ascending."""
+        """Return the hosts at these ascending rows of the table."""
         return Hosts(self.columns, self.now, self._located, rows)
 
     @property
@@ -313,26 +313,26 @@ class Hosts:
         return Hosts(self.columns, self.now, self._located)
 
     def available(self, resource: str) -> Column:
-        """Return how much of a resource class each host has left to claim."""
+        """Return the available amount of a resource class on each host."""
         name = AVAILABLE + resource
         if name in self.columns:
             return self[name]
         return np.zeros(len(self))
 
     def least_available(self, resource: str) -> float:
-        """Return how much the host has left that has least."""
+        """Return the least amount of a resource class on any host."""
         name = AVAILABLE + resource
         return self.least(name) if name in self.columns else 0.0
 
     def least(self, name: str) -> float:
-        """Return the least number of a column; infinity without hosts.
+        """Return the minimum of a column; infinity without hosts.
 
-        Of all hosts of a table, that is known while nothing changes.
+        For all hosts of a table the result is cached until the column changes.
         """
         return self._extrema(name)[0]
 
     def most(self, name: str) -> float:
-        """Return the greatest, which is minus infinity without hosts."""
+        """Return the maximum of a column; minus infinity without hosts."""
         return self._extrema(name)[1]
 
     def _extrema(self, name: str) -> snapshot_.Pair:
@@ -342,12 +342,12 @@ class Hosts:
 
     @property
     def most_children(self) -> int:
-        """Return how many child providers the host has that has most."""
+        """Return the greatest number of child providers of any host."""
         return self.memo('most children', lambda hosts: int(hosts.each(
             'children', len, 'int64').max(initial=0)))
 
     def given_by_others(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those resource classes that not only hosts may give."""
+        """Return the classes that providers other than hosts may have."""
         snapshot = self.columns.snapshot
         return frozenset([
             name for name in names if name in snapshot.places
@@ -355,7 +355,7 @@ class Hosts:
                 name in each.available for each in snapshot.sharing.values())])
 
     def row_of_provider(self, uuid: str) -> int | None:
-        """Return the row in the table of a host or of its child provider."""
+        """Return the table row of a provider: a host or its child."""
         snapshot = self.columns.snapshot
         row = snapshot.rows.get(uuid)
         if row is None and uuid in snapshot.children:
@@ -366,18 +366,18 @@ class Hosts:
     def sharing(self) -> Mapping[str, SharingProvider]:
         """Return the sharing providers, by uuid.
 
-        What is left of one as it is now says :meth:`shared_available`.
+        Use :meth:`shared_available` for the current available amount.
         """
         return self.columns.snapshot.sharing
 
     def shared_available(self, uuid: str, resource: str) -> float:
-        """Return how much of a resource class a sharing provider has left."""
+        """Return the available amount of a class on a sharing provider."""
         return self.columns.shared_available(uuid, resource)
 
     def children_with(self, resource: str) -> tuple[int, ...]:
-        """Return the numbers of child providers that may give something.
+        """Return the numbers of child providers that may have a class.
 
-        The room of each is that of ``CLASS@number``.
+        The resource name for each number is ``CLASS@number``.
         """
         return self.columns.snapshot.places.get(resource, ())
 
@@ -388,13 +388,13 @@ class Hosts:
         return self.columns.snapshot.encoding(name).code(value)
 
     def value(self, name: str, code: int) -> Any:
-        """Return the value that a code of a coded column stands for."""
+        """Return the value of a code in a coded column."""
         return self.columns.snapshot.encoding(name).values[code]
 
     def values_at(self, row: int, *names: str) -> list[Any]:
-        """Return what columns say of one host; values in place of codes.
+        """Return one host's column values, with codes decoded.
 
-        :param row: where it is among these hosts
+        :param row: index of the host among these hosts
         """
         encodings, found = self.columns.snapshot.encodings, []
         for name in names:
@@ -405,10 +405,10 @@ class Hosts:
     def each(
         self, name: str, function: Callable[[Any], Any], dtype: str = 'bool'
     ) -> Column:
-        """Return what a function says of each host's value of a coded column.
+        """Return a function's result for each host's value of a coded column.
 
-        It is asked once for a value, however many hosts have it, and may be
-        asked about values that no host has any more.
+        The function is called once for each distinct value, possibly also for
+        values that no host has any more.
         """
         encoding = self.columns.snapshot.encoding(name)
         return encoding.spread(self[name], function, dtype)
@@ -416,14 +416,15 @@ class Hosts:
     def number(
         self, key: str, default: float, least: float | None = None
     ) -> float | Column:
-        """Return the least number that hosts' aggregates say for a key.
+        """Return the least number of each host's aggregates for a key.
 
-        :param default: the number of a host whose aggregates say none
-        :param least: a lower number counts as none
-        :returns: one number if no aggregate says any, else one for each host
+        :param default: the number of a host without one
+        :param least: a lower number is ignored
+        :returns: one number if no aggregate has the key, else one for each
+            host
         """
         encoding = self.columns.snapshot.encodings['aggregates']
-        # Where no host is in any, there is nothing to look for.
+        # Without aggregates the default applies to all hosts.
         numbers = encoding.numbers(key) if len(encoding.values) > 1 else None
         if numbers is None:
             return default
@@ -433,11 +434,11 @@ class Hosts:
         return np.where(bad, default, numbers).take(self['aggregates'])
 
     def memo(self, key: Any, make: Callable[[Hosts], _Made]) -> _Made:
-        """Return what is made of all hosts, until something lasting changes.
+        """Return a cached result for all hosts, until a stable column changes.
 
-        What lasts is which hosts there are, their names, addresses, cells
-        and aggregates, what they physically have and can run, and whether
-        they are disabled; nothing else may be read to make it.
+        The stable columns are the hosts' names, addresses, cells, aggregates,
+        physical resources, capabilities and disabled state. The function must
+        read no other column.
         """
         kept = self.columns.snapshot.kept
         if key not in kept:
@@ -447,11 +448,11 @@ class Hosts:
     def memo_until_change(
         self, key: Hashable, make: Callable[[], _Made]
     ) -> _Made:
-        """Return what is made of columns, until any of them changes.
+        """Return a cached result, until any column changes.
 
-        It is for the pipeline. What is made may depend on the key and on the
-        columns of the table, and on neither time nor facts of cells. It is
-        kept for all hosts of a table, and made each time for some of them.
+        For the pipeline. The result may depend on the key and on the table's
+        columns, but not on the time or on facts of cells. It is cached for all
+        hosts of a table, and computed each time for a subset.
         """
         if self._rows is not None:
             return make()
@@ -464,40 +465,39 @@ class Hosts:
         return made
 
     def all_heard_within(self, seconds: float) -> bool:
-        """Return whether no cell has been silent for longer."""
+        """Return whether every cell answered within this time."""
         return self.columns.snapshot.cells.oldest >= self.now - seconds
 
     @property
     def any_cell_fails(self) -> bool:
-        """Return whether a cell has failures not as good as forgotten."""
+        """Return whether any cell has a failure count above the threshold."""
         return self.columns.snapshot.cells.any_fails(self.now)
 
-    # Where instances are.
+    # Locations of instances.
 
     def row(self, uuid: str) -> int | None:
-        """Return the row in the table of a compute node, or None."""
+        """Return the table row of a compute node, or None."""
         return self.columns.snapshot.rows.get(uuid)
 
     def rows_of(self, instances: Iterable[str]) -> Column:
-        """Return where in these hosts those are that have these instances.
+        """Return the indices of the hosts that have these instances.
 
-        Knows those that a filter's or a weigher's ``located`` named; others
-        are left out.
+        Only the instances that a filter's or a weigher's ``located`` named are
+        known; unknown ones are skipped.
         """
         return self.tally(instances)[0]
 
     def counts_of(self, instances: Iterable[str]) -> Column:
-        """Return how many of these instances each host has."""
+        """Return the number of these instances on each host."""
         counts = np.zeros(len(self))
         places, found = self.tally(instances)
         counts[places] = found
         return counts
 
     def tally(self, instances: Iterable[str]) -> tuple[Column, Column]:
-        """Return :meth:`rows_of`, and how many instances each of them has.
+        """Return :meth:`rows_of`, with the number of instances on each.
 
-        Of a few instances on many hosts, that is quicker than to count for
-        each host.
+        For few instances and many hosts this is faster than :meth:`counts_of`.
         """
         found = collections.Counter(
             row for uuid in instances
@@ -512,38 +512,37 @@ class Hosts:
         return places[there], counts[there]
 
     def placed(self, instances: Iterable[str]) -> list[str]:
-        """Return those of these instances that are on a host, known or not."""
+        """Return the instances that are on any host, known or unknown."""
         return [uuid for uuid in instances if uuid in self._located]
 
     def instances_on(self, uuid: str) -> list[str]:
-        """Return the instances that are known to be on a compute node."""
+        """Return the known instances on a compute node."""
         return [instance for instance, node in self._located.items()
                 if node == uuid]
 
     def named(self, host: str) -> list[int]:
-        """Return the rows in the table of a host's nodes, in any case."""
+        """Return the table rows of a host's nodes; the case is ignored."""
         return self.memo('rows by host', _by_host).get(host.lower(), [])
 
-    # What the request takes.
+    # Allocations of the request.
 
     def take(
         self, row: int, resources: Mapping[str, int],
         instance: str | None = None,
     ) -> None:
-        """Take what an instance needs from the host in a row of the table.
+        """Take the resources of an instance from the host in a table row.
 
-        It counts for this request only, until the table is told.
+        Only this request counts them, until the table reserves them.
         """
         self.columns.take(row, resources)
         if instance is not None:
             self._located[instance] = self.columns['uuid'][row]
 
     def free(self, row: int, resources: Mapping[str, int]) -> None:
-        """Count what is claimed on the host in a row of the table as free.
+        """Treat claimed resources of the host in a table row as free.
 
-        That is for who looks at the hosts as they were before a claim. It
-        counts for this request only, and the view cannot be used again by
-        another one.
+        This shows the hosts as they were before a claim, for this request
+        only. The view cannot be reused by another request.
 
         :param resources: amounts by resource class
         """
