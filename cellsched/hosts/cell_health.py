@@ -178,7 +178,7 @@ def free_shares(columns: Columns, count: int) -> Column:
     result = np.full(count, np.inf)
     for free, total in _SHARES:
         has = np.bincount(cells, total(columns), count)
-        left = np.bincount(cells, free(columns), count)
-        share = np.divide(left, has, out=np.zeros(count), where=has > 0)
+        remaining = np.bincount(cells, free(columns), count)
+        share = np.divide(remaining, has, out=np.zeros(count), where=has > 0)
         np.minimum(result, share, out=result)
     return result

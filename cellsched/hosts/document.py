@@ -168,22 +168,22 @@ def _plain(value: Any) -> Any:
 
 def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     names: dict[str, str] = {}
-    for place, said in snapshot_schema.items('cells', given, CELLS_MAX):
+    for place, value in snapshot_schema.items('cells', given, CELLS_MAX):
         where = f'cells[{place}]'
         snapshot_schema.check_keys(
-            said, where, {'uuid', 'name', 'heard_at', 'failures',
-                          'failed_at'}, {'uuid', 'name'})
-        uuid = snapshot_schema.text(f'{where}.uuid', said['uuid'], 36)
+            value, where, {'uuid', 'name', 'heard_at', 'failures',
+                           'failed_at'}, {'uuid', 'name'})
+        uuid = snapshot_schema.text(f'{where}.uuid', value['uuid'], 36)
         if uuid in names:
             raise snapshot_schema.invalid(f'{where}.uuid', 'each cell once')
-        names[uuid] = snapshot_schema.shown(f'{where}.name', said['name'])
-        if said.get('heard_at') is not None:
+        names[uuid] = snapshot_schema.shown(f'{where}.name', value['name'])
+        if value.get('heard_at') is not None:
             cells.heard(uuid, snapshot_schema.number(
-                f'{where}.heard_at', said['heard_at'], 0, _TIME_MAX))
-        if said.get('failures'):
+                f'{where}.heard_at', value['heard_at'], 0, _TIME_MAX))
+        if value.get('failures'):
             cells.failed(uuid, *(
                 snapshot_schema.number(
-                    f'{where}.{name}', said.get(name), 0, most)
+                    f'{where}.{name}', value.get(name), 0, most)
                 for name, most in (('failures', snapshot_schema.NUMBER_MAX),
                                    ('failed_at', _TIME_MAX))))
     return names
@@ -191,21 +191,21 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
 
 def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
     found: dict[int, aggregate.HostAggregate] = {}
-    for place, said in snapshot_schema.items(
+    for place, entry in snapshot_schema.items(
         'aggregates', given, AGGREGATES_MAX):
         where = f'aggregates[{place}]'
         names = {'id', 'uuid', 'name', 'metadata'}
-        snapshot_schema.check_keys(said, where, names, names)
-        number = said['id']
+        snapshot_schema.check_keys(entry, where, names, names)
+        number = entry['id']
         if type(number) is not int or number in found:
             raise snapshot_schema.invalid(
                 f'{where}.id', 'a whole number, unique among aggregates')
-        metadata = said['metadata']
+        metadata = entry['metadata']
         if not isinstance(metadata, dict):
             raise snapshot_schema.invalid(f'{where}.metadata', 'texts by key')
         found[number] = aggregate.HostAggregate(
-            number, snapshot_schema.text(f'{where}.uuid', said['uuid'], 36),
-            snapshot_schema.text(f'{where}.name', said['name']), {
+            number, snapshot_schema.text(f'{where}.uuid', entry['uuid'], 36),
+            snapshot_schema.text(f'{where}.name', entry['name']), {
                 snapshot_schema.text(f'{where}.metadata', key):
                 snapshot_schema.text(f'{where}.metadata', value, least=0)
                 for key, value in metadata.items()})
@@ -221,25 +221,25 @@ def _load_columns(
         snapshot_schema.items('columns.uuid', given['uuid'], HOSTS_MAX))
     values = {}
     amounts = 0
-    for name, said in given.items():
+    for name, value in given.items():
         spec = table.specs.get(name)
         if spec is None:
             amounts += 1
             snapshot_schema.check_available(name, amounts, AVAILABLE_MAX)
-        column = snapshot_schema.column(f'columns.{name}', said, spec, count)
+        column = snapshot_schema.column(f'columns.{name}', value, spec, count)
         if name == 'aggregates':
             column = [_group(groups, ids) for ids in column]
         elif name == 'children':
-            known = {said: snapshot_schema.children(
-                'columns.children', said) for said in set(column)}
-            column = [known[said] for said in column]
+            known = {value: snapshot_schema.children(
+                'columns.children', value) for value in set(column)}
+            column = [known[value] for value in column]
         elif name in ('child_uuids', 'sharing'):
-            for said in set(column):
-                for uuid in said:
+            for value in set(column):
+                for uuid in value:
                     snapshot_schema.text(f'columns.{name}', uuid, 36)
         elif name == 'child_units':
-            for said in set(column):
-                for units in said:
+            for value in set(column):
+                for units in value:
                     snapshot_schema.check_units('columns.child_units', units)
         elif name == 'units':
             for units in set(column):
@@ -266,28 +266,28 @@ def _check_children(values: Mapping[str, Any]) -> None:
 def _load_sharing(table: HostTable, given: Any) -> None:
     names = {'uuid', 'name', 'aggregate', 'traits', 'available', 'units'}
     found = {}
-    for place, said in snapshot_schema.items('sharing', given, SHARING_MAX):
+    for place, value in snapshot_schema.items('sharing', given, SHARING_MAX):
         where = f'sharing[{place}]'
-        snapshot_schema.check_keys(said, where, names, names)
-        if not isinstance(said['available'], dict):
+        snapshot_schema.check_keys(value, where, names, names)
+        if not isinstance(value['available'], dict):
             raise snapshot_schema.invalid(
                 f'{where}.available', 'numbers by resource class')
         traits, units = (
-            snapshot_schema.listed(f'{where}.{name}', said[name])
+            snapshot_schema.listed(f'{where}.{name}', value[name])
             for name in ('traits', 'units'))
         snapshot_schema.check_units(f'{where}.units', units)
-        found[snapshot_schema.text(f'{where}.uuid', said['uuid'], 36)] = (
+        found[snapshot_schema.text(f'{where}.uuid', value['uuid'], 36)] = (
             providers.SharingProvider(
-                snapshot_schema.shown(f'{where}.name', said['name']),
+                snapshot_schema.shown(f'{where}.name', value['name']),
                 snapshot_schema.text(
-                    f'{where}.aggregate', said['aggregate'], 36),
+                    f'{where}.aggregate', value['aggregate'], 36),
                 frozenset(snapshot_schema.text(f'{where}.traits', each)
                           for each in traits),
                 {snapshot_schema.text(f'{where}.available', name):
                  snapshot_schema.number(
                      f'{where}.available', amount, -snapshot_schema.NUMBER_MAX,
                      snapshot_schema.NUMBER_MAX)
-                 for name, amount in said['available'].items()}, units))
+                 for name, amount in value['available'].items()}, units))
     table.set_sharing(found)
 
 

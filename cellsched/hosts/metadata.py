@@ -17,18 +17,18 @@ _NOTHING = frozenset[str]()
 
 
 def agree(
-    hosts: view.Hosts, wanted: Iterable[tuple[str, Verdict]]
+    hosts: view.Hosts, requested: Iterable[tuple[str, Verdict]]
 ) -> view.Mask | None:
     """Return a mask of the hosts whose aggregates pass all these predicates.
 
     None means all hosts.
 
-    :param wanted: predicates with their metadata keys
+    :param requested: predicates with their metadata keys
     """
-    there = keys(hosts)
+    present = keys(hosts)
     by_code: view.Column | None = None
-    for key, verdict in wanted:
-        if key in there:
+    for key, verdict in requested:
+        if key in present:
             texts, kinds = hosts.memo(
                 ('texts of aggregates', key), lambda all_: _texts(all_, key))
             answers = np.fromiter(

@@ -99,21 +99,21 @@ def _reader(column: columns.Column) -> Callable[[Any], Any]:
     if column.dtype == columns.WHOLE or dtype.kind in 'iu':
         kind = int
 
-    def read(said: Any) -> float | None:
-        number = kind(said)
+    def read(value: Any) -> float | None:
+        number = kind(value)
         # NaN has no order.
         return number if least <= number <= most else None
     return read
 
 
-def _truth(said: Any) -> bool:
-    return (said if isinstance(said, bool)
-            else strutils.bool_from_string(said, strict=True))
+def _truth(value: Any) -> bool:
+    return (value if isinstance(value, bool)
+            else strutils.bool_from_string(value, strict=True))
 
 
-def _text(said: Any) -> str | None:
-    return said if (isinstance(said, str) and len(said) <= TEXT_MAX
-                    and said.isprintable()) else None
+def _text(value: Any) -> str | None:
+    return value if (isinstance(value, str) and len(value) <= TEXT_MAX
+                     and value.isprintable()) else None
 
 
 LOG = logging.getLogger(__name__)
@@ -133,17 +133,17 @@ def load() -> list[columns.Column]:
 
 
 def _load(name: str) -> list[columns.Column]:
-    said = plugins.load(plugins.COLUMNS, name)
-    return check_columns(plugins.field_of(plugins.COLUMNS, name), said)
+    value = plugins.load(plugins.COLUMNS, name)
+    return check_columns(plugins.field_of(plugins.COLUMNS, name), value)
 
 
-def check_columns(field: str, said: Any) -> list[columns.Column]:
+def check_columns(field: str, value: Any) -> list[columns.Column]:
     """Check the columns of a plug-in and return them.
 
     :param field: name of the plug-in in an error
     :raises cellsched.exception.ConfigurationInvalid: a column is not valid
     """
-    found = plugins.attempt(field, 'columns in a sequence', lambda: [*said])
+    found = plugins.attempt(field, 'columns in a sequence', lambda: [*value])
     standard = {column.name: column for column in (
         *columns.STANDARD, *columns.CELL_FACTS)}
     for column in found:

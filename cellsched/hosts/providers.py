@@ -95,11 +95,11 @@ class OtherProviders:
         return [uuid for uuid in providers if uuid not in known]
 
     def set_available(
-        self, uuid: str, left: Mapping[str, float], units: Units
+        self, uuid: str, remaining: Mapping[str, float], units: Units
     ) -> None:
         """Set the available amounts of a sharing provider."""
         self.sharing = {**self.sharing, uuid: dataclasses.replace(
-            self.sharing[uuid], available=left, units=units)}
+            self.sharing[uuid], available=remaining, units=units)}
 
     def available(self, uuid: str, resource: str) -> float:
         """Return the available amount of a sharing provider.

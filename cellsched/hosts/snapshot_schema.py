@@ -127,8 +127,8 @@ def column(
     if kind == columns.CODED:
         assert spec is not None
         check_keys(given, field, {'values', 'codes'}, {'values', 'codes'})
-        values = [_value(f'{field}.values[{place}]', said, spec.default)
-                  for place, said in items(
+        values = [_value(f'{field}.values[{place}]', value, spec.default)
+                  for place, value in items(
                       f'{field}.values', given['values'], max(count, 1))]
         codes = _numbers(f'{field}.codes', given['codes'], count)
         if count and not (codes.min() >= 0 and codes.max() < len(values)
@@ -197,14 +197,14 @@ def listed(field: str, given: Any) -> tuple[Any, ...]:
     return made
 
 
-def _hashable(field: str, given: Any, left: list[int], depth: int) -> Any:
-    left[0] -= 1
-    if left[0] < 0 or depth > _DEPTH_MAX:
+def _hashable(field: str, given: Any, remaining: list[int], depth: int) -> Any:
+    remaining[0] -= 1
+    if remaining[0] < 0 or depth > _DEPTH_MAX:
         raise invalid(field, f'at most {_LISTED_MAX} values, nested at most '
                              f'{_DEPTH_MAX} times')
     if isinstance(given, Sequence) and not isinstance(given, str):
         return tuple(
-            _hashable(field, each, left, depth + 1) for each in given)
+            _hashable(field, each, remaining, depth + 1) for each in given)
     if given is not None and not isinstance(given, (str, int, float)):
         raise invalid(field, 'texts, numbers or lists of these')
     if isinstance(given, str):

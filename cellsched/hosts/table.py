@@ -350,13 +350,13 @@ class HostTable:
         self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]],
         count_pending: bool,
     ) -> bool:
-        wanted: dict[tuple[str, str], int] = {}
+        requested: dict[tuple[str, str], int] = {}
         for node, resources in taken:
             for resource, amount in resources:
                 key = (node, resource)
-                wanted[key] = wanted.get(key, 0) + amount
+                requested[key] = requested.get(key, 0) + amount
         return all(self._available(*key, count_pending) >= amount
-                   for key, amount in wanted.items())
+                   for key, amount in requested.items())
 
     def _available(
         self, node: str, resource: str, count_pending: bool
@@ -393,10 +393,10 @@ class HostTable:
         return self._encodings[name].values[self._columns[name][row]]
 
     def _remove(self, allocation: PendingAllocation) -> None:
-        left = self._pending.get(allocation.node)
-        if left is not None and allocation in left:
-            left.remove(allocation)
-            if not left:
+        remaining = self._pending.get(allocation.node)
+        if remaining is not None and allocation in remaining:
+            remaining.remove(allocation)
+            if not remaining:
                 del self._pending[allocation.node]
 
     # Writes.
@@ -547,12 +547,12 @@ class HostTable:
             self._fold()
             stay = np.ones(self._length, dtype=bool)
             stay[list(gone)] = False
-            left = self.written('uuid')[~stay]
+            remaining = self.written('uuid')[~stay]
             self._others.replace([
                 (self._columns['uuid'][row],
                  self._value('child_uuids', row), ()) for row in gone])
-            self._inflight_builds.forget(left)
-            for uuid in left:
+            self._inflight_builds.forget(remaining)
+            for uuid in remaining:
                 self._noted_at.pop(uuid, None)
             for name, column in self._columns.items():
                 self._columns[name] = column[:self._length][stay]
@@ -581,7 +581,7 @@ class HostTable:
             if row is None:
                 self._set_other(uuid, _left(capacity, used), _bounds(units))
                 return
-            self._fold(told=uuid)
+            self._fold(reported=uuid)
             for allocation in self._pending.get(uuid, ()):
                 allocation.maybe_reported = True
             self._changed = True
@@ -599,7 +599,7 @@ class HostTable:
             self._set_lasting('units', row, _bounds(units))
 
     def _set_available(
-        self, row: int, left: Mapping[str, float], place: str = ''
+        self, row: int, remaining: Mapping[str, float], place: str = ''
     ) -> None:
         """Set the available amounts of a host or of one of its children.
 
@@ -610,19 +610,19 @@ class HostTable:
                     name.endswith(place) if place
                     else columns_.AT not in name):
                 self._writable(name)[row] = 0
-        for resource, room in left.items():
+        for resource, room in remaining.items():
             self._available_column(resource + place)
             self._writable(columns_.AVAILABLE + resource + place)[row] = room
 
     def _set_other(
-        self, uuid: str, left: Mapping[str, float],
+        self, uuid: str, remaining: Mapping[str, float],
         units: Units,
     ) -> None:
         """Set the usage of a child provider or of a sharing provider."""
         node, number = self._others.children.get(uuid, ('', 0))
         if not node and uuid not in self._others.sharing:
             return
-        self._fold(told=uuid)
+        self._fold(reported=uuid)
         for allocations in (
                 [self._pending.get(node, [])] if node
                 else self._pending.values()):
@@ -630,13 +630,13 @@ class HostTable:
                 allocation.maybe_reported |= uuid in allocation.providers
         self._changed = True
         if not node:
-            self._others.set_available(uuid, left, units)
+            self._others.set_available(uuid, remaining, units)
             return
         row = self._rows[node]
-        self._set_available(row, left, f'{columns_.AT}{number}')
-        said = list(self._value('child_units', row))
-        said[number - 1] = units
-        self._set_lasting('child_units', row, tuple(said))
+        self._set_available(row, remaining, f'{columns_.AT}{number}')
+        value = list(self._value('child_units', row))
+        value[number - 1] = units
+        self._set_lasting('child_units', row, tuple(value))
 
     def _set_lasting(self, name: str, row: int, value: Hashable) -> None:
         """Set a host's value of a coded column that seldom changes."""
@@ -677,20 +677,20 @@ class HostTable:
                     self._rows[uuid]] -= count
                 self._changed = True
 
-    def _fold(self, told: str = '', before: float = -math.inf) -> None:
+    def _fold(self, reported: str = '', before: float = -math.inf) -> None:
         """Move confirmed allocations from the overlay to the columns.
 
         An allocation that the columns may already include stays in the overlay
         until the claim store reports its provider again.
 
-        :param told: the provider whose usage is about to be set
+        :param reported: the provider whose usage is about to be set
         :param before: wall clock time; an earlier allocation does not wait
         """
         for node, allocations in list(self._pending.items()):
             # Select confirmed allocations that the columns do not include,
             # or whose wait for a usage report ends now.
             claimed = [each for each in allocations if each.claimed and (
-                not each.maybe_reported or told in each.providers
+                not each.maybe_reported or reported in each.providers
                 or each.at < before)]
             row = self._rows.get(node)
             for allocation in claimed:

@@ -284,8 +284,8 @@ class Hosts:
         if self._rows is None:
             return row
         place = int(np.searchsorted(self._rows, row))
-        there = place < len(self._rows) and self._rows[place] == row
-        return place if there else None
+        present = place < len(self._rows) and self._rows[place] == row
+        return place if present else None
 
     def places(self, rows: Column) -> Column:
         """Return the indices of ascending table rows among these hosts.
@@ -398,8 +398,8 @@ class Hosts:
         """
         encodings, found = self.columns.snapshot.encodings, []
         for name in names:
-            said, encoding = self[name][row], encodings.get(name)
-            found.append(said if encoding is None else encoding.values[said])
+            given, encoding = self[name][row], encodings.get(name)
+            found.append(given if encoding is None else encoding.values[given])
         return found
 
     def each(
@@ -508,8 +508,8 @@ class Hosts:
         if self._rows is None:
             return rows, counts
         places = np.searchsorted(self._rows, rows)
-        there = np.isin(rows, self._rows, assume_unique=True)
-        return places[there], counts[there]
+        present = np.isin(rows, self._rows, assume_unique=True)
+        return places[present], counts[present]
 
     def placed(self, instances: Iterable[str]) -> list[str]:
         """Return the instances that are on any host, known or unknown."""
