@@ -15,7 +15,7 @@ from oslo_config import cfg
 from cellsched import exception
 from cellsched import objects
 
-#: What is limited: servers, their virtual CPUs, their memory in MB.
+#: The limited resources: servers, virtual CPUs, and memory in MB.
 RESOURCES = ('instances', 'cores', 'ram')
 
 
@@ -31,8 +31,8 @@ class QuotaBatch(NamedTuple):
     """Servers of one request.
 
     :param builds: builds with build requests; a build that is deleted
-        meanwhile uses no quota, but may have kept another one out in the same
-        call
+        during the call uses no quota, but may cause the refusal of another
+        build of the same call
     :param min_count: admit none of them if fewer than this fit
     """
 
@@ -68,11 +68,11 @@ class QuotaDriver(abc.ABC):
     Methods may be called concurrently for different requests.
     """
 
-    #: Where the options of :meth:`opts` are registered.
+    #: The option group of :meth:`opts`.
     group: ClassVar[str] = 'quota'
 
-    #: Whether its limits are those of the API database, where ``cellsched
-    #: quota set`` sets them.
+    #: Whether the driver reads the limits in the API database, which
+    #: ``cellsched quota set`` changes.
     keeps_limits: ClassVar[bool] = False
 
     @classmethod

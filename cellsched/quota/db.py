@@ -14,7 +14,7 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.quota import base
 
-#: What the error says of requests that were accepted.
+#: HTTP status of the error if an accepted request exceeds a quota.
 _TOO_LARGE = 413
 
 
@@ -62,8 +62,8 @@ class DbQuotaDriver(base.QuotaDriver):
                     default=max_count)
         if count >= min_count:
             return count
-        wanted = {name: amount * min_count for name, amount in size.items()}
-        raise _over(room, wanted)
+        requested = {name: amount * min_count for name, amount in size.items()}
+        raise _over(room, requested)
 
     def admit_all(
         self, connection: Any, batches: Iterable[base.QuotaBatch]
@@ -72,7 +72,7 @@ class DbQuotaDriver(base.QuotaDriver):
             return {}
         batches = [batch for batch in batches if batch.builds]
         limits = self.limits_of(connection, map(_owner, batches))
-        # In one order, or two could wait for each other.
+        # Lock the projects in a fixed order to avoid deadlocks.
         for project_id in sorted({project for project, _ in limits}):
             quotas.lock(connection, project_id, self.clock.now())
         rooms = self._rooms(connection, limits)
@@ -108,8 +108,8 @@ class DbQuotaDriver(base.QuotaDriver):
             users.setdefault(project_id, set()).update(
                 () if user_id is None else (user_id,))
         used: dict[quotas.Owner, instance_mappings.ProjectUsage] = {}
-        for project_id, those in users.items():
-            for each in those or (None,):
+        for project_id, user_ids in users.items():
+            for each in user_ids or (None,):
                 owners = (project_id, None), (project_id, each)
                 used.update(zip(owners, instance_mappings.usages(
                     connection, project_id, each, accepted)))
@@ -126,11 +126,11 @@ class _Room:
         self.limits = limits
         self.used = used
 
-    def lacks(self, wanted: Mapping[str, int]) -> list[str]:
+    def lacks(self, requested: Mapping[str, int]) -> list[str]:
         """Return the resources that are exhausted."""
         return [resource for resource, limit in self.limits.items()
-                if wanted[resource]
-                and self.used[resource] + wanted[resource] > limit]
+                if requested[resource]
+                and self.used[resource] + requested[resource] > limit]
 
     def times(self, size: Mapping[str, int], most: int) -> int:
         """Return how often a size fits, up to a maximum."""
@@ -138,8 +138,8 @@ class _Room:
             (limit - self.used[resource]) // size[resource]
             for resource, limit in self.limits.items() if size[resource])]))
 
-    def take(self, wanted: Mapping[str, int]) -> None:
-        for resource, amount in wanted.items():
+    def take(self, requested: Mapping[str, int]) -> None:
+        for resource, amount in requested.items():
             self.used[resource] += amount
 
 
@@ -196,16 +196,16 @@ def _sum(builds: Iterable[base.QuotaBuild]) -> dict[str, int]:
 
 
 def _over(
-    room: Iterable[_Room], wanted: Mapping[str, int],
+    room: Iterable[_Room], requested: Mapping[str, int],
     code: int = exception.OverQuota.code,
 ) -> exception.OverQuota:
     """Return the error; a project's limit comes before a user's."""
-    each = next(each for each in room if each.lacks(wanted))
-    overs = each.lacks(wanted)
+    each = next(each for each in room if each.lacks(requested))
+    overs = each.lacks(requested)
 
     def listed(amounts: Mapping[str, int]) -> str:
         return ', '.join(str(amounts[resource]) for resource in overs)
 
     return exception.OverQuota(
-        overs=', '.join(overs), req=listed(wanted), used=listed(each.used),
+        overs=', '.join(overs), req=listed(requested), used=listed(each.used),
         allowed=listed(each.limits), code=code)

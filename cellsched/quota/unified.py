@@ -25,21 +25,21 @@ LOG = log.getLogger(__name__)
 
 _GROUP = 'oslo_limit'
 
-#: What Keystone calls each resource, as Nova has it.
+#: Keystone's name of each resource, the same as in Nova.
 _NAMES = {'instances': 'servers', 'cores': 'class:VCPU',
           'ram': 'class:MEMORY_MB'}
 
-#: Seconds in which Keystone has to answer, unless the option says otherwise.
-#: A transaction may wait for it.
+#: Default timeout of a request to Keystone, in seconds. A transaction may
+#: wait for it.
 _TIMEOUT_S = 10
 
-#: Projects whose limits are remembered.
-_REMEMBERED_MAX = 10000
+#: Maximum number of projects with cached limits.
+_CACHED_MAX = 10000
 
 _Limits = Mapping[str, int]
 
 
-class _Told(NamedTuple):
+class _Answer(NamedTuple):
     """The last answer of Keystone.
 
     :param at: time of the request
@@ -89,7 +89,7 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         self._required = (
             conf.quota.unified_limits_resource_strategy == 'require')
         self._enforcer: 'limit.Enforcer | None' = None
-        self._told: dict[str | None, _Told] = {}
+        self._answers: dict[str | None, _Answer] = {}
         _prepare(conf)
 
     def limits_of(
@@ -102,7 +102,7 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
 
     def _limits(self, project_id: str) -> dict[str, int]:
         """Return the limits of a project; -1 for unlimited resources."""
-        # None is for all that there are, which its annotations do not say.
+        # None requests all limits, which oslo.limit's annotations omit.
         every: Any = None
         registered = self._ask(
             None, lambda enforcer: enforcer.get_registered_limits(every))
@@ -126,36 +126,37 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         An outage of Keystone delays one request per interval, not each
         request.
         """
-        told, now = self._told.get(project_id), self.clock.monotonic()
-        if told is None or now - told.at >= self._interval_s:
-            told = self._read(ask, now, told and told.limits)
-            if len(self._told) >= _REMEMBERED_MAX:
-                self._told.clear()
-            self._told[project_id] = told
-        if told.limits is None:
-            raise exception.LimitsUnavailable(reason=told.error)
-        return told.limits
+        answer, now = self._answers.get(project_id), self.clock.monotonic()
+        if answer is None or now - answer.at >= self._interval_s:
+            answer = self._read(ask, now, answer and answer.limits)
+            if len(self._answers) >= _CACHED_MAX:
+                self._answers.clear()
+            self._answers[project_id] = answer
+        if answer.limits is None:
+            raise exception.LimitsUnavailable(reason=answer.error)
+        return answer.limits
 
     def _read(
         self, ask: Callable[['limit.Enforcer'], Iterable[tuple[str, int]]],
         now: float, before: _Limits | None,
-    ) -> _Told:
+    ) -> _Answer:
         from oslo_limit import limit
 
         try:
             if self._enforcer is None:
                 self._enforcer = limit.Enforcer(_count, cache=False)
-            return _Told(now, dict(ask(self._enforcer)))
+            return _Answer(now, dict(ask(self._enforcer)))
         except Exception as exc:
-            # Of an answer that is none it raises whatever that leads to.
-            said = plugins.said_by(exc).rstrip('.')
+            # For a malformed answer, oslo.limit raises any kind of error.
+            reason = plugins.said_by(exc).rstrip('.')
             if isinstance(exc, (AttributeError, LookupError, TypeError)):
-                said = f'it answered what oslo.limit cannot read: {said}'
-            LOG.warning('Keystone does not tell limits of quotas: %s. %s',
-                        said, 'Nothing is accepted until it does.'
+                reason = ('oslo.limit cannot read the answer of '
+                          f'Keystone: {reason}')
+            LOG.warning('Could not read quota limits from Keystone: %s. %s',
+                        reason, 'No request is accepted until it answers.'
                         if before is None else
-                        'Those that it told last hold on.')
-            return _Told(now, before, said)
+                        'Its last limits stay in force.')
+            return _Answer(now, before, reason)
 
 
 def _count(project_id: str | None, names: Any) -> dict[str, int]:

@@ -88,7 +88,7 @@ class ComputeDriver(abc.ABC):
     time for an instance; calls for different instances run concurrently.
     """
 
-    #: Where the options of :meth:`opts` are registered.
+    #: The option group of :meth:`opts`.
     group: ClassVar[str] = 'DEFAULT'
 
     @classmethod

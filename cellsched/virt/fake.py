@@ -15,7 +15,7 @@ from cellsched import objects
 from cellsched.objects import resources
 from cellsched.virt import base
 
-#: What servers may have here: formats of images, and devices as of QEMU.
+#: Supported image formats, and devices like those of QEMU.
 _TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
     'IMAGE_TYPE': 'AMI ISO QCOW2 RAW VHD VHDX VMDK',
     'STORAGE_BUS': 'FDC IDE SATA SCSI USB VIRTIO',
@@ -23,21 +23,21 @@ _TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
     'NET_VIF_MODEL': 'E1000 E1000E NE2K_PCI PCNET RTL8139 VIRTIO VMXNET3',
 }.items() for name in names.split())
 
-#: How builds go.
+#: Options for the duration and failures of builds.
 _BUILD_OPTS = [
     cfg.FloatOpt('build_delay', default=0.0, min=0.0, help="""
 Seconds that each build takes.
 """),
     cfg.IntOpt('fail_builds', default=0, min=0, help="""
-Builds that fail, the first ones, as if another host could do better.
+Number of builds that fail, the first ones; another host may succeed.
 """),
     cfg.IntOpt('abort_builds', default=0, min=0, help="""
-Builds that fail for good, after those of ``fail_builds``.
+Number of builds that abort without a retry, after those of ``fail_builds``.
 """),
     cfg.BoolOpt('deallocate_networks_on_reschedule', default=False,
                 help="""
-Whether a build that goes on elsewhere gets new networks there, as drivers of
-bare metal want it.
+Whether a rescheduled build gets new networks on the next host, as with
+bare-metal drivers.
 """),
 ]
 
@@ -64,18 +64,17 @@ Physical memory of the host, in MB.
 Physical disk of the host, in GB.
 """),
             cfg.StrOpt('cpu_arch', default='x86_64', help="""
-Architecture of the host, of its CPUs and of what it can run.
+Architecture of the host's CPUs and of the servers that it can run.
 """),
             cfg.StrOpt('hypervisor_type', default='fake', help="""
-Kind of the hypervisor that the host says it has.
+Hypervisor type that the host reports.
 """),
             cfg.IPOpt('host_ip', help="""
 Address of the host.
 """),
             cfg.ListOpt('traits', default=[], help="""
-Traits of the host, besides those of its architecture, of the image formats
-that it can take, and of the buses, graphics and network cards that its servers
-may have.
+Traits of the host, in addition to the traits of its architecture and of the
+supported image formats, buses, graphics and network cards.
 
 It has no TPM, no encryption of disks, no packed virtqueues and no sound,
 unless this says so.
@@ -151,11 +150,13 @@ Metrics of the host, such as ``cpu.percent:0.5``.
             if self._to_fail:
                 self._to_fail -= 1
                 raise exception.BuildFailed(
-                    uuid=instance.uuid, reason='it was told to fail')
+                    uuid=instance.uuid,
+                    reason='the driver is configured to fail')
             if self._to_abort:
                 self._to_abort -= 1
                 raise exception.BuildAborted(
-                    uuid=instance.uuid, reason='it was told to give up')
+                    uuid=instance.uuid,
+                    reason='the driver is configured to abort')
             self._instances.add(instance.uuid)
 
     def destroy(self, instance: objects.Instance) -> None:
@@ -172,27 +173,27 @@ Metrics of the host, such as ``cpu.percent:0.5``.
             return sorted(self._instances)
 
 
-def providers(said: Mapping[str, Any]) -> dict[str, base.ChildProvider]:
+def providers(values: Mapping[str, Any]) -> dict[str, base.ChildProvider]:
     """Return the child providers of a mapping in the option's form.
 
     :raises cellsched.exception.InvalidField: names the field in the mapping
     """
-    return {name: _provider(name, fields) for name, fields in said.items()}
+    return {name: _provider(name, fields) for name, fields in values.items()}
 
 
 def _parsed(text: str) -> dict[str, base.ChildProvider]:
     if not text:
         return {}
     try:
-        said = json.loads(text)
+        values = json.loads(text)
     except (RecursionError, ValueError):
-        said = None
+        values = None
     option = '[fake_virt] providers'
-    if not isinstance(said, dict):
+    if not isinstance(values, dict):
         raise exception.ConfigurationInvalid(
             field=option, expected='a mapping in JSON')
     try:
-        return providers(said)
+        return providers(values)
     except exception.InvalidField as exc:
         raise exception.ConfigurationInvalid(
             field=f'{option}: {exc.field}', expected=exc.expected) from None
@@ -233,7 +234,8 @@ def _inventories(totals: Mapping[str, int]) -> dict[str, resources.Inventory]:
 @functools.cache
 def _architectures() -> frozenset[str]:
     """Return the traits of processor architectures."""
-    # It imports a module for each kind of them, for a driver that is in use.
+    # Import os_traits only when the driver is in use: it imports a module
+    # for each kind of trait.
     import os_traits
 
     return frozenset(os_traits.get_traits('HW_ARCH_'))

@@ -221,7 +221,7 @@ class TestFailing(TestCase):
 
         self.assertRests('active', host, uuid)
         self.assertEqual(['error'], self.statuses(uuid))
-        self.assertIn('told to fail', self.faults(uuid)[0])
+        self.assertIn('is configured to fail', self.faults(uuid)[0])
 
     def test_server_stays_shelved(self):
         uuid = self.shelved()

@@ -66,7 +66,7 @@ class TestReschedule(base.TestCase):
 
         self.assertEqual(('ERROR', 2), (found.status, found.attempts))
         self.assertIn('Exceeded max scheduling attempts 2', found.reason)
-        self.assertIn('it was told to fail', found.reason)
+        self.assertIn('the driver is configured to fail', found.reason)
         self.assertHoldsNothing(found.uuid)
 
     def test_alternate_without_room_is_passed_over(self):
@@ -100,7 +100,7 @@ class TestReschedule(base.TestCase):
 
         self.assertEqual(('ERROR', 'cell1', None, 1), (
             found.status, found.cell, found.host, found.attempts))
-        self.assertIn('it was told to give up', found.reason)
+        self.assertIn('the driver is configured to abort', found.reason)
         self.assertHoldsNothing(found.uuid)
         self.assertIsIn('cell1', found.uuid)
         [fault] = self.faults('cell1', found.uuid)

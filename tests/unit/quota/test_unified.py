@@ -91,7 +91,7 @@ class TestLimits(UnifiedTestCase):
 
         self.assertEqual({'instances': 5}, self.limits(driver))
 
-        self.assertIn('Those that it told last hold on', said.output)
+        self.assertIn('Its last limits stay in force', said.output)
         self.assertNotIn(keystone.PASSWORD, said.output)
         self.keystone.broken = False
         self.keystone.registered = {'servers': 6}
@@ -110,7 +110,7 @@ class TestLimits(UnifiedTestCase):
             exception.LimitsUnavailable, self.limits, driver)
 
         self.assertEqual(503, refused.code)
-        self.assertIn('it answered what oslo.limit cannot read', str(refused))
+        self.assertIn('oslo.limit cannot read the answer', str(refused))
         self.assertEqual('the quota limits of its project are unavailable',
                          exception.user_text(refused))
         self.keystone.broken = False
