@@ -97,7 +97,7 @@ _LOGGED = (
     'request_id', 'resource_uuid', 'system_scope', 'tenant', 'user',
     'user_domain', 'user_id')
 
-#: Maximum length of such a field in a message.
+#: Maximum length of a field that logs show.
 NAME_MAX = 255
 
 #: Maximum length of a name from outside in a log line.
@@ -219,10 +219,10 @@ def _invalid_version() -> exception.InvalidField:
     return _invalid('version', 'a version such as 4.5')
 
 
-def is_name(said: Any) -> bool:
+def is_name(value: Any) -> bool:
     """Return whether a value is a name that logs may contain."""
-    return (isinstance(said, str) and len(said) <= NAME_MAX
-            and said.isprintable())
+    return (isinstance(value, str) and len(value) <= NAME_MAX
+            and value.isprintable())
 
 
 def _check_context(context: Any) -> None:
@@ -272,9 +272,9 @@ def _parameters(
              if each.default is inspect.Parameter.empty])
 
 
-def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
+def shown(value: str | Exception, most: int = _SHOWN_MAX) -> str:
     """Return untrusted text in a form that logs may contain."""
-    text = str(said)[:most]
+    text = str(value)[:most]
     if text.isprintable():
         return text
     return ''.join(each if each.isprintable() else '?' for each in text)

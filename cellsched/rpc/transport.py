@@ -35,7 +35,7 @@ class Transports:
     Create it after a fork, like everything that connects.
 
     :param allowed_remote_exmods: modules whose exceptions a caller receives
-        unchanged; others arrive as ``RemoteError``
+        unchanged; other exceptions arrive as ``RemoteError``
     :param at_once: register oslo.messaging's options now, not on first use;
         this imports all drivers
     """

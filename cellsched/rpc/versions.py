@@ -54,7 +54,7 @@ def read_pin(
     """Return the version for a pin in the configuration.
 
     :param newest: the newest version
-    :param others: further allowed values, for the error
+    :param accepted: further allowed values, for the error
     :raises cellsched.exception.ConfigurationInvalid: it is no version that can
         be sent, and no release
     """
