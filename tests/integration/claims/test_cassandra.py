@@ -50,7 +50,8 @@ class OnCassandra:
     def open(cls, number, **changed):
         return cassandra.CassandraClaims(
             cls.clients[number], clock.Clock(), random.Random(),
-            **{'adds': cls.adds, 'patience_s': base.PATIENCE_S, **changed})
+            **{'adds': cls.adds, 'retry_timeout_s': base.PATIENCE_S,
+               **changed})
 
     def setUp(self):
         super().setUp()
