@@ -11,9 +11,66 @@ from urllib import parse
 import os_traits
 
 from cellsched.claims.placement import messages
-from cellsched.simulator.servers import placement_providers
 
 Answer = messages.PlacementAnswer
+
+#: Amounts by consumer, provider and resource class.
+_Rows = dict[tuple[str, str, str], int]
+
+
+@dataclasses.dataclass
+class ModelProvider:
+    name: str
+    generation: int = 0
+    inventories: dict[str, dict[str, Any]] = dataclasses.field(
+        default_factory=dict)
+    parent: str | None = None
+    traits: frozenset[str] = frozenset()
+
+
+def owner_of(said: Mapping[str, Any]) -> tuple[str, str, str]:
+    return said['project_id'], said['user_id'], said['consumer_type']
+
+
+def sums_of(rows: _Rows) -> dict[tuple[str, str], int]:
+    sums: dict[tuple[str, str], int] = {}
+    for (_, provider, name), amount in rows.items():
+        sums[provider, name] = sums.get((provider, name), 0) + amount
+    return sums
+
+
+def gives(has: ModelProvider, name: str, amount: int, used: int) -> bool:
+    said = has.inventories.get(name)
+    return (said is not None
+            and said['min_unit'] <= amount <= said['max_unit']
+            and amount % said['step_size'] == 0
+            and used + amount <= (
+                said['total'] - said['reserved']) * said['allocation_ratio'])
+
+
+def traits_of(has: ModelProvider) -> Answer:
+    return Answer(200, {
+        'resource_provider_generation': has.generation,
+        'traits': sorted(has.traits)})
+
+
+def inventories_of(has: ModelProvider) -> Answer:
+    return Answer(200, {
+        'resource_provider_generation': has.generation,
+        'inventories': {name: dict(said)
+                        for name, said in has.inventories.items()}})
+
+
+def listed(
+    providers: Mapping[str, ModelProvider], uuid: str
+) -> dict[str, Any]:
+    has = providers[uuid]
+    root, parent = uuid, has.parent
+    while parent is not None:
+        root, parent = parent, providers[parent].parent
+    return {'uuid': uuid, 'name': has.name, 'generation': has.generation,
+            'parent_provider_uuid': has.parent, 'root_provider_uuid': root}
+
 
 #: Standard resource classes that it knows besides custom ones.
 _STANDARD = ('DISK_GB', 'MEMORY_MB', 'NET_BW_EGR_KILOBIT_PER_SEC', 'PCPU',
@@ -23,9 +80,6 @@ _DEFAULTS = {'reserved': 0, 'allocation_ratio': 1.0, 'min_unit': 1,
              'max_unit': 2 ** 31 - 1, 'step_size': 1}
 
 _TYPE = re.compile('[A-Z0-9_]{1,255}')
-
-#: Amounts by consumer, provider and resource class.
-_Rows = dict[tuple[str, str, str], int]
 
 
 @dataclasses.dataclass
@@ -78,7 +132,7 @@ class PlacementModel:
     """
 
     def __init__(self, retries: int = 10) -> None:
-        self.providers: dict[str, placement_providers.ModelProvider] = {}
+        self.providers: dict[str, ModelProvider] = {}
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
@@ -166,7 +220,7 @@ class PlacementModel:
         if there is None:
             self._numbers += 1
             there = self.consumers[consumer] = _Consumer(
-                self._numbers, placement_providers.owner_of(said))
+                self._numbers, owner_of(said))
             begun.created[consumer] = there.number
         begun.consumers[consumer] = there.number, there.generation
 
@@ -194,8 +248,8 @@ class PlacementModel:
             raise _Refused(400, 'undefined_code', (
                 f'Unable to allocate inventory No such resource class '
                 f'{min(unknown)}.'))
-        before = placement_providers.sums_of(rows)
-        others = placement_providers.sums_of(self._others(begun, rows))
+        before = sums_of(rows)
+        others = sums_of(self._others(begun, rows))
         more: dict[tuple[str, str], int] = {}
         for _, provider, name, amount in begun.wanted:
             if not amount:
@@ -249,7 +303,7 @@ class PlacementModel:
         for consumer in consumers:
             there = self.consumers[consumer]
             there.generation += 1
-            there.owner = placement_providers.owner_of(body[consumer])
+            there.owner = owner_of(body[consumer])
             if not body[consumer]['allocations']:
                 del self.consumers[consumer]
 
@@ -301,9 +355,9 @@ class PlacementModel:
             return self._set_inventories(parts[1], has, body)
         told: dict[str, Callable[[], Answer]] = {
             '': lambda: Answer(
-                200, placement_providers.listed(self.providers, parts[1])),
-            'traits': lambda: placement_providers.traits_of(has),
-            'inventories': lambda: placement_providers.inventories_of(has),
+                200, listed(self.providers, parts[1])),
+            'traits': lambda: traits_of(has),
+            'inventories': lambda: inventories_of(has),
             'usages': lambda: self._usages(parts[1], has),
             'allocations': lambda: self._holders(parts[1], has)}
         return told[parts[2] if len(parts) > 2 else '']()
@@ -315,26 +369,26 @@ class PlacementModel:
         if name and name not in self.classes or (
                 trait and trait not in self.traits):
             raise _Refused(400, 'undefined_code', 'No such class or trait')
-        sums = placement_providers.sums_of(self.rows)
+        sums = sums_of(self.rows)
         return Answer(200, {'resource_providers': [
-            placement_providers.listed(self.providers, uuid)
+            listed(self.providers, uuid)
             for uuid, has in self.providers.items()
             if (not trait or trait in has.traits) and (
-                not name or placement_providers.gives(
+                not name or gives(
                     has, name, int(amount), sums.get((uuid, name), 0)))]})
 
     def _set_parent(
-        self, uuid: str, has: placement_providers.ModelProvider,
+        self, uuid: str, has: ModelProvider,
         body: Mapping[str, Any],
     ) -> Answer:
         parent = body['parent_provider_uuid']
         if parent is not None and parent not in self.providers:
             raise _Refused(400, 'undefined_code', 'No such parent')
         has.parent = parent
-        return Answer(200, placement_providers.listed(self.providers, uuid))
+        return Answer(200, listed(self.providers, uuid))
 
     def _set_traits(
-        self, has: placement_providers.ModelProvider, body: Mapping[str, Any]
+        self, has: ModelProvider, body: Mapping[str, Any]
     ) -> Answer:
         if body['resource_provider_generation'] != has.generation:
             raise _Refused(409, 'concurrent_update',
@@ -343,7 +397,7 @@ class PlacementModel:
             raise _Refused(400, 'undefined_code', 'No such trait')
         has.traits = frozenset(body['traits'])
         has.generation += 1
-        return placement_providers.traits_of(has)
+        return traits_of(has)
 
     def _class(self, method: str, parts: list[str]) -> Answer:
         if method == 'GET':
@@ -359,11 +413,11 @@ class PlacementModel:
         if uuid in self.providers or any(
                 each.name == name for each in self.providers.values()):
             raise _Refused(409, 'duplicate_name', 'Conflicting provider')
-        self.providers[uuid] = placement_providers.ModelProvider(name)
-        return Answer(200, placement_providers.listed(self.providers, uuid))
+        self.providers[uuid] = ModelProvider(name)
+        return Answer(200, listed(self.providers, uuid))
 
     def _set_inventories(
-        self, uuid: str, has: placement_providers.ModelProvider,
+        self, uuid: str, has: ModelProvider,
         body: Mapping[str, Any],
     ) -> Answer:
         wanted = {name: {**_DEFAULTS, **said}
@@ -379,19 +433,19 @@ class PlacementModel:
             raise _Refused(409, 'inventory.inuse', 'inventory in use')
         has.inventories = wanted
         has.generation += 1
-        return placement_providers.inventories_of(has)
+        return inventories_of(has)
 
     def _usages(
-        self, uuid: str, has: placement_providers.ModelProvider,
+        self, uuid: str, has: ModelProvider,
     ) -> Answer:
-        sums = placement_providers.sums_of(self.rows)
+        sums = sums_of(self.rows)
         return Answer(200, {
             'resource_provider_generation': has.generation,
             'usages': {name: sums.get((uuid, name), 0)
                        for name in has.inventories}})
 
     def _holders(
-        self, uuid: str, has: placement_providers.ModelProvider,
+        self, uuid: str, has: ModelProvider,
     ) -> Answer:
         found: dict[str, Any] = {}
         for (consumer, provider, name), amount in self.rows.items():

@@ -11,24 +11,636 @@
 A store with the capability ``SHARED`` or ``DURABLE`` also needs ``make_peer``.
 """
 
+from collections.abc import Collection
+from collections.abc import Iterable
+import dataclasses
+from typing import Any
 import uuid
 
 from cellsched.claims import base
 from cellsched import exception
 from cellsched.testing.suite import claim_batches
+from cellsched.testing.suite import claim_cases
 from cellsched.testing.suite import claim_groups
-from cellsched.testing.suite import claim_owners
 from cellsched.testing.suite import claim_providers
-from cellsched.testing.suite import claim_queries
 from cellsched.testing.suite import claim_races
-from cellsched.testing.suite import claim_transfers
+
+
+class ClaimQueries(claim_cases.ClaimStoreCase):
+    """Tests of :meth:`.base.ClaimStore.find_providers` and of traits."""
+
+    def make_asked(self) -> base.ClaimStore:
+        """Return a store with the capability ``QUERY``."""
+        store = self.make_store()
+        self.need(store, base.Capability.QUERY)
+        return store
+
+    def make_tree(
+        self, store: base.ClaimStore, traits: Collection[str] = (),
+        **has: Any,
+    ) -> str:
+        """Return a new root provider with traits."""
+        provider = self.make_provider(store, **has)
+        store.set_traits(provider, traits, provider)
+        return provider
+
+    def make_child(
+        self, store: base.ClaimStore, root: str,
+        traits: Collection[str] = (), **has: Any,
+    ) -> str:
+        """Return a new provider in a tree."""
+        provider = self.make_provider(store, **has)
+        store.set_traits(provider, traits, root)
+        return provider
+
+    def find(
+        self, store: base.ClaimStore, required: Collection[str] = (),
+        forbidden: Collection[str] = (), **amounts: int,
+    ) -> list[str]:
+        """Return the sorted roots of matching trees."""
+        return sorted(store.find_providers(base.ProviderQuery(
+            {name: [amount] for name, amount in amounts.items()},
+            frozenset(required), frozenset(forbidden))))
+
+    def test_providers_with_room_are_found(self) -> None:
+        store = self.make_asked()
+        small, large = (self.make_tree(store, VCPU=total, MEMORY_MB=1024)
+                        for total in (2, 4))
+        self.make_tree(store, VCPU=4)
+
+        self.assertEqual(sorted([small, large]), self.find(
+            store, VCPU=2, MEMORY_MB=1024))
+        self.assertEqual([large], self.find(store, VCPU=3, MEMORY_MB=1))
+        self.assertEqual([], self.find(store, VCPU=3, MEMORY_MB=1025))
+        self.assertEqual([], self.find(store, VCPU=1, VGPU=1))
+
+    def test_what_is_taken_is_no_room(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(store, VCPU=4)
+        claim = self.make_claim(provider, VCPU=3)
+        store.claim([claim])
+
+        self.assertEqual([], self.find(store, VCPU=2))
+        self.assertEqual([provider], self.find(store, VCPU=1))
+        store.release([claim.consumer])
+        self.assertEqual([provider], self.find(store, VCPU=4))
+
+    def test_ratio_offers_more_and_what_is_reserved_less(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(store, VCPU=base.Inventory(
+            total=4, reserved=1, allocation_ratio=2.0))
+
+        self.assertEqual([provider], self.find(store, VCPU=6))
+        self.assertEqual([], self.find(store, VCPU=7))
+
+    def test_bounds_on_one_claim_are_kept(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(store, VCPU=base.Inventory(
+            total=64, min_unit=4, max_unit=12, step_size=4))
+
+        for amount in (4, 8, 12):
+            self.assertEqual([provider], self.find(store, VCPU=amount))
+        for amount in (2, 6, 16):
+            self.assertEqual([], self.find(store, VCPU=amount))
+
+    def test_one_of_several_amounts_is_enough(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(
+            store, VCPU=base.Inventory(total=8, min_unit=4))
+
+        self.assertEqual([provider], store.find_providers(
+            base.ProviderQuery({'VCPU': [1, 4]})))
+        self.assertEqual([], store.find_providers(
+            base.ProviderQuery({'VCPU': [1, 9]})))
+
+    def test_provider_that_has_nothing_any_more_is_not_found(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(store, VCPU=4)
+
+        store.set_inventory(provider, {})
+
+        self.assertEqual([], self.find(store, VCPU=1))
+
+    def test_classes_may_be_given_by_several_providers_of_a_tree(
+        self
+    ) -> None:
+        store = self.make_asked()
+        root = self.make_tree(store, VCPU=4)
+        self.make_child(store, root, VGPU=1)
+        self.make_child(store, root, VGPU=2)
+        self.make_tree(store, VCPU=4)
+
+        self.assertEqual([root], self.find(store, VCPU=4, VGPU=2))
+        self.assertEqual([], self.find(store, VCPU=4, VGPU=3))
+
+    def test_tree_of_a_root_without_inventory_is_found(self) -> None:
+        store = self.make_asked()
+        root = str(uuid.uuid4())
+        self.make_child(store, root, VGPU=1)
+
+        self.assertEqual([root], self.find(store, VGPU=1))
+
+    def test_required_traits_may_be_of_any_provider_of_a_tree(self) -> None:
+        store = self.make_asked()
+        root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
+        self.make_child(store, root, ['CUSTOM_B'], VGPU=1)
+        other = self.make_tree(store, ['CUSTOM_B'], VCPU=4)
+
+        self.assertEqual([root], self.find(
+            store, ['CUSTOM_A', 'CUSTOM_B'], VCPU=1))
+        self.assertEqual(sorted([root, other]), self.find(
+            store, ['CUSTOM_B'], VCPU=1))
+        self.assertEqual([], self.find(
+            store, ['CUSTOM_A', 'CUSTOM_C'], VCPU=1))
+
+    def test_forbidden_traits_are_those_of_the_root(self) -> None:
+        store = self.make_asked()
+        root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
+        self.make_child(store, root, ['CUSTOM_B'], VGPU=1)
+
+        self.assertEqual([root], self.find(store, (), ['CUSTOM_B'], VCPU=1))
+        self.assertEqual([], self.find(
+            store, (), ['CUSTOM_B', 'CUSTOM_A'], VCPU=1))
+
+    def test_provider_of_which_nothing_was_said_may_have_any_traits(
+        self
+    ) -> None:
+        store = self.make_asked()
+        untold = self.make_provider(store, VCPU=4)
+        self.make_tree(store, VCPU=4)
+
+        self.assertEqual([untold], self.find(store, ['CUSTOM_A'], VCPU=1))
+        self.assertIn(untold, self.find(store, (), ['CUSTOM_A'], VCPU=1))
+
+    def test_traits_are_replaced(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(store, ['CUSTOM_A', 'CUSTOM_B'], VCPU=4)
+
+        for _ in range(2):
+            store.set_traits(provider, ['CUSTOM_B', 'CUSTOM_C'], provider)
+
+        self.assertEqual([provider], self.find(
+            store, ['CUSTOM_B', 'CUSTOM_C'], VCPU=1))
+        self.assertEqual([], self.find(store, ['CUSTOM_A'], VCPU=1))
+
+    def test_provider_may_change_its_tree(self) -> None:
+        store = self.make_asked()
+        one, other = (self.make_tree(store, VCPU=4) for _ in range(2))
+        child = self.make_child(store, one, VGPU=1)
+
+        store.set_traits(child, [], other)
+
+        self.assertEqual([other], self.find(store, VCPU=1, VGPU=1))
+
+    def test_roots_are_told(self) -> None:
+        store = self.make_asked()
+        root = self.make_tree(store, VCPU=4)
+        child = self.make_child(store, root, VGPU=1)
+        untold = self.make_provider(store, VCPU=4)
+
+        self.assertEqual({root: root, child: root}, store.roots(
+            [root, child, untold, str(uuid.uuid4())]))
+        self.assertEqual({}, store.roots([]))
+
+    def test_where_nothing_is_asked_for_all_trees_are_found(self) -> None:
+        store = self.make_asked()
+        root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
+        self.make_child(store, root, VGPU=1)
+        other = self.make_provider(store)
+
+        self.assertEqual(sorted([root, other]), self.find(store))
+        self.assertEqual([other], self.find(store, (), ['CUSTOM_A']))
+
+    def test_no_more_are_returned_than_asked_for(self) -> None:
+        store = self.make_asked()
+        providers = {self.make_tree(store, VCPU=4) for _ in range(5)}
+        query = base.ProviderQuery({'VCPU': [1]})
+
+        for limit in (1, 4):
+            found = store.find_providers(query, limit)
+            self.assertEqual(limit, len(set(found)))
+            self.assertLessEqual(set(found), providers)
+        self.assertEqual(providers, set(store.find_providers(query, 5)))
+
+    def test_nonsense_is_no_query(self) -> None:
+        store = self.make_asked()
+        provider = self.make_tree(store, VCPU=4)
+
+        for query, limit, field in (
+                (base.ProviderQuery({'VCPU': [0]}), None, 'VCPU'),
+                (base.ProviderQuery({'VCPU': []}), None, 'VCPU'),
+                (base.ProviderQuery({}, frozenset({'a'})), None, 'required'),
+                (base.ProviderQuery({}, forbidden=frozenset({'\0'})), None,
+                 'forbidden'),
+                (base.ProviderQuery({}), 0, 'limit')):
+            with self.assertRaises(exception.InvalidField) as caught:
+                store.find_providers(query, limit)
+            self.assertIn(field, caught.exception.field)
+        for traits, root, field in ((['x'], provider, 'traits'),
+                                    (['X'], '', 'root')):
+            with self.assertRaises(exception.InvalidField) as caught:
+                store.set_traits(provider, traits, root)
+            self.assertEqual(field, caught.exception.field)
+
+
+class ClaimTransfers(claim_cases.ClaimStoreCase):
+    """Tests of transfers, and of lists of consumers."""
+
+    # Transfers.
+
+    def test_target_holds_what_the_source_held_in_place_of_its_own(
+            self) -> None:
+        store = self.make_store()
+        first, second, third = (
+            self.make_provider(store, VCPU=8, DISK_GB=8) for _ in range(3))
+        source, target, stays = (str(uuid.uuid4()) for _ in range(3))
+        store.claim([
+            base.Claim(target, first, {'VCPU': 3, 'DISK_GB': 2}),
+            base.Claim(target, second, {'VCPU': 1}),
+            base.Claim(source, second, {'VCPU': 4}),
+            base.Claim(source, third, {'DISK_GB': 5}),
+            base.Claim(stays, first, {'VCPU': 1})])
+
+        self.assertTrue(store.transfer(source, target))
+
+        held = store.claims_of([source, target, stays])
+        self.assertEqual({target, stays}, set(held))
+        self.assertEqual({second: {'VCPU': 4}, third: {'DISK_GB': 5}},
+                         self.by_provider(held[target]))
+        self.assertEqual({target},
+                         {claim.consumer for claim in held[target]})
+        self.assertUsed(store, first, 1, VCPU=1)
+        self.assertUsed(store, second, 1, VCPU=4)
+        self.assertUsed(store, third, 1, DISK_GB=5)
+
+    def test_target_need_not_hold_anything(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim, target = self.make_claim(provider, VCPU=8), str(uuid.uuid4())
+        store.claim([claim])
+
+        self.assertTrue(store.transfer(claim.consumer, target))
+
+        self.assertHolds(store, base.Claim(target, provider, {'VCPU': 8}))
+        self.assertEqual({}, store.claims_of([claim.consumer]))
+        self.assertUsed(store, provider, 1, VCPU=8)
+
+    def test_transfer_from_nobody_changes_nothing(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim = self.make_claim(provider, VCPU=3)
+        store.claim([claim])
+
+        self.assertFalse(store.transfer(str(uuid.uuid4()), claim.consumer))
+
+        self.assertHolds(store, claim)
+        self.assertUsed(store, provider, 1, VCPU=3)
+
+    def test_second_transfer_changes_nothing(self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=8) for _ in range(2))
+        before = self.make_claim(first, VCPU=3)
+        after = self.make_claim(second, VCPU=4)
+        store.claim([before, after])
+
+        self.assertEqual([True, False], [
+            store.transfer(after.consumer, before.consumer)
+            for _ in range(2)])
+
+        self.assertHolds(
+            store, base.Claim(before.consumer, second, {'VCPU': 4}))
+        self.assertUsed(store, first, 0)
+        self.assertUsed(store, second, 1, VCPU=4)
+
+    def test_transfer_needs_no_room(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claims = [self.make_claim(provider, VCPU=4) for _ in range(2)]
+        store.claim(claims)
+        store.set_inventory(provider, {'VCPU': base.Inventory(total=1)})
+
+        self.assertTrue(
+            store.transfer(claims[0].consumer, claims[1].consumer))
+
+        self.assertUsed(store, provider, 1, VCPU=4)
+
+    def test_what_a_transfer_gives_back_is_told_and_can_be_taken(
+            self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=8) for _ in range(2))
+        before = self.make_claim(first, VCPU=8)
+        after = self.make_claim(second, VCPU=8)
+        store.claim([before, after])
+        token = store.usages().token
+
+        store.transfer(after.consumer, before.consumer)
+
+        reported = {usage.provider: usage
+                    for usage in store.usages(token).usages}
+        self.assertEqual(0, reported[first].used.get('VCPU', 0))
+        self.assertEqual(0, reported[first].consumers)
+        store.claim([self.make_claim(first, VCPU=8)])
+        late = self.make_claim(second, VCPU=1)
+        self.assertRefused(store, [late], late, 'VCPU')
+
+    def test_what_was_transferred_is_repeated_and_released_as_any(
+            self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim, target = self.make_claim(provider, VCPU=2), str(uuid.uuid4())
+        store.claim([claim])
+        store.transfer(claim.consumer, target)
+
+        self.assertEqual(0, store.claim(
+            [base.Claim(target, provider, {'VCPU': 2})]))
+        self.assertEqual(1, store.claim([claim]))
+        store.release([target])
+
+        self.assertHolds(store, claim)
+        self.assertUsed(store, provider, 1, VCPU=2)
+
+    def test_transfer_that_makes_no_sense_is_invalid(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim = self.make_claim(provider, VCPU=2)
+        store.claim([claim])
+
+        for target in '', 'x' * 37, '\x00', '\u00e9', claim.consumer:
+            self.assertRaises(exception.InvalidField, store.transfer,
+                              claim.consumer, target)
+
+        self.assertHolds(store, claim)
+
+    # All consumers.
+
+    def test_consumers_are_told_in_order_and_in_pieces(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Capability.CONSUMER_LIST)
+        provider = self.make_provider(store, VCPU=100)
+        other = self.make_provider(store, VCPU=100, DISK_GB=100)
+        # The order is that of bytes, in any database.
+        names = ['-', '00', '10', '9', 'A', 'Z-', 'Za', '_', 'a', 'b', 'z']
+        self.assertEqual([], store.consumers())
+        store.claim([base.Claim(name, provider, {'VCPU': 1})
+                     for name in reversed(names)])
+        store.claim([base.Claim('B', provider, {'VCPU': 1}),
+                     base.Claim('B', other, {'VCPU': 1, 'DISK_GB': 1})])
+        store.release(['B', '9', 'gone'])
+        store.claim([base.Claim('B', other, {'VCPU': 1, 'DISK_GB': 1})])
+        expected = sorted({'B', *names} - {'9'})
+
+        self.assertEqual(expected, store.consumers())
+        for limit in 1, 3, len(expected), 1000:
+            reported: list[str] = []
+            while piece := store.consumers(
+                    reported[-1] if reported else '', limit):
+                self.assertLessEqual(len(piece), limit)
+                reported += piece
+            self.assertEqual(expected, reported)
+        self.assertEqual(expected[-2:], store.consumers('a0'))
+
+    def test_limit_below_one_is_invalid(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Capability.CONSUMER_LIST)
+        for limit in 0, -1:
+            self.assertRaises(
+                exception.InvalidField, store.consumers, limit=limit)
+
+    # The consumers of a provider.
+
+    def test_providers_in_use_are_told(self) -> None:
+        store = self.make_store()
+        one, two, _ = (self.make_provider(store, VCPU=8) for _ in range(3))
+        claims = [self.make_claim(provider, VCPU=1)
+                  for provider in (one, two, two)]
+        store.claim(claims)
+        self.assertLessEqual({one, two}, {*store.providers_in_use()})
+        store.release([claims[1].consumer])
+        store.transfer(claims[0].consumer, claims[2].consumer)
+
+        self.assertIn(one, store.providers_in_use())
+
+    def test_each_provider_tells_its_consumers_where_there_is_no_list(
+            self) -> None:
+        store = self.make_store()
+        if base.Capability.CONSUMER_LIST in store.capabilities:
+            self.skipTest('the store has a list of its consumers')
+        one, two = (self.make_provider(store, VCPU=8) for _ in range(2))
+        gone, moved, *rest = (self.make_claim(one, VCPU=1)
+                              for _ in range(4))
+        name = str(uuid.uuid4())
+        both = [base.Claim(name, provider, {'VCPU': 1})
+                for provider in (one, two)]
+        store.claim([gone, moved, *rest, *both])
+        store.release([gone.consumer])
+        target = str(uuid.uuid4())
+        store.transfer(moved.consumer, target)
+
+        self.assertEqual(
+            sorted([target, name, *(claim.consumer for claim in rest)]),
+            sorted(store.consumers_of(one)))
+        self.assertEqual([name], store.consumers_of(two))
+        self.assertEqual([], store.consumers_of(str(uuid.uuid4())))
+
+
+#: A project and a user; None if not known.
+Owner = tuple[str | None, str | None]
+
+
+class ClaimOwners(claim_cases.ClaimStoreCase):
+    """Tests of the projects and users of claims."""
+
+    def make_owned(
+        self, provider: str, owner: Owner, consumer: str | None = None,
+        **resources: int,
+    ) -> base.Claim:
+        """Return a claim with an owner, by default of a new consumer."""
+        return base.Claim(
+            consumer or str(uuid.uuid4()), provider, resources or {'VCPU': 1},
+            None, *owner)
+
+    def assertOwned(
+        self, store: base.ClaimStore, claims: Iterable[base.Claim]
+    ) -> None:
+        """Check that claims are held, with their owners."""
+        requested: dict[str, set[tuple[str, Owner]]] = {}
+        for claim in claims:
+            requested.setdefault(claim.consumer, set()).add(
+                (claim.provider, _owner(claim)))
+        self.assertEqual(requested, {
+            consumer: {(claim.provider, _owner(claim)) for claim in held}
+            for consumer, held in store.claims_of(requested).items()})
+
+    def test_project_and_user_of_a_claim_are_told(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8, DISK_GB=8, MEMORY_MB=8)
+        for owner in (('a', 'b'), ('a', None), (None, 'b'), (None, None)):
+            claim = self.make_owned(
+                provider, owner, VCPU=1, DISK_GB=1, MEMORY_MB=1)
+            store.claim([claim])
+
+            self.assertOwned(store, [claim])
+            self.assertHolds(store, claim)
+
+    def test_they_are_told_with_what_is_held_of_each_provider(self) -> None:
+        store = self.make_store()
+        consumer = str(uuid.uuid4())
+        claims = [self.make_owned(
+            self.make_provider(store, VCPU=8, DISK_GB=8), ('a', 'b'),
+            consumer, VCPU=1, DISK_GB=2) for _ in range(3)]
+
+        store.claim(claims)
+
+        self.assertOwned(store, claims)
+
+    def test_claims_of_a_batch_may_be_for_different_ones(self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=100, DISK_GB=100)
+            for _ in range(2))
+        owners: list[Owner] = [
+            ('a', 'b'), (None, None), ('c', None), (None, 'b')]
+        alike = [self.make_owned(provider, owner, VCPU=1, DISK_GB=1)
+                 for provider in (first, second) for owner in owners]
+        unlike = [self.make_owned(first, owner, VCPU=number + 1)
+                  for number, owner in enumerate(owners)]
+        parted = [self.make_owned(provider, owner, consumer, VCPU=1)
+                  for owner in owners for consumer in (str(uuid.uuid4()),)
+                  for provider in (first, second)]
+        unknown = [self.make_claim(first, VCPU=1) for _ in range(3)]
+        batches = [alike, unlike, parted, unknown]
+
+        for batch in batches:
+            store.claim(batch)
+
+        self.assertOwned(store, [
+            claim for batch in batches for claim in batch])
+
+    def test_members_of_server_groups_have_them_too(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Capability.GROUPS)
+        joins = base.Membership(str(uuid.uuid4()), 'h', base.AFFINITY)
+        claim = dataclasses.replace(self.make_owned(
+            self.make_provider(store, VCPU=8), ('a', 'b')), group=joins)
+
+        store.claim([claim])
+
+        self.assertOwned(store, [claim])
+
+    def test_repeat_for_others_or_nobody_changes_nothing(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        known = self.make_owned(provider, ('a', 'b'))
+        unknown = self.make_owned(provider, (None, None))
+        store.claim([known, unknown])
+
+        for project_id, user_id in (
+                ('c', 'd'), ('a', None), (None, 'b'), (None, None)):
+            again = [dataclasses.replace(
+                claim, project_id=project_id, user_id=user_id)
+                for claim in (known, unknown)]
+            new = self.make_owned(provider, (project_id, user_id))
+
+            self.assertEqual(0, store.claim(again[:1]))
+            self.assertEqual(1, store.claim([*again, new]))
+            self.assertOwned(store, [known, unknown, new])
+        self.assertUsed(store, provider, 6, VCPU=6)
+
+    def test_they_follow_a_transfer(self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=8, DISK_GB=8) for _ in range(2))
+        for source, target in ((('a', 'b'), ('c', 'd')),
+                               (('a', 'b'), (None, None)),
+                               ((None, None), ('c', 'd'))):
+            before = self.make_owned(first, target)
+            after = self.make_owned(second, source, VCPU=1, DISK_GB=1)
+            store.claim([before, after])
+
+            store.transfer(after.consumer, before.consumer)
+
+            self.assertOwned(store, [
+                dataclasses.replace(after, consumer=before.consumer)])
+
+    def test_they_go_with_a_release(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim = self.make_owned(provider, ('a', 'b'))
+        store.claim([claim])
+        store.release([claim.consumer])
+
+        for owner in (None, None), ('c', 'd'):
+            later = self.make_owned(provider, owner, claim.consumer)
+            store.claim([later])
+
+            self.assertOwned(store, [later])
+            store.release([claim.consumer])
+
+    def test_other_processes_are_told_them(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Capability.SHARED)
+        claim = self.make_owned(
+            self.make_provider(store, VCPU=8), ('a', 'b'))
+        store.claim([claim])
+
+        self.assertOwned(self.make_peer(store), [claim])
+
+    def test_ids_are_kept_as_they_are(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=100)
+        ids = ['x' * 255, '\U0001f600' * 255, ' a ', 'a', 'A', '\u00e4',
+               'a\u0308', "'", '"', '\\', '{a,b}', 'NULL', '%s %(a)s', ':a',
+               '\n\t\x01', '0', 'None']
+        claims = [self.make_owned(provider, (each, other))
+                  for each, other in zip(ids, reversed(ids))]
+
+        store.claim(claims[:1])
+        store.claim(claims[1:])
+
+        self.assertOwned(store, claims)
+
+    def test_what_is_no_id_is_invalid(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        good = self.make_owned(provider, ('a', 'b'))
+        values: list[Any] = [
+            '', 'x' * 256, 'a\0', '\ud800', 7, True, b'a', ['a']]
+        for bad in values:
+            for field in 'project_id', 'user_id':
+                claim = dataclasses.replace(
+                    self.make_owned(provider, ('a', 'b')), **{field: bad})
+                with self.assertRaises(exception.InvalidField) as caught:
+                    store.claim([good, claim])
+                self.assertEqual(field, caught.exception.field)
+        self.assertUsed(store, provider, 0)
+
+    def test_consumer_is_for_one_project_and_user(self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=8) for _ in range(2))
+        claim = self.make_owned(first, ('a', 'b'))
+        rest: list[tuple[Owner, str]] = [
+            (('c', 'b'), 'project_id'), ((None, 'b'), 'project_id'),
+            (('a', 'd'), 'user_id'), (('a', None), 'user_id')]
+        for owner, field in rest:
+            with self.assertRaises(exception.InvalidField) as caught:
+                store.claim([
+                    claim, self.make_owned(second, owner, claim.consumer)])
+            self.assertEqual(field, caught.exception.field)
+        self.assertUsed(store, first, 0)
+
+
+def _owner(claim: base.Claim) -> Owner:
+    return claim.project_id, claim.user_id
 
 
 class ClaimStoreSuite(
-        claim_providers.ClaimProviders, claim_transfers.ClaimTransfers,
-        claim_groups.ClaimGroups, claim_owners.ClaimOwners,
+        claim_providers.ClaimProviders, ClaimTransfers,
+        claim_groups.ClaimGroups, ClaimOwners,
         claim_races.ClaimRaces, claim_batches.ClaimBatches,
-        claim_queries.ClaimQueries):
+        ClaimQueries):
     """Tests of the claim store that ``make_store`` returns."""
 
     # Claims.

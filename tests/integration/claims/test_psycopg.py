@@ -6,8 +6,8 @@ frequent statements only.
 """
 
 from cellsched.testing.suite import claim_groups
-from cellsched.testing.suite import claim_owners
 from cellsched.testing.suite import claim_races
+from cellsched.testing.suite import claims
 from tests.integration import base
 from tests.integration.claims import test_at_once
 from tests.integration.claims import test_sql
@@ -26,7 +26,7 @@ class ByPsycopg:
 @profile.full_only(
     'a second driver; the rules are proven with psycopg2')
 class TestRaces(ByPsycopg, test_sql.OnPostgreSQL, model.ModelTests,
-                claim_groups.ClaimGroups, claim_owners.ClaimOwners,
+                claim_groups.ClaimGroups, claims.ClaimOwners,
                 claim_races.ClaimRaces, base.TestCase):
     """A part of the suite; the other driver runs all of it."""
 

@@ -11,7 +11,7 @@ from cellsched.claims.placement import guards
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched.simulator import clocks
+from cellsched.simulator import processes
 from cellsched.simulator import scheduler
 from cellsched.simulator.servers import placement as servers
 from tests import profile
@@ -132,7 +132,7 @@ class Client:
         self.made = 0
         #: What each consumer holds; empty where it holds nothing.
         self.expected = {}
-        clock = clocks.SimulatedClock(
+        clock = processes.SimulatedClock(
             lambda: world.now,
             lambda awaited, seconds: world.scheduler.wait(
                 awaited, None if seconds is None else world.now + seconds))

@@ -9,7 +9,7 @@ from cellsched.claims import cassandra
 from cellsched.claims.cassandra import requests
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched.simulator import clocks
+from cellsched.simulator import processes
 from cellsched.simulator import scheduler
 from cellsched.simulator.servers import cassandra as server
 
@@ -71,7 +71,7 @@ class World:
     def make_store(self, **options):
         """Return the store of a new process."""
         return cassandra.CassandraClaims(
-            _FaultyClient(self), clocks.SimulatedClock(
+            _FaultyClient(self), processes.SimulatedClock(
                 lambda: self.now, self._wait),
             random.Random(self.random.random()), **options)
 

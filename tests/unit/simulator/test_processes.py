@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks, events and semaphores of a simulation."""
 
-from cellsched.simulator import clocks
+from cellsched.simulator import processes
 from tests.unit import base
 
 
@@ -23,7 +23,7 @@ class TestLock(LockTestCase):
 
     def setUp(self):
         super().setUp()
-        self.lock = clocks.SimulatedLock(self.wait)
+        self.lock = processes.SimulatedLock(self.wait)
 
     def test_free_lock_is_taken_without_waiting(self):
         with self.lock:
@@ -61,19 +61,19 @@ class TestLock(LockTestCase):
 class TestSemaphore(LockTestCase):
 
     def test_as_many_hold_it_as_it_has_places(self):
-        semaphore = clocks.SimulatedSemaphore(self.wait, 2)
+        semaphore = processes.SimulatedSemaphore(self.wait, 2)
 
         self.assertEqual([True, True, False], [
             semaphore.acquire(blocking=False) for _ in range(3)])
 
     def test_place_that_is_given_back_is_taken_by_who_waits(self):
-        semaphore = clocks.SimulatedSemaphore(self.wait, 1)
+        semaphore = processes.SimulatedSemaphore(self.wait, 1)
         self.meanwhile = semaphore.release
         with semaphore:
             self.assertTrue(semaphore.acquire())
 
     def test_it_is_not_released_more_often_than_acquired(self):
-        semaphore = clocks.SimulatedSemaphore(self.wait, 2)
+        semaphore = processes.SimulatedSemaphore(self.wait, 2)
         semaphore.acquire()
         semaphore.release()
 
@@ -84,7 +84,7 @@ class TestEvent(LockTestCase):
 
     def setUp(self):
         super().setUp()
-        self.event = clocks.SimulatedEvent(self.wait)
+        self.event = processes.SimulatedEvent(self.wait)
 
     def test_event_that_is_set_is_not_waited_for(self):
         self.event.set()

@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from cellsched.conf import view
+from cellsched.standalone import deployment
 from tests.unit import base
 
 
@@ -17,7 +17,7 @@ class TestView(base.TestCase):
         self.conf.register_opts(
             [cfg.IntOpt('vcpus', default=8), cfg.IntOpt('disk', default=9)],
             group='virt')
-        self.view = view.view(
+        self.view = deployment.view(
             self.conf, {'DEFAULT': {'host': 'one'}, 'virt': {'vcpus': 3}})
 
     def test_values_of_its_own_come_first_in_every_form(self):
