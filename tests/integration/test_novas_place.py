@@ -100,7 +100,7 @@ class TestPackage(TestCase):
             '-m', 'cellsched_nova.main', '--config-file', str(conf), code=1)
 
         lines = [line for line in said.splitlines()
-                 if line.startswith('cannot be honoured: ')]
+                 if line.startswith('invalid configuration: ')]
         for name, line in zip(
                 ('servicegroup_driver', 'Missing', 'no.such.Weigher'), lines,
                 strict=True):

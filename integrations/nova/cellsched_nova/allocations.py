@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holdings of instances in Placement, written by the generation they have.
+"""Allocations of instances in Placement, written by consumer generation.
 
-A write says all that an instance is to hold from now on, and has the
-generation of what it held when that was read. So it is done on that or not at
-all. It has a guard too, as all that the product claims in Placement, and is
-settled before anything is read again: what was not answered is done by then,
-or never will be.
+A write replaces all allocations of an instance and carries the consumer
+generation of the previous read, so it fails if the allocations changed
+meanwhile. Each write also has a guard. The guard is settled before the next
+read: by then a write without an answer is either done or rejected for good.
 """
 
 from collections.abc import Callable
@@ -29,15 +28,15 @@ Resources = Mapping[str, Mapping[str, int]]
 
 _Outcome = TypeVar('_Outcome')
 
-_NOBODY = '00000000-0000-0000-0000-000000000000'
+_NO_OWNER = '00000000-0000-0000-0000-000000000000'
 
-#: What Placement is told of an instance, where its own record does not say.
-_OWNERS = messages.Owners('INSTANCE', _NOBODY, _NOBODY)
+#: The consumer type and owners for consumers without a record of their own.
+_OWNERS = messages.Owners('INSTANCE', _NO_OWNER, _NO_OWNER)
 
 
 @dataclasses.dataclass(frozen=True)
 class Addition:
-    """A claim that an instance has, or is to have, beside others."""
+    """A claim of an instance in addition to its other allocations."""
 
     instance: str
     resources: Resources
@@ -46,12 +45,13 @@ class Addition:
 
 
 class Allocations:
-    """Reads and writes what instances hold.
+    """Reads and writes the allocations of instances.
 
-    Who asks patiently is told :class:`cellsched.exception.DatabaseUnreachable`
-    in the end, the others at once that Placement does not answer, by
-    :class:`cellsched.claims.remote.NotSent` and
-    :class:`cellsched.claims.remote.OutcomeUnknown`.
+    While Placement does not answer, ``renew``, ``plan`` and ``add`` retry
+    until the deadline, then raise
+    :class:`cellsched.exception.DatabaseUnreachable`.
+    The other methods raise :class:`cellsched.claims.remote.NotSent` or
+    :class:`cellsched.claims.remote.OutcomeUnknown` at once.
     """
 
     def __init__(
@@ -64,29 +64,29 @@ class Allocations:
             self._server, _OWNERS, clock.Clock(), random.Random(), guards)
 
     def read(self, instances: Iterable[str]) -> dict[str, messages.Holding]:
-        """Return what those instances hold that hold something.
+        """Return the allocations of the instances that have any.
 
-        Nothing that was written here before is done any more after that.
+        Earlier writes of this object can no longer take effect afterwards.
         """
         self._guards.settle_all()
         return self._server.holdings(list(instances))
 
     def release(self, instance: str, holds: messages.Holding) -> bool:
-        """Have an instance hold nothing; return False if it changed.
+        """Delete the allocations of an instance; False if they changed.
 
-        :param holds: what it holds, as it was read
+        :param holds: the allocations from the last read
         """
         return self._write(instance, holds.released(_OWNERS)).is_done
 
     def take_off(
         self, addition: Addition, holds: messages.Holding | None
     ) -> bool:
-        """Take a claim off, if it was added.
+        """Remove an added claim.
 
-        Where somebody claimed otherwise meanwhile, that stays.
+        Allocations that differ from the added claim remain.
 
-        :param holds: what the instance holds, as it was read
-        :returns: False if that has changed
+        :param holds: the allocations from the last read
+        :returns: False if the allocations changed since the read
         """
         added = addition.resources
         if holds is None or any(holds.allocations.get(provider) != resources
@@ -102,11 +102,11 @@ class Allocations:
         return answer.is_done
 
     def renew(self, instances: Collection[str]) -> bool:
-        """Give what instances hold another generation, patiently.
+        """Increase the consumer generation of instances, with retries.
 
-        Nobody releases it any more who read it before.
+        A release based on an earlier read then fails.
 
-        :returns: False if one holds nothing any more
+        :returns: False if an instance has no allocations any more
         """
         left = {*instances}
 
@@ -125,10 +125,10 @@ class Allocations:
     def plan(
         self, instance: str, wanted: Resources, project_id: str, user_id: str
     ) -> Addition:
-        """Return what an instance would have more than now, patiently.
+        """Return the additional claim of an instance, with retries.
 
-        As in Nova, it gets nothing more of a provider of which it holds
-        something, such as shared storage.
+        As in Nova, a provider with allocations of the instance, for example
+        shared storage, is not claimed again.
         """
         found = self._patiently(lambda: self.read([instance]))
         before = found[instance].allocations if found else {}
@@ -138,10 +138,10 @@ class Allocations:
             if provider not in before}, project_id, user_id)
 
     def add(self, addition: Addition) -> bool:
-        """Add a claim, patiently; return False if there is no room.
+        """Add a claim, with retries; return False if capacity is missing.
 
-        Where it is told that Placement does not answer, it may be added, or
-        be so later.
+        After :class:`cellsched.exception.DatabaseUnreachable` the outcome is
+        unknown: the claim may exist, or appear later.
         """
         def attempt() -> bool | None:
             holds = self.read([addition.instance]).get(addition.instance)
@@ -172,7 +172,7 @@ class Allocations:
 def _body(
     addition: Addition, holds: messages.Holding | None, wanted: Resources
 ) -> messages.Body:
-    """Return what says that an instance is to hold that."""
+    """Return the body that sets the allocations of an instance."""
     generation, kind = (None, None) if holds is None else (
         holds.generation, holds.consumer_type)
     return _OWNERS.body(wanted, generation, addition.project_id,

@@ -28,12 +28,12 @@ AllocationRequest = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class ClaimComponents:
-    """The parts that claims of all requests share.
+    """The components that the claims of all requests share.
 
     :param store: the product's claim store
-    :param holdings: of the same Placement
-    :param owed: releases what could not be
-    :param patience: with Placement
+    :param holdings: allocations in the same Placement
+    :param owed: the deferred releases
+    :param patience: the deadline for Placement
     """
 
     store: base.ClaimStore
@@ -46,13 +46,12 @@ def make(
     client: Any, timeout_s: float, places: deferred_releases.Places,
     guards: int = 1,
 ) -> ClaimComponents:
-    """Return what claims in the Placement of Nova.
+    """Return the components that claim in the Placement of Nova.
 
     :param client: Nova's report client
-    :param timeout_s: seconds for which Placement is asked again that does
-        not answer
-    :param places: returns where instances are
-    :param guards: how many guards writes share
+    :param timeout_s: seconds to retry while Placement does not answer
+    :param places: returns the places of instances
+    :param guards: number of guards for writes
     """
     patience = Deadline(timeout_s)
     sender = report_client.ReportClient(client, patience)
@@ -65,10 +64,10 @@ def make(
 
 
 class NotTogether(Exception):
-    """The instances of a request cannot be claimed for together.
+    """The claims of a request cannot be made with one write.
 
-    :ivar provider: one that has no room for all; None where an instance holds
-        something
+    :ivar provider: a provider without capacity for all instances; None if an
+        instance has allocations
     """
 
     def __init__(self, provider: str | None) -> None:
@@ -77,14 +76,14 @@ class NotTogether(Exception):
 
 
 class ServerClaims:
-    """Claims the hosts of one request, and gives them back.
+    """Claims the hosts of one request, and releases them.
 
-    A server that holds nothing is claimed for by the product's claim store,
-    which never takes more than there is, and does or undoes what it was not
-    answered. One that holds a claim already, as one that is evacuated, has
-    both then, as with Nova.
+    For a server without allocations, the product's claim store claims. It
+    never exceeds the capacity, and resolves writes without an answer. A server
+    with allocations, for example during an evacuation, has both claims
+    afterwards, as in Nova.
 
-    :param context: an administrator's
+    :param context: an administrator's context
     :param spec: Nova's request
     """
 
@@ -98,12 +97,12 @@ class ServerClaims:
         # Requests of old servers have no user.
         self._user_id = (spec.user_id if 'user_id' in spec and spec.user_id
                          else context.user_id)
-        # Of instances that hold what was claimed here, and nothing else.
+        # Claims of instances without other allocations.
         self._new: list[base.Claim] = []
         self._is_answering = True
-        # What was claimed here for instances that held something before.
+        # Claims of instances that had allocations before.
         self._added: list[Addition] = []
-        #: For each write what it took of each provider.
+        #: For each write, the amounts taken from each provider.
         self.writes: list[dict[str, dict[str, int]]] = []
 
     def claim_all(
@@ -111,9 +110,8 @@ class ServerClaims:
     ) -> str | None:
         """Claim for all of these instances, or for none of them.
 
-        :returns: a provider that has no room for all; None where all have
-            what they want
-        :raises cellsched.exception.ClaimConflict: one holds something
+        :returns: a provider without capacity for all; None if all are claimed
+        :raises cellsched.exception.ClaimConflict: an instance has allocations
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
         """
@@ -129,14 +127,15 @@ class ServerClaims:
             raise
         try:
             taken = self._store.claim(claims)
-            # Who claimed what was there may be about to release it.
+            # An existing claim may be about to be released: renew its
+            # generation, so that the release fails.
             while taken < len(claims) and not self._holdings.renew(
                     {uuid for uuid, _ in wanted}):
                 taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
             return exc.provider
         except exception.DatabaseUnreachable:
-            # It may be held all the same.
+            # The outcome is unknown: the claim may exist.
             self._new += claims
             self._is_answering = False
             raise
@@ -162,9 +161,9 @@ class ServerClaims:
             raise NotTogether(refused)
 
     def claim(self, uuid: str, allocation_request: AllocationRequest) -> bool:
-        """Claim an allocation request; return False if there is no room.
+        """Claim an allocation request; return False if capacity is missing.
 
-        :param uuid: of the instance
+        :param uuid: uuid of the instance
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
         """
@@ -174,7 +173,7 @@ class ServerClaims:
             return self._claim_beside(uuid, allocation_request)
 
     def _claim_beside(self, uuid: str, request: AllocationRequest) -> bool:
-        """Claim for an instance that keeps what it holds."""
+        """Claim for an instance that keeps its other allocations."""
         try:
             addition = self._holdings.plan(
                 uuid, {provider: asked['resources'] for provider, asked
@@ -193,13 +192,13 @@ class ServerClaims:
         return True
 
     def give_back(self) -> None:
-        """Release what was claimed here; what was held before stays."""
+        """Release the claims of this request; earlier claims remain."""
         new, self._new = self._new, []
         added, self._added = self._added, []
         if not (new or added):
             return
         if not self._is_answering:
-            # Who waits for an answer has waited for long already.
+            # The caller has already waited until the deadline.
             self._owed.add(new, added)
             return
         try:
@@ -211,13 +210,13 @@ class ServerClaims:
                 each, held.get(each.instance))]
         except (exception.CellschedException, remote.NotSent,
                 remote.OutcomeUnknown) as exc:
-            LOG.warning('Claims could not be released: %s', exc)
+            LOG.warning('Claims cannot be released now: %s', exc)
         if new or added:
             self._owed.add(new, added)
 
 
 def _total(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
-    """Return what claims take of each provider together."""
+    """Return the sum of the claims for each provider."""
     found: dict[str, dict[str, int]] = {}
     for claim in claims:
         taken = found.setdefault(claim.provider, {})

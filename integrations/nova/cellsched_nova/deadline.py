@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time for which a request waits for Placement, whatever it asks it."""
+"""The deadline for all Placement requests of one scheduling request."""
 
 from collections.abc import Iterator
 import contextlib
@@ -8,11 +8,9 @@ import time
 
 
 class Deadline(threading.local):
-    """The patience with Placement, which a request has once.
+    """The time at which a request stops retrying Placement, per thread.
 
-    Each thread has its own.
-
-    :param timeout_s: seconds, for who decides on no request
+    :param timeout_s: seconds to retry outside of a request
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -23,7 +21,7 @@ class Deadline(threading.local):
 
     @contextlib.contextmanager
     def of_request(self, timeout_s: float) -> Iterator[None]:
-        """Have a request of this thread wait for so many seconds in all."""
+        """Limit the retries of a request of this thread, in seconds."""
         before, self._until = self._until, time.monotonic() + timeout_s
         try:
             yield
@@ -31,12 +29,12 @@ class Deadline(threading.local):
             self._until = before
 
     def left_s(self) -> float:
-        """Return for how many seconds Placement is asked again."""
+        """Return the seconds that remain for retries."""
         if self._until is None:
             return self._timeout_s
         return max(0.0, self._until - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """True if a request of this thread has none left."""
+        """True if the deadline of a request of this thread has passed."""
         return self._until is not None and time.monotonic() >= self._until

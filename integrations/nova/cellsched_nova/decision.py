@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision on one request of Nova's, by the way that it needs.
+"""The decision on one request of Nova.
 
-A plain request is decided on columns, and what it takes is claimed of its
-host. One that asks for more than columns say is put to Placement, as Nova
-does, and decided on the hosts that are left.
+A plain request is decided on columns, and its resources are claimed from the
+host. If a request has requirements without columns, Placement returns the
+allocation candidates, as in Nova, and filters run on these hosts.
 """
 
 from collections.abc import Callable
@@ -55,19 +55,19 @@ LOG = log.getLogger(__name__)
 
 
 def _forget(*decision: Any) -> None:
-    """Keep no decision."""
+    """Discard a decision."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Components:
-    """The parts that all decisions share until options change.
+    """The components that all decisions share until options change.
 
-    :param host_manager: Nova's
+    :param host_manager: Nova's host manager
     :param client: Nova's report client
-    :param claims: what claims in Placement
-    :param unread: finds what a request asks for that no column is read for
+    :param claims: the components that claim in Placement
+    :param unread: finds requirements that no column covers
     :param conf: Nova's configuration
-    :param record: is told each decision; must neither block nor fail
+    :param record: called with each decision; must neither block nor fail
     """
 
     hosts: source.NovaHosts
@@ -86,10 +86,10 @@ def make_components(
     host_manager: Any, client: Any, claims: ClaimComponents,
     nova_conf: Any, record: placer.Record = _forget,
 ) -> Components:
-    """Return what decides as the options are now.
+    """Return the components for the current options.
 
     :param conf: the product's configuration
-    :param nova_conf: Nova's
+    :param nova_conf: Nova's configuration
     """
     plugins = enabled_plugins.EnabledPlugins(
         conf, host_manager.enabled_filters, host_manager.weighers)
@@ -103,23 +103,23 @@ AllocationRequest = Mapping[str, Any]
 
 
 class Offers(Protocol):
-    """The claims that hosts offer."""
+    """The possible claims on each host."""
 
     def first(self, uuid: str) -> AllocationRequest | None:
-        """Return what to claim on a compute node, if anything is left."""
+        """Return the first possible claim on a compute node, or None."""
 
     def chosen(
         self, uuid: str, instance: str, request: AllocationRequest
     ) -> None:
-        """Learn that a compute node was claimed for an instance."""
+        """Count a claim of a compute node for an instance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChosenHost:
-    """A host that was chosen, or an alternate.
+    """A selected host or an alternate.
 
-    :param row: its row in the table
-    :param allocation_request: what was, or is to be, claimed there
+    :param row: row in the host table
+    :param allocation_request: the claim on this host
     """
 
     row: int
@@ -128,29 +128,29 @@ class ChosenHost:
 
 
 class Watcher(Protocol):
-    """Looks on while a request is decided on.
+    """Observes the decision on a request.
 
-    Where hosts were too old to refuse on, all of it is done once more.
+    The calls repeat if the hosts are read again before a refusal.
     """
 
     def begin(self, hosts: view.Hosts) -> None:
-        """See the hosts before any of them is asked; they may be changed."""
+        """Receive the hosts before the filters run; may change them."""
 
     def ranked(
         self, candidates: Candidates, ranking: Ranking
     ) -> None:
-        """See the order of hosts for the first instance."""
+        """Receive the ranking of hosts for the first instance."""
 
 
 class Chooser:
-    """Chooses the best host for one instance after the other, and claims it.
+    """Selects and claims the best host for each instance in turn.
 
-    A host whose claim is refused is passed over, and the next best is tried.
+    After a refused claim the next best host is tried.
 
     :param claim: claims an allocation request for an instance, and returns
-        False where there is no room
-    :param watcher: is shown how hosts stand for the first instance
-    :ivar refused: compute nodes whose claims were refused
+        False if capacity is missing
+    :param watcher: observes the ranking for the first instance
+    :ivar refused: compute nodes with refused claims
     """
 
     def __init__(
@@ -174,16 +174,16 @@ class Chooser:
         self.refused: list[str] = []
 
     def choose(self, instance: str, last: bool) -> bool:
-        """Choose a host for one more instance; return whether there is one.
+        """Select a host for one more instance; return False if none fits.
 
-        :param last: no other instance comes after this one
+        :param last: this is the last instance
         """
         ranking = self._rank()
         if self._watcher is not None and self._candidates is not None and (
                 not self._chosen):
             self._watcher.ranked(self._candidates, ranking)
         if not (last or self._chosen):
-            # Another ranking is to be made of this one.
+            # The next instance needs a ranking of its own.
             ranking.detach()
         for row in self._in_order(ranking):
             uuid = self._uuid(row)
@@ -203,10 +203,11 @@ class Chooser:
         return False
 
     def with_alternates(self, count: int) -> list[list[ChosenHost]]:
-        """Return for each instance its host and the best of others.
+        """Return for each instance its host and the best alternates.
 
-        :param count: of alternates, which are of the same cell and were
-            chosen for no instance
+        Alternates are in the same cell and were selected for no instance.
+
+        :param count: maximum number of alternates
         """
         if not count:
             return [[chosen] for chosen in self._chosen]
@@ -226,7 +227,7 @@ class Chooser:
     def diagnosis(
         self, silent: Sequence[str], wanted: int
     ) -> diagnosis.Diagnosis:
-        """Return what became of the hosts, after there was none."""
+        """Return why each host was rejected, after no host was found."""
         found, rows = self._candidates, self._lost()
         rejections = () if found is None else self._pipeline.rejections(
             self._request, found, rows)
@@ -235,17 +236,17 @@ class Chooser:
             len(self._chosen))
 
     def decision(self) -> decision_record.Decision:
-        """Return what was decided, to be told later."""
+        """Return the record of the decision."""
         return decision_record.of(
             self._hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
-        """Return names of hosts that were rejected, a few for each stage."""
+        """Return the names of a few rejected hosts for each stage."""
         return diagnosis.examples(
             self._hosts, self._candidates, self._lost())
 
     def _lost(self) -> list[int]:
-        """Return the rows of hosts whose claims were refused."""
+        """Return the rows of hosts with refused claims."""
         return [row for row in map(self._hosts.row, self.refused)
                 if row is not None]
 
@@ -253,7 +254,7 @@ class Chooser:
         self, ranking: Ranking, row: int, instance: str,
         wanted: AllocationRequest,
     ) -> decision_record.Pick:
-        """Return what is to be told of a choice."""
+        """Return the record of one selected host."""
         pick = decision_record.pick(
             self._hosts, ranking, row, instance, detailed=not self._picks)
         pick.first.providers = _providers(
@@ -265,7 +266,7 @@ class Chooser:
         count: int,
     ) -> list[ChosenHost]:
         found = []
-        # Those that were chosen may be on top.
+        # Selected hosts may rank first.
         for row in ranking.top(count + len(mine), among):
             if row in mine or len(found) >= count:
                 continue
@@ -275,7 +276,7 @@ class Chooser:
         return found
 
     def _rank(self) -> Ranking:
-        """Return the hosts that are left, by weight."""
+        """Return the remaining hosts, by weight."""
         request, pipeline = self._request, self._pipeline
         if self._candidates is None or self._taken is not None and any(
                 stage.reopens for stage in self._candidates.stages):
@@ -292,7 +293,7 @@ class Chooser:
         return self._ranking
 
     def _in_order(self, ranking: Ranking) -> Iterator[int]:
-        """Yield the host to choose, then the others, best first."""
+        """Yield the selected host, then the other hosts, best first."""
         first = self._policy.pick(ranking)
         if first is None:
             return
@@ -311,7 +312,7 @@ class Chooser:
 
 
 def _taken(uuid: str, wanted: AllocationRequest) -> dict[str, int]:
-    """Return what a claim takes of the host itself."""
+    """Return the resources that a claim takes from the host itself."""
     asked = wanted['allocations'].get(uuid)
     return dict(asked['resources']) if asked else {}
 
@@ -319,9 +320,9 @@ def _taken(uuid: str, wanted: AllocationRequest) -> dict[str, int]:
 def _providers(
     node: str, uuid: str, wanted: AllocationRequest
 ) -> list[dict[str, Any]]:
-    """Return what the providers of a host give, where not it alone does.
+    """Return the resources of each provider if there are several.
 
-    A provider may give for several groups; which part is whose is not said.
+    A provider may serve several groups; the amounts are not split by group.
     """
     allocations = wanted['allocations']
     if not allocations.keys() - {uuid}:
@@ -338,29 +339,29 @@ def _providers(
             allocations.items(), key=lambda pair: (pair[0] != uuid, pair[0]))]
 
 
-#: Times to claim for all instances of a request together, before it is done in
-#: turn.
+#: Attempts to claim for all instances of a request together, before the
+#: instances are claimed in turn.
 _TOGETHER_MAX = 3
 
-#: Times to look for hosts that were freed; others may be faster to use them.
+#: Attempts to find freed hosts; other requests may use them first.
 _FREED_MAX = 3
 
-#: What a request is decided on, as it is told.
+#: The names of the two ways to decide, in records and log lines.
 COLUMNS, CANDIDATES = 'columns', 'allocation candidates'
 
-#: What Nova tells users of every request that finds no host.
+#: Nova's text for a request without a valid host.
 NOVA_TEXT = 'There are not enough hosts available.'
 
 
 class RequestDecision:
     """Decides on one request.
 
-    :param context: the requester's
-    :param spec: Nova's request; it is written as Nova writes it
-    :param instances: uuids; None where the caller knows of no claims
-    :param alternates: how many others to return with each host
-    :param claim: False to claim nothing in any case, and to have no other
-        request count what was chosen
+    :param context: the requester's context
+    :param spec: Nova's request, which is modified as Nova modifies it
+    :param instances: uuids; None if the caller does not support claims
+    :param alternates: number of alternates for each host
+    :param claim: False to claim nothing, and to hide the selected hosts from
+        other requests
     """
 
     def __init__(
@@ -382,17 +383,17 @@ class RequestDecision:
         self._alternates = alternates
         self._asked_at = time.monotonic()
         self._request: Any = None
-        # How often hosts had been read when they were looked at last.
+        # The number of host reads at the last selection.
         self._readings = 0
-        # What was decided last, and how.
+        # The last decision, and the way that led to it.
         self._decision: decision_record.Decision | None = None
         self._way: decision_record.Way | None = None
 
     def select(self) -> list[list[Any]]:
-        """Return for each instance its host, which is claimed, and others.
+        """Return for each instance its claimed host and the alternates.
 
-        :raises nova.exception.NoValidHost: there are not enough; nothing
-            stays claimed
+        :raises nova.exception.NoValidHost: too few hosts fit; all claims are
+            released
         """
         parts = self._parts
         parts.hosts.follow(self._context)
@@ -405,9 +406,9 @@ class RequestDecision:
         except (exception.DatabaseUnreachable, exception.Invalid,
                 exception.PluginFailed,
                 placement.PlacementUnavailable) as exc:
-            # With any other error callers leave a server that was to move in
-            # a state that is none.
-            LOG.warning('Refused: %s', exc, exc_info=isinstance(
+            # After any other error, callers leave a moving server in an
+            # inconsistent state.
+            LOG.warning('Request refused: %s', exc, exc_info=isinstance(
                 exc, exception.PluginFailed))
             self._record(self._undecided(exc.format_message()))
             raise nova_exception.NoValidHost(
@@ -429,23 +430,23 @@ class RequestDecision:
             .query_placement_for_routed_network_aggregates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
         if why:
-            LOG.info('Deciding on allocation candidates, as it asks for '
-                     '%s', '; '.join(why))
+            LOG.info('Deciding on allocation candidates because of: %s',
+                     '; '.join(why))
             return self._on_candidates()
         LOG.info('Deciding on columns')
         return self._on_columns()
 
     def _record(self, decision: decision_record.Decision | None) -> None:
-        """Have a decision kept, with the way that it was made."""
+        """Record a decision and the way that led to it."""
         if self._request is None or decision is None:
-            # It made no sense, and nothing can be told of it.
+            # An invalid request has no record.
             return
         decision.way = self._way
         self._parts.record(
             self._context, self._request, self._instances, decision)
 
     def _undecided(self, reason: str) -> decision_record.Decision:
-        """Return what is told where no host was asked."""
+        """Return the record of a decision without any filter results."""
         return decision_record.Decision(
             len(self._parts.hosts.table), (), (), reason)
 
@@ -467,9 +468,10 @@ class RequestDecision:
     def _together_or_in_turn(
         self, choose: Callable[[bool], list[list[Any]]]
     ) -> list[list[Any]]:
-        """Return what is chosen, and claimed with one request if it can be.
+        """Select hosts, and claim them with one request if possible.
 
-        :param choose: is told whether to claim for all instances together
+        :param choose: selects hosts; its argument is whether to claim for all
+            instances together
         """
         hosts = self._parts.hosts
         for _ in range(_TOGETHER_MAX):
@@ -505,7 +507,7 @@ class RequestDecision:
     def _on_fresh_hosts(
         self, choose: Callable[[], list[list[Any]]]
     ) -> list[list[Any]]:
-        """Return what is chosen; refuse only on hosts as they are now."""
+        """Select hosts; before a refusal, read the hosts again."""
         hosts = self._parts.hosts
         try:
             return choose()
@@ -520,9 +522,9 @@ class RequestDecision:
         self, choose: Callable[[], list[list[Any]]],
         resources: Mapping[str, int],
     ) -> list[list[Any]]:
-        """Return what is chosen; refuse only what Placement has no room for.
+        """Select hosts; refuse only if Placement has no capacity.
 
-        :param resources: what each instance takes
+        :param resources: the resources of each instance
         """
         for _ in range(_FREED_MAX):
             try:
@@ -534,10 +536,10 @@ class RequestDecision:
         return choose()
 
     def _rebuild(self) -> list[list[Any]]:
-        """Return the host of a server that is to get another image.
+        """Return the host of a server that is rebuilt with another image.
 
-        Nova takes the hint's word for it that the server is there; it may be
-        a user's.
+        The forced host may come from a user, so it must match the host in the
+        cell database.
         """
         hosts = self._view()
         rows_ = {row for name in self._spec.force_hosts or ()
@@ -562,14 +564,15 @@ class RequestDecision:
         self, pipeline: Pipeline, offers: Offers,
         states: rows.HostStates, together: bool = False,
     ) -> list[list[Any]]:
-        """Return a host for each instance, which is claimed, and others.
+        """Return for each instance its claimed host and the alternates.
 
         :param together: claim for all instances with one request
-        :raises claims.NotTogether: that was refused
+        :raises claims.NotTogether: the claim for all instances was refused
         """
         located = self._parts.hosts.reported_nodes(
             pipeline.located(self._request))
-        # One that ends just now is counted too late, and so looked at.
+        # Read the counter before the view, so that a read that ends meanwhile
+        # counts as new.
         self._readings = self._parts.hosts.readings
         hosts = self._view(located)
         watcher = self._watcher
@@ -607,12 +610,12 @@ class RequestDecision:
             raise
         if self._counts:
             self._note(hosts, chooser.refused, claimed.writes)
-        LOG.info('Placed %d instances on %s', len(found),
+        LOG.info('Placed %d instances on hosts %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
 
     def _begin(self, instance: str) -> None:
-        """Have filters see which instance comes now."""
+        """Set the current instance for the filters."""
         self._request.instance_uuid = instance
         self._spec.instance_uuid = instance
         self._spec.obj_reset_changes(['instance_uuid'])
@@ -621,10 +624,10 @@ class RequestDecision:
         self, hosts: view.Hosts, refused: Iterable[str],
         writes: Iterable[dict[str, dict[str, int]]],
     ) -> None:
-        """Have other requests count what was chosen, claimed or not.
+        """Make other requests count the selected hosts, claimed or not.
 
-        :param refused: compute nodes whose claims were
-        :param writes: for each what it took of each provider
+        :param refused: compute nodes with refused claims
+        :param writes: for each write, the amounts taken from each provider
         """
         known = self._parts.hosts
         allocations = known.table.reserve(hosts, table.Verify.NONE) or ()
@@ -652,10 +655,10 @@ class RequestDecision:
         return [filters.enabled_cells(self._parts.host_manager),
                 filters.AnsweringCells(self._parts.hosts.silent_cells)]
 
-    # Who reads an instance's events sees the line that raises.
+    # Instance events show the line that raises, so the callers raise.
 
     def _none_left(self, chooser: Chooser) -> str:
-        """Return what is told of a request that there are not enough for."""
+        """Record the rejections, and return the text for the user."""
         why = chooser.diagnosis(
             self._parts.hosts.silent, len(self._instances))
         self._decision = dataclasses.replace(
@@ -664,14 +667,14 @@ class RequestDecision:
         return self._refuse(why.text())
 
     def _refuse(self, reason: str) -> str:
-        """Tell operators why there is no host; return what users are told."""
+        """Log why there is no valid host; return the text for the user."""
         LOG.info('No valid host: %s', reason)
         if self._decision is not None:
             self._decision.reason = reason
         return self._text(reason)
 
     def _text(self, reason: str) -> str:
-        """Return what users are told."""
+        """Return the text for the user."""
         if self._parts.conf.cellsched.no_valid_host_text == 'nova':
             return NOVA_TEXT
         return reason
@@ -680,7 +683,7 @@ class RequestDecision:
 def make_selection(
     hosts: view.Hosts, chosen: ChosenHost, states: rows.HostStates
 ) -> Any:
-    """Return Nova's object of a host that was chosen, or an alternate."""
+    """Return Nova's ``Selection`` of a selected host or an alternate."""
     uuid, host, nodename, cell, zone = hosts.values_at(
         chosen.row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
     state = states.get(uuid)

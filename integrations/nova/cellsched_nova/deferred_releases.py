@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that nobody has a use for, and that Placement was not told of."""
+"""Releases of claims that wait until Placement answers again."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ LOG = log.getLogger(__name__)
 _SPACING_S = 1.0
 
 #: Amounts by provider and resource class.
-_Holding = dict[str, dict[str, int]]
+_Amounts = dict[str, dict[str, int]]
 
-#: All that an instance held since it held nothing, or what it has beside.
-_Owed = _Holding | Addition
+#: All allocations of a new consumer, or a claim in addition to others.
+_Owed = _Amounts | Addition
 
-#: Returns where instances are, and whether all cells have answered.
+#: Returns the places of instances, and whether all cells have answered.
 Places = Callable[[Iterable[str]], tuple[Mapping[str, cells.Place], bool]]
 
 _NOWHERE = cells.Place(None, None, False)
@@ -36,17 +36,17 @@ _NOWHERE = cells.Place(None, None, False)
 class DeferredReleases:
     """Releases claims as soon as Placement answers again.
 
-    A claim of unknown outcome may be held by an instance whose request was
-    refused, and one that could not be released is. An instance that somebody
-    claimed for anew meanwhile, or that is on that host, keeps what it holds.
+    A refused request may have left a claim with an unknown outcome, or a claim
+    without a successful release. A claim is kept if the instance has a newer
+    claim, or is on that host.
 
-    What an instance holds is read first, then where it is, and then it is
-    released by the generation that it had at first. Who claims for it anew
-    does so while Nova does something to it, and with another generation. So
-    that is not released, also where it is as much on the same host.
+    The allocations of an instance are read first, then its place. The release
+    uses the consumer generation of the first read. A newer claim is made while
+    the instance has a task state, and changes the generation, so it is never
+    released, even for equal amounts on the same host.
 
     :param store: the product's claim store
-    :param holdings: of the same Placement
+    :param holdings: allocations in the same Placement
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class DeferredReleases:
         self._store = store
         self._holdings = holdings
         self._places = places
-        # By instance, what it may hold in vain.
+        # By instance, the claims to release.
         self._owed: dict[str, _Owed] = {}
         self._lock = threading.Lock()
-        # Of those who release, as that takes long.
+        # Held during a release, which may take long.
         self._turn = threading.Lock()
         self._due = threading.Event()
         self._stopping = threading.Event()
@@ -68,70 +68,70 @@ class DeferredReleases:
         self, claims: Iterable[base.Claim],
         added: Iterable[Addition] = (),
     ) -> None:
-        """Learn of claims that are to be released; never blocks for long.
+        """Add claims to release; never blocks for long.
 
-        :param claims: of instances that hold nothing else
-        :param added: of instances that do
+        :param claims: claims of instances without other allocations
+        :param added: claims of instances with other allocations
         """
-        owed: dict[str, _Owed] = {**_held(claims)}
+        owed: dict[str, _Owed] = {**_amounts(claims)}
         owed |= {addition.instance: addition for addition in added}
-        LOG.warning('Instances %s: their claims are released when Placement '
+        LOG.warning('Claims of instances %s are released when Placement '
                     'answers', ', '.join(owed))
         with self._lock:
             self._owed |= owed
         self._due.set()
 
     def pay(self, instances: Iterable[str] | None = None) -> bool:
-        """Release what is owed; may block.
+        """Release the deferred claims; may block.
 
-        :param instances: those alone, for who is to claim for them, and does
-            it as nobody else does; None for all
-        :returns: False where some are to be looked at again
+        :param instances: release for these instances only, before the caller
+            claims for them exclusively; None for all
+        :returns: False if some claims must be tried again
         :raises cellsched.exception.DatabaseUnreachable: Placement does not
             answer
         """
-        wanted = None if instances is None else set(instances)
-        if not self._due_of(wanted):
+        only = None if instances is None else set(instances)
+        if not self._due_of(only):
             return True
         with self._turn:
-            due = self._due_of(wanted)
+            due = self._due_of(only)
             if not due:
                 return True
-            # What is not done by now is not done any more after this.
+            # Afterwards, earlier writes can no longer take effect.
             self._store.release(())
             try:
-                return self._pay(due, wanted is None)
+                return self._pay(due, only is None)
             except (remote.NotSent, remote.OutcomeUnknown) as exc:
                 report_client.give_up(str(exc))
 
     def _pay(self, due: Mapping[str, _Owed], is_careful: bool) -> bool:
-        """Release what is owed by the generation that it has.
+        """Release deferred claims by the consumer generation.
 
-        :param is_careful: whether others may claim for the instances
+        :param is_careful: whether other processes may claim for the instances
         """
         held = self._holdings.read(due)
         places, is_complete = self._places(due)
-        left = []
+        remaining = []
         for instance, owed in due.items():
             place = places.get(instance)
             if is_careful and (not is_complete if place is None
                                else place.is_changing):
-                left.append(instance)
+                remaining.append(instance)
                 continue
             if not self._release(instance, owed, held.get(instance),
                                  place or _NOWHERE):
-                left.append(instance)
+                remaining.append(instance)
                 continue
             with self._lock:
                 if self._owed.get(instance) is owed:
                     del self._owed[instance]
-        return not left
+        return not remaining
 
     def _release(
         self, instance: str, owed: _Owed, held: messages.Holding | None,
         place: cells.Place,
     ) -> bool:
-        """Return whether an instance holds nothing in vain any more."""
+        """Release the claim of an instance; return whether it is done."""
         is_addition = isinstance(owed, Addition)
         if place.host is not None and (place.node is None or place.node in (
                 owed.resources if is_addition else owed)):
@@ -143,11 +143,11 @@ class DeferredReleases:
         else:
             is_done = self._holdings.release(instance, held)
         if is_done:
-            LOG.info('Instances %s: their claims are released', instance)
+            LOG.info('Claim of instance %s is released', instance)
         return is_done
 
     def start(self) -> None:
-        """Have what is owed released by a thread."""
+        """Start the thread that releases the deferred claims."""
         def work() -> None:
             while True:
                 self._due.wait()
@@ -157,7 +157,7 @@ class DeferredReleases:
                 try:
                     is_done = self.pay()
                 except Exception as exc:
-                    # Nobody else hears of it, and the next attempt may do.
+                    # The thread goes on; the next attempt may work.
                     LOG.warning('Claims cannot be released yet: %s', exc)
                     is_done = False
                 if not is_done:
@@ -169,23 +169,23 @@ class DeferredReleases:
             target=work, name='owed releases', daemon=True).start()
 
     def stop(self) -> None:
-        """Have nothing released any more, and tell what is not."""
+        """Stop the thread, and log the claims without a release."""
         self._stopping.set()
         self._due.set()
         with self._lock:
             if self._owed:
-                LOG.error('Instances %s: their claims were not released, and '
-                          'stay', ', '.join(self._owed))
+                LOG.error('Claims of instances %s were not released and '
+                          'remain', ', '.join(self._owed))
 
-    def _due_of(self, wanted: set[str] | None) -> dict[str, _Owed]:
+    def _due_of(self, only: set[str] | None) -> dict[str, _Owed]:
         with self._lock:
             return {instance: owed for instance, owed in self._owed.items()
-                    if wanted is None or instance in wanted}
+                    if only is None or instance in only}
 
 
-def _held(claims: Iterable[base.Claim]) -> dict[str, _Holding]:
-    """Return what claims hold, by instance, provider and resource class."""
-    found: dict[str, _Holding] = {}
+def _amounts(claims: Iterable[base.Claim]) -> dict[str, _Amounts]:
+    """Return the amounts by instance, provider and resource class."""
+    found: dict[str, _Amounts] = {}
     for claim in claims:
         found.setdefault(claim.consumer, {})[claim.provider] = dict(
             claim.resources)

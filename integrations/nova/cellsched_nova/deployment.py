@@ -103,7 +103,7 @@ class NovaDeployment(deployment.ReadDeployment):
         problems = configuration.problems(CONF)
         if problems:
             raise exception.Invalid(
-                f'Nova\'s configuration cannot be honoured: '
+                'invalid configuration of Nova: '
                 f'{"; ".join(problems)}')
         #: The product's options, as Nova's configuration says them.
         self.conf = configuration.ProductOptions(CONF).conf

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``cellsched-nova-scheduler``, which is started in nova-scheduler's place."""
+"""The command ``cellsched-nova-scheduler``, which replaces nova-scheduler."""
 
 import sys
 
@@ -9,12 +9,12 @@ from oslo_config import cfg
 
 def main() -> int:
     """Run the scheduler until it is stopped; return an exit code."""
-    # Nova has to see to its threads before anything else of it is imported.
+    # Nova must patch the threads before any other module of it is imported.
     try:
         monkey_patch.patch(backend='threading')
     except cfg.Error as exc:
-        # It reads the configuration for that.
-        print(f'cannot be honoured: {exc}', file=sys.stderr)
+        # The patch reads the configuration.
+        print(f'invalid configuration: {exc}', file=sys.stderr)
         return 1
     from cellsched_nova import manager
 

@@ -39,9 +39,11 @@ from cellsched_nova import source
 
 @contextlib.contextmanager
 def notify_request(notifier: Any, context: Any, spec: Any) -> Iterator[None]:
-    """Tell that a request begins, and that it is done, unless it fails.
+    """Send the start and end notifications, versioned and unversioned.
 
-    :param notifier: that of the messages without versions
+    A request that fails has no end notification, as in Nova.
+
+    :param notifier: the notifier for unversioned messages
     """
     for phase in fields.NotificationPhase.START, fields.NotificationPhase.END:
         notifier.info(
@@ -64,10 +66,10 @@ _NOT_GIVEN = object()
 
 
 class ColumnSchedulerManager(SchedulerManager):
-    """Decides on columns, over Nova's databases and Placement.
+    """Selects hosts with column filters, from Nova's databases and Placement.
 
-    What Nova's manager hears of aggregates and instances, its host manager
-    keeps as ever, and this one reads it there.
+    Nova's host manager keeps the reported aggregates and instances, and this
+    manager reads them there.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -75,7 +77,7 @@ class ColumnSchedulerManager(SchedulerManager):
         super().__init__(*args, **kwargs)
         self._options = configuration.ProductOptions(CONF)
         self._random = random.Random()
-        # As Nova's own, this one starts though Keystone is down.
+        # Like Nova's own, this scheduler starts while Keystone is down.
         self._client = report_client.LateReportClient()
         self._hosts = source.NovaHosts(self.host_manager, self._client, CONF)
         self._claims = claims.make(
@@ -86,18 +88,18 @@ class ColumnSchedulerManager(SchedulerManager):
         self._parts = self._make_parts()
 
     def _make_parts(self) -> Components:
-        """Return what decides as the options are now."""
+        """Return the components for the current options."""
         parts = make_components(
             self._options.conf, self._random, self._hosts, self.host_manager,
             self._client, self._claims, CONF, self._records.record)
         by_row = parts.plugins.by_row
         if by_row:
-            LOG.info('Asked about one host after the other: %s',
+            LOG.info('Plug-ins that check one host at a time: %s',
                      ', '.join(by_row))
         return parts
 
     def init_host(self, service_ref: Any) -> None:
-        """Begin to read hosts all the time, and to write what was decided."""
+        """Start to read hosts periodically and to record decisions."""
         super().init_host(service_ref)
         interval_s = CONF.cellsched.refresh_interval
         if interval_s:
@@ -106,20 +108,20 @@ class ColumnSchedulerManager(SchedulerManager):
         self._records.start()
 
     def graceful_shutdown(self, timeout: float) -> None:
-        """Read hosts no more, and do what Nova's manager does."""
-        # Nova ends the threads by which cells are read.
+        """Stop the threads, and shut down as Nova's manager does."""
+        # Nova ends the threads that read the cells.
         self._hosts.stop()
         super().graceful_shutdown(timeout)
         self._claims.owed.stop()
         self._records.stop()
 
     def _follow_options(self) -> None:
-        """Have options that changed since count from now on."""
+        """Apply the options that changed."""
         try:
             if not self._options.follow():
                 return
         except exception.ConfigurationInvalid as exc:
-            LOG.error('An option is left as it was: %s', exc)
+            LOG.error('A changed option is ignored: %s', exc)
         self._parts = self._make_parts()
 
     @oslo_messaging.expected_exceptions(nova_exception.NoValidHost)
@@ -129,7 +131,7 @@ class ColumnSchedulerManager(SchedulerManager):
         instance_uuids: Any = None, return_objects: bool = False,
         return_alternates: bool = False,
     ) -> list[Any]:
-        """Choose a host for each instance, and claim it; as Nova's does."""
+        """Select and claim a host for each instance, as in Nova."""
         if spec_obj is _NOT_GIVEN:
             spec_obj = objects.RequestSpec.from_primitives(
                 context, request_spec, filter_properties)
@@ -149,19 +151,19 @@ class ColumnSchedulerManager(SchedulerManager):
 def run(argv: Sequence[str]) -> int:
     """Run the service until it is stopped; return an exit code.
 
-    :param argv: as nova-scheduler's
+    :param argv: the arguments of nova-scheduler
     """
     options.register_opts(CONF)
     try:
         configuration.read(argv)
     except exception.ConfigurationInvalid as exc:
-        print(f'cannot be honoured: {exc}', file=sys.stderr)
+        print(f'invalid configuration: {exc}', file=sys.stderr)
         return 1
     problems = configuration.problems(
         CONF, 'api_database', 'database', 'placement')
     if problems:
         for problem in problems:
-            print(f'cannot be honoured: {problem}', file=sys.stderr)
+            print(f'invalid configuration: {problem}', file=sys.stderr)
         return 1
     log.setup(CONF, 'nova')
     objects.register_all()
@@ -177,7 +179,7 @@ def run(argv: Sequence[str]) -> int:
     except exception.CellschedException as exc:
         print(f'cannot start: {exc}', file=sys.stderr)
         return 1
-    # A worker is a copy of this process, and cannot use its threads.
+    # A worker is a fork of this process and cannot use its threads.
     thread_pool_factory.reset_all_executors()
     service.serve(server, workers=CONF.scheduler.workers
                   or processutils.get_worker_count())
@@ -186,6 +188,6 @@ def run(argv: Sequence[str]) -> int:
 
 
 def install_manager() -> None:
-    """Have Nova make the manager of this package for its scheduler."""
+    """Make Nova's scheduler service use the manager of this package."""
     kind = ColumnSchedulerManager
     service.SERVICE_MANAGERS[_BINARY] = f'{kind.__module__}.{kind.__name__}'

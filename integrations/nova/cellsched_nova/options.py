@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of this package, beside those of Nova's."""
+"""Options of this package, in addition to those of Nova."""
 
 from oslo_config import cfg
 
@@ -9,76 +9,77 @@ GROUP = cfg.OptGroup('cellsched', title='The scheduler in Nova\'s place')
 
 OPTS = [
     cfg.FloatOpt('refresh_interval', default=1.0, min=0.0, help="""
-Seconds for which hosts are decided on as they were last read.
+Seconds between reads of the hosts.
 
-With 0 they are read for each request. To read costs a query of each cell for
-what changed, and one of Placement.
+With 0 the scheduler reads the hosts for each request. A read is one query of
+each cell for its changes, and one of Placement.
 """),
     cfg.IntOpt('full_refresh_interval', default=300, min=1, help="""
-Seconds between readings of all aggregates.
+Seconds between reads of all aggregates.
 
-In between, what nova-api tells of aggregates counts.
+Between two reads, the scheduler follows the messages of nova-api.
 """),
     cfg.FloatOpt('claim_timeout', default=30.0, min=0.0, help="""
-Seconds for which a request asks a Placement again that does not answer.
+Seconds for which a request retries while Placement does not answer.
 
-They are those of the whole request, whatever it reads and claims. Longer ones
-outlast a restart of Placement; the caller waits as long. When they are over,
-the request fails.
+The limit applies once to the whole request, for all its reads and claims. A
+longer timeout outlasts a restart of Placement, and the caller waits as long.
+After the timeout the request fails.
 """),
     cfg.IntOpt('placement_guards', default=64, min=1, max=messages.GUARDS_MAX,
                help="""
-Guards that all schedulers of the deployment share.
+Number of guards that all schedulers of the deployment share.
 
-Each claim in Placement needs one, and no two at a time the same; more of them
-are needed where more claims are made at a time. All schedulers should have the
-same.
+Each claim in Placement needs a guard of its own while it is written. More
+concurrent claims need more guards. Set the same number for all schedulers.
 """),
     cfg.StrOpt('no_valid_host_text', default='nova',
-               choices=[('nova', 'as Nova says it'),
+               choices=[('nova', 'the text of Nova'),
                         ('cellsched', 'with the number of hosts that each '
                                       'filter rejected, and the nearest '
                                       'miss')], help="""
 The text of ``NoValidHost``, which users read.
 
-Some tools look for Nova's words. The reasons are in the log in either case,
-and in what ``cellsched-nova explain`` shows.
+Some tools search for Nova's text. With both values, the log and
+``cellsched-nova explain`` show the reasons.
 """),
     cfg.StrOpt('records_connection', secret=True,
                default='sqlite:///$state_path/cellsched.sqlite', help="""
-Database of decisions and of comparisons, which is none of Nova's.
+Database of decisions and comparisons, separate from Nova's databases.
 
-Schedulers make the tables in it. Those on several machines share one on a
-server, such as ``mysql+pymysql://…`` or ``postgresql+psycopg://…``.
+The schedulers create its tables. Schedulers on several machines share one
+database on a server, for example ``mysql+pymysql://…`` or
+``postgresql+psycopg://…``.
 """),
     cfg.IntOpt('decision_retention', default=3600, min=0, help="""
-Seconds for which decisions are kept for ``cellsched-nova explain``; zero for
-none.
+Seconds to keep decisions for ``cellsched-nova explain``. With 0 the scheduler
+records no decisions.
 
 Related options:
 
 * ``records_connection``
 """),
     cfg.IntOpt('comparison_retention', default=7 * 86400, min=1, help="""
-Seconds for which ``cellsched-nova-shadow`` keeps what it compared.
+Seconds for which ``cellsched-nova-shadow`` keeps comparisons.
 
-Of the newest, no more than 100 000 are kept.
+It keeps at most the newest 100 000.
 
 Related options:
 
 * ``records_connection``
 """),
     cfg.IntOpt('shadow_timeout', default=60, min=1, help="""
-Seconds after which ``cellsched-nova-shadow`` takes it that Nova refused.
+Seconds after which ``cellsched-nova-shadow`` assumes that Nova found no host.
 
-Nova tells that it begins to choose, and that it is done, but not that there
-was no host.
+Nova sends a notification when a selection starts and when it succeeds, but not
+when there is no valid host.
 """),
     cfg.StrOpt('shadow_pool', default='cellsched-shadow', help="""
 Pool in which ``cellsched-nova-shadow`` listens to notifications.
 
-Those who listen in other pools, or in none, hear them all the same. With
-RabbitMQ it is the name of a queue, which stays when the process ends.
+Listeners in other pools, or without a pool, still receive all notifications.
+With RabbitMQ the pool is the name of a queue, which remains when the process
+ends.
 """),
 ]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of Placement, by what changed there."""
+"""Incremental reads of resource providers from Placement."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,47 +22,47 @@ from cellsched.claims.placement import messages
 from cellsched import exception
 from cellsched import plugins
 
-#: Microversions: providers with their roots, and what allocation candidates
-#: and claims are written in.
+#: Microversions: the first that shows root providers, and that of allocation
+#: candidates and claims.
 _TREES, CANDIDATES = '1.14', '1.36'
 
 #: A generation that no provider has.
 _NONE = -1
 
-#: So many providers are read one after the other.
+#: Fewer providers than this are read in sequence.
 _FEW = 8
 
-#: Where so many are to be read, a summary of all is read first, and the rest
-#: of each with later readings, of so many at a time.
+#: If at least ``_MANY`` providers changed, a summary of all is read first.
+#: Later reads add the missing fields, ``_AT_ONCE`` providers at a time.
 _MANY, _AT_ONCE = 200, 20
 
-#: A provider with this trait gives to others of its aggregates.
+#: A provider with this trait shares resources in its aggregates.
 _SHARES = 'MISC_SHARES_VIA_AGGREGATE'
 
-#: By resource class, as Placement says it.
+#: Placement's inventory records by resource class.
 _Inventories = Mapping[str, Mapping[str, Any]]
 
 _T = TypeVar('_T')
 
 
 class PlacementUnavailable(exception.CellschedException):
-    """Placement does not answer, or not as it should."""
+    """Placement does not answer, or its answer is invalid."""
 
     msg_fmt = 'Placement cannot be read: %(reason)s'
 
 
 class PlacementRefused(PlacementUnavailable):
-    """Placement takes a question for wrong; it would again."""
+    """Placement rejects a request as invalid; a retry is useless."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProviderFacts:
     """The facts of one resource provider.
 
-    :param capacity: what can be claimed of it in all, by resource class
-    :param used: what is claimed
-    :param reserved: what it keeps for itself
-    :param units: the least, the most and the step of a claim
+    :param capacity: total that can be claimed, by resource class
+    :param used: claimed amounts
+    :param reserved: reserved amounts
+    :param units: minimum, maximum and step size of a claim
     """
 
     capacity: Mapping[str, int]
@@ -74,10 +74,10 @@ class ProviderFacts:
 
 @dataclasses.dataclass(frozen=True)
 class _Known:
-    """A provider as it was read last.
+    """The last read of a provider.
 
-    :param generation: the one that it had before it was read
-    :param is_host: whether it was the root of a host that is known
+    :param generation: its generation before the read
+    :param is_host: whether it was the root provider of a known host
     """
 
     generation: int
@@ -89,48 +89,48 @@ NOTHING = ProviderFacts({}, {}, {}, {}, frozenset())
 
 
 class ProviderReader:
-    """Reads providers whose generation changed since they were read last.
+    """Reads the providers with a generation newer than the last read.
 
-    Every change of inventories, traits or aggregates changes it, and so does
-    every write of allocations. To delete them does not, and that is how Nova
-    gives back what a server had; see :meth:`with_room`.
+    Each change of inventories, traits or aggregates increases the generation,
+    and so does each write of allocations. A deletion of allocations does not,
+    and Nova releases a server by a deletion; see :meth:`with_room`.
 
     :param client: Nova's report client
-    :param threads: how many providers are read at a time, where many are
+    :param threads: number of parallel reads for many providers
     """
 
     def __init__(self, client: Any, threads: int = 4) -> None:
         self._client = client
         self._threads = threads
         self._known: dict[str, _Known] = {}
-        # What is to be read anew, whatever its generation.
+        # Providers to read again, whatever their generation.
         self._doubtful: set[str] = set()
-        # Of which bounds are not known yet.
+        # Providers with unknown bounds.
         self._partial: set[str] = set()
         self._is_reading = False
         self._lock = threading.Lock()
-        # By provider that is no root of a host, the classes that it gives.
+        # The resource classes of each provider that is not a host's root.
         self._others: dict[str, frozenset[str]] = {}
 
     @property
     def given_by_others(self) -> frozenset[str]:
-        """Resource classes that child or sharing providers give."""
+        """Resource classes of child and sharing providers."""
         return frozenset[str]().union(*self._others.values())
 
     def forget(self, providers: Iterable[str]) -> None:
-        """Have these providers read anew with the next reading."""
+        """Read these providers again with the next read."""
         for uuid in providers:
             self._doubtful.add(uuid)
 
     def claimed(self, uuid: str, resources: Mapping[str, int]) -> None:
-        """Learn of a claim that was taken here, and need not be read.
+        """Count a claim of this process, which then needs no read.
 
-        Each write of allocations makes the generation one more. Where others
-        wrote too, it is another one than is expected then, and is read.
+        Each write of allocations increases the generation by one. After writes
+        of other processes the generation differs, and the provider is read.
         """
         with self._lock:
             if self._is_reading:
-                # Nobody knows whether it is in what is read just now.
+                # The current read may or may not include the claim.
                 self._doubtful.add(uuid)
                 return
             known = self._known.get(uuid)
@@ -146,14 +146,14 @@ class ProviderReader:
     def with_room(
         self, context: Any, resources: Mapping[str, int], limit: int
     ) -> dict[str, dict[str, int]]:
-        """Return what is taken of providers that have room, as it is now.
+        """Return the current usage of the providers with enough capacity.
 
-        Blocks: Placement looks for candidates.
+        Blocks for one request for allocation candidates.
 
-        :param resources: amounts by resource class, of which they have room
-        :param limit: how many candidates are looked at
-        :returns: amounts by resource class, for each provider
-        :raises PlacementUnavailable: it cannot be told
+        :param resources: required amounts by resource class
+        :param limit: maximum number of candidates
+        :returns: used amounts by resource class, for each provider
+        :raises PlacementUnavailable: Placement does not answer
         """
         if not resources:
             return {}
@@ -167,11 +167,11 @@ class ProviderReader:
                 for uuid, summary in said.items()}
 
     def overrated(self, taken: Mapping[str, Mapping[str, int]]) -> list[str]:
-        """Return providers of which less may be taken than is known.
+        """Return the providers that may have less usage than recorded.
 
-        Those are among them that are to be read anew in any case.
+        Providers that must be read again are included.
 
-        :param taken: as :meth:`with_room` returns it
+        :param taken: usage as returned by :meth:`with_room`
         """
         with self._lock:
             doubtful = frozenset(self._doubtful)
@@ -182,17 +182,17 @@ class ProviderReader:
                     for name, amount in amounts.items()))]
 
     def facts(self, uuid: str) -> ProviderFacts | None:
-        """Return what is known of a provider, if anything."""
+        """Return the facts of a provider, or None if it is unknown."""
         known = self._known.get(uuid)
         return None if known is None else known.facts
 
     def changes(
         self, context: Any, nodes: Iterable[str]
     ) -> Iterator[tuple[str, ProviderFacts]]:
-        """Yield the providers of compute nodes that changed.
+        """Yield the changed providers of compute nodes.
 
-        :param nodes: uuids of the compute nodes that there are
-        :raises PlacementUnavailable: a part may have been yielded
+        :param nodes: uuids of all compute nodes
+        :raises PlacementUnavailable: some changes may have been yielded before
         """
         with self._lock:
             self._is_reading = True
@@ -241,9 +241,9 @@ class ProviderReader:
             self._known[uuid] = _Known(said['generation'], facts, is_host)
 
     def _summaries(self, context: Any) -> dict[str, ProviderFacts]:
-        """Return what is known at once of all providers with room for any.
+        """Return the summaries of all providers with free VCPUs.
 
-        Bounds and what is reserved are not among that.
+        Bounds and reserved amounts are missing.
         """
         said = self._get(context, '/allocation_candidates?resources=VCPU:1',
                          version=CANDIDATES)['provider_summaries']
@@ -258,9 +258,9 @@ class ProviderReader:
     def _completed(
         self, context: Any, among: Set[str]
     ) -> Iterator[tuple[str, ProviderFacts]]:
-        """Yield some providers with what a summary did not say of them.
+        """Yield some providers with the fields that a summary lacks.
 
-        Their generation is as it was, and so are usage and traits.
+        Their generation is unchanged, and so are usage and traits.
         """
         uuids = list(itertools.islice(self._partial & among, _AT_ONCE))
         for uuid, inventories in self._read_all(
@@ -272,7 +272,7 @@ class ProviderReader:
     def _read_all(
         self, read: Callable[[str], _T], uuids: Sequence[str]
     ) -> Iterator[tuple[str, _T]]:
-        """Yield providers with what is read of each, several at a time."""
+        """Read providers in parallel; yield each with its result."""
         if len(uuids) < _FEW:
             for uuid in uuids:
                 yield uuid, read(uuid)
@@ -304,12 +304,12 @@ def read(
     client: Any, context: Any, path: str, missing: Any = None,
     version: str = CANDIDATES,
 ) -> Any:
-    """Return what Placement says.
+    """Return the JSON document of a GET request to Placement.
 
     :param client: Nova's report client
-    :param missing: in place of that, where there is no such provider
-    :raises PlacementRefused: it takes the question for wrong
-    :raises PlacementUnavailable: there is no answer, or none that is whole
+    :param missing: the result for status 404, if not None
+    :raises PlacementRefused: Placement rejects the request as invalid
+    :raises PlacementUnavailable: there is no valid answer
     """
     where = path.partition('?')[0]
     try:

@@ -102,5 +102,5 @@ class TestPages(configuration_fixtures.TestCase):
         CONF.set_override('servicegroup_driver', 'mc')
 
         self.assertEqual(shown, '\n'.join(
-            f'cannot be honoured: {each}'
+            f'invalid configuration: {each}'
             for each in configuration.problems(CONF)))

@@ -69,7 +69,7 @@ class TestCompare(TestCase):
         verdict = self.compare(2, 1, subset_size=3)
 
         self.assertIs(Outcome.EQUAL, verdict.outcome)
-        self.assertIn('by chance', verdict.reason)
+        self.assertIn('random selection', verdict.reason)
 
     def test_host_that_is_rejected_is_told_with_the_filter(self):
         verdict = self.compare(2, 4)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of this scheduler and that of Nova's, beside each other."""
+"""Comparisons of the host selected here with the host of Nova.
+
+They are stored in a database separate from Nova's databases.
+"""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,12 +20,12 @@ from cellsched.scheduler.decision.candidates import Candidates
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision.ranking import WeightPart
 
-#: By what share weights may differ that count as equal.
+#: Relative difference up to which weights count as equal.
 _NEAR = 1e-9
 
 
 class Outcome(enum.StrEnum):
-    """The outcomes of a comparison, with what people read of them."""
+    """The outcomes of a comparison, with the text in reports."""
 
     SAME = 'same host'
     EQUAL = 'equal weight'
@@ -35,7 +38,7 @@ class Outcome(enum.StrEnum):
 
     @property
     def agrees(self) -> bool:
-        """True where Nova may have chosen so on another day."""
+        """True if Nova could have made the same selection."""
         return self in (Outcome.SAME, Outcome.EQUAL, Outcome.NEITHER)
 
 
@@ -43,8 +46,7 @@ class Outcome(enum.StrEnum):
 class Verdict:
     """The outcome of one comparison.
 
-    :param reason: what made it so, in words that many requests have in
-        common; empty where there is nothing to say
+    :param reason: a cause that reports can group by; may be empty
     :param detail: figures of this request
     """
 
@@ -54,14 +56,14 @@ class Verdict:
 
 
 class HostRanking:
-    """Hosts as they stood when one was to be chosen.
+    """The rejections and weights of hosts at the time of a selection.
 
-    It is a copy of little, which stays as it is whatever becomes of the
-    ranking, and keeps neither the hosts nor what asked them.
+    It is a small copy, independent of later changes of the ranking, and keeps
+    no reference to the hosts or the pipeline.
 
-    :param hosts: all hosts that there were
-    :param candidates: which of them passed, and why the others did not
-    :param ranking: these by weight
+    :param hosts: all hosts
+    :param candidates: the passed hosts and the rejections
+    :param ranking: the passed hosts by weight
     """
 
     def __init__(
@@ -76,14 +78,14 @@ class HostRanking:
         self._rows = ranking.rows
         self._weights = ranking.weights
         top = ranking.top(1)
-        #: Compute node uuid of the best host; None where none is left.
+        #: Compute node uuid of the best host; None if none passed.
         self.best: str | None = hosts['uuid'][top[0]] if top else None
         self._shares = {
             part.weigher.name: _weighted(part, ranking)
             for part in ranking.parts if part.counts}
 
     def rejection(self, uuid: str) -> str | None:
-        """Return the name of what rejected a host, or None if it passed."""
+        """Return the name of the rejecting stage, or None if a host passed."""
         row = self._row(uuid)
         if row is None:
             return 'host not known'
@@ -98,7 +100,7 @@ class HostRanking:
         return None if place is None else float(self._weights[place])
 
     def better(self, uuid: str) -> int:
-        """Return how many hosts have a greater weight than one."""
+        """Return the number of hosts with a greater weight."""
         weight = self.weight(uuid)
         if weight is None:
             return len(self._weights)
@@ -109,7 +111,7 @@ class HostRanking:
     def leads(self, uuid: str, other: str) -> Mapping[str, float]:
         """Return by how much each weigher prefers one host to the other.
 
-        What it prefers most comes first.
+        The largest difference comes first.
         """
         one, two = self._of(uuid), self._of(other)
         if one is None or two is None:
@@ -124,20 +126,20 @@ class HostRanking:
 
     def _place(self, row: int) -> int | None:
         place = int(np.searchsorted(self._rows, row))
-        there = place < len(self._rows) and self._rows[place] == row
-        return place if there else None
+        found = place < len(self._rows) and self._rows[place] == row
+        return place if found else None
 
 
 def compare(
     ours: str | None, novas: str | None, standings: HostRanking | None,
     subset_size: int = 1, text: str = '',
 ) -> Verdict:
-    """Return how two choices compare.
+    """Compare two selections.
 
-    :param ours: compute node uuid of what was chosen here; None for no host
-    :param novas: of what Nova chose
-    :param standings: how hosts stood here; None where none was asked
-    :param subset_size: of how many of the best Nova chooses one by chance
+    :param ours: compute node uuid selected here; None for no host
+    :param novas: compute node uuid selected by Nova; None for no host
+    :param standings: rejections and weights here; None if no filter ran
+    :param subset_size: number of best hosts from which Nova picks at random
     :param text: why no host was found here
     """
     if novas is None:
@@ -153,13 +155,13 @@ def compare(
         return Verdict(Outcome.REJECTED, rejection or text)
     better = standings.better(novas)
     weights = standings.weight(ours), standings.weight(novas)
-    detail = (f'rank {better + 1}, weight {weights[1]!r}; of the host chosen '
-              f'here {weights[0]!r}')
+    detail = (f'rank {better + 1}, weight {weights[1]!r}; weight of the host '
+              f'selected here {weights[0]!r}')
     if not better:
         return Verdict(Outcome.EQUAL, detail=detail)
     if better < subset_size:
-        return Verdict(Outcome.EQUAL, 'among those of which Nova chooses one '
-                       'by chance', detail)
+        return Verdict(Outcome.EQUAL, 'within the host subset of Nova\'s '
+                       'random selection', detail)
     leads = standings.leads(ours, novas)
     return Verdict(Outcome.WEIGHT, next(iter(leads), ''), '; '.join((
         detail, *(f'{name} {lead:+g}' for name, lead in leads.items()))))
@@ -168,17 +170,17 @@ def compare(
 def _weighted(
     part: WeightPart, ranking: Ranking
 ) -> view.Column:
-    """Return what a weigher adds to weights, up to a constant."""
+    """Return the contribution of a weigher to weights, up to a constant."""
     weights = np.empty(len(ranking.hosts))
     part.weighted(weights)
     return (weights if ranking.mask is None
             else weights[ranking.mask]).astype('float32')
 
 
-#: Comparisons that are kept; of more the oldest are removed.
+#: Maximum number of stored comparisons; the oldest are removed first.
 ROWS_MAX = 100_000
 
-#: Seconds between removals of what is too old or too much.
+#: Seconds between removals of expired and excess comparisons.
 PURGE_SPACING_S = 60.0
 
 _REASON_MAX = 255
@@ -204,14 +206,14 @@ _TABLE = sa.Table(
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A request that was decided on here and by Nova.
+    """A request with the decisions made here and by Nova.
 
     :param compared_at: seconds since the epoch
-    :param host: what was chosen here; None for no host
-    :param nova_host: what Nova chose
-    :param late_s: seconds from when Nova began to choose until it was decided
-        on here
-    :param others: instances of the same request that were not compared
+    :param host: host selected here; None for no host
+    :param nova_host: host selected by Nova
+    :param late_s: seconds from the start of Nova's selection until the
+        decision here
+    :param others: number of instances of the same request without comparison
     """
 
     compared_at: float
@@ -228,9 +230,9 @@ class Comparison:
 class Group:
     """Comparisons with the same outcome and reason.
 
-    :param requests: how many there are
+    :param requests: number of comparisons
     :param first_at: seconds since the epoch
-    :param example: the newest of them
+    :param example: the newest comparison
     """
 
     outcome: Outcome
@@ -242,10 +244,10 @@ class Group:
 
 
 class ComparisonStore:
-    """Keeps comparisons for a time.
+    """Stores comparisons for a limited time.
 
-    :param retention_s: seconds for which they are kept
-    :param rows_max: how many are kept at most
+    :param retention_s: seconds to keep a comparison
+    :param rows_max: maximum number of comparisons
     """
 
     def __init__(
@@ -259,9 +261,9 @@ class ComparisonStore:
         self._purged_at: float | None = None
 
     def add(self, comparison: Comparison) -> None:
-        """Keep one more, and forget what is too old.
+        """Store a comparison, and remove expired ones.
 
-        :raises cellsched.exception.DatabaseUnreachable: it is not kept
+        :raises cellsched.exception.DatabaseUnreachable: it is not stored
         """
         values = dataclasses.asdict(comparison)
         verdict = values.pop('verdict')
@@ -280,7 +282,7 @@ class ComparisonStore:
             self._purged_at = now
 
     def purge(self, now: float) -> None:
-        """Remove what is too old, and the oldest of what is too much."""
+        """Remove the expired comparisons, and the oldest of the excess."""
         with self._database.writer() as connection:
             newest = connection.execute(
                 sa.select(_TABLE.c.id).order_by(_TABLE.c.id.desc())
@@ -292,9 +294,9 @@ class ComparisonStore:
                     sa.delete(_TABLE).where(_TABLE.c.id <= newest))
 
     def groups(self) -> list[Group]:
-        """Return all by outcome and reason, the most frequent first.
+        """Return the groups by outcome and reason, most frequent first.
 
-        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        :raises cellsched.exception.DatabaseUnreachable: no connection
         """
         key = _TABLE.c.outcome, _TABLE.c.reason
         if not self._is_there():
@@ -316,10 +318,10 @@ class ComparisonStore:
                       examples[row.newest]) for row in found]
 
     def find(self, name: str) -> Sequence[Comparison]:
-        """Return those of a server or of a request, the newest first.
+        """Return the comparisons of a server or request, newest first.
 
         :param name: uuid of a server, or id of a request
-        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        :raises cellsched.exception.DatabaseUnreachable: no connection
         """
         if not self._is_there():
             return []
@@ -331,7 +333,7 @@ class ComparisonStore:
                 .order_by(_TABLE.c.id.desc()))]
 
     def _is_there(self) -> bool:
-        """Return whether anything was ever kept; nothing is made."""
+        """Return whether the table exists; creates nothing."""
         if not self._database.exists():
             return False
         with self._database.reader() as connection:

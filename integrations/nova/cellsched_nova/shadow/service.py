@@ -151,7 +151,7 @@ def run(argv: Sequence[str]) -> int:
              *problems(CONF)]
     if found:
         for problem in found:
-            print(f'cannot be honoured: {problem}', file=sys.stderr)
+            print(f'invalid configuration: {problem}', file=sys.stderr)
         return 1
     with configuration.translate_errors():
         store = comparison.ComparisonStore(
