@@ -7,7 +7,7 @@ import threading
 import yaml
 
 from cellsched.cli import app
-from cellsched.cli import demo
+from cellsched.cli import scenario_player
 from cellsched.standalone import deployment
 from cellsched.standalone import scenario
 from cellsched.testing import clock
@@ -114,7 +114,7 @@ class TestPlay(base.CommandTestCase):
                 self.directory / 'world', plan.cells, reached=time.reached))
             event = world.agents['h1'].parts.driver.hold_builds()
             stack.callback(event.set)
-            played = demo.Play(world, plan, time)
+            played = scenario_player.Play(world, plan, time)
             played.run(self.advanced.append)
         return played
 
