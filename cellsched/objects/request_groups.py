@@ -97,11 +97,12 @@ NO_GROUPS = GroupDemand()
 def is_trait(name: str) -> bool:
     """Return whether a string is a valid trait name."""
     return (_CUSTOM_TRAIT.fullmatch(name) is not None
-            or name in _standard_traits())
+            or name in standard_traits())
 
 
 @functools.cache
-def _standard_traits() -> frozenset[str]:
+def standard_traits() -> frozenset[str]:
+    """Return the names of all standard traits."""
     # os_traits imports a module for each namespace, and most requests have
     # no traits.
     import os_traits

@@ -4,6 +4,8 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import contextlib
+import importlib.util
 from typing import Any
 from typing import ClassVar
 from typing import NamedTuple
@@ -20,6 +22,12 @@ from cellsched.quota import db
 
 if TYPE_CHECKING:
     from oslo_limit import limit
+
+# An optional extra; without it, ``opts`` raises the error.
+with contextlib.suppress(ImportError):
+    from keystoneauth1 import exceptions as keystone
+    from keystoneauth1 import loading
+    from oslo_limit import opts
 
 LOG = log.getLogger(__name__)
 
@@ -71,12 +79,9 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        try:
-            from keystoneauth1 import loading
-            from oslo_limit import opts
-        except ImportError:
+        if importlib.util.find_spec('oslo_limit') is None:
             raise ImportError('oslo.limit is missing, which cellsched[limit] '
-                              'installs') from None
+                              'installs')
         [(_, options)] = opts.list_opts()
         options = [*options, *loading.get_auth_common_conf_options()]
         cfg.set_defaults(options, timeout=_TIMEOUT_S)
@@ -140,6 +145,7 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         self, ask: Callable[['limit.Enforcer'], Iterable[tuple[str, int]]],
         now: float, before: _Limits | None,
     ) -> _Answer:
+        # It imports openstacksdk: 0.6 s of CPU, for commands too.
         from oslo_limit import limit
 
         try:
@@ -166,10 +172,6 @@ def _count(project_id: str | None, names: Any) -> dict[str, int]:
 
 def _prepare(conf: cfg.ConfigOpts) -> None:
     """Register the options of oslo.limit and check them."""
-    from keystoneauth1 import exceptions as keystone
-    from keystoneauth1 import loading
-    from oslo_limit import opts
-
     own = conf[_GROUP]
     if not (own.endpoint_id or own.endpoint_service_type
             or own.endpoint_service_name):

@@ -5,7 +5,6 @@ import abc
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Set
-import functools
 from typing import Any
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from cellsched.filters import base
 from cellsched.filters import image_needs
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.objects.request_groups import standard_traits
 
 #: Prefix of the keys in flavors, images and aggregates that name traits.
 TRAIT = 'trait:'
@@ -132,7 +132,7 @@ class ImageTypeSupport(RequiredTraits):
         if image is None or request.get('is_bfv', False):
             return NONE
         trait = _IMAGE_TYPE + (image.get('disk_format') or '').upper()
-        return {trait} & _standard()
+        return {trait} & standard_traits()
 
 
 class ImageMetadata(RequiredTraits):
@@ -160,17 +160,7 @@ class ImageMetadata(RequiredTraits):
             return NONE
         return {prefix + _spelled(name, properties.get(name))
                 for name, prefix in _PROPERTIES.items()
-                if properties.get(name) is not None} & _standard()
-
-
-@functools.cache
-def _standard() -> Set[str]:
-    """Return the standard trait names."""
-    # Imported here: os_traits imports a module for each namespace, and most
-    # requests name no trait.
-    import os_traits
-
-    return frozenset(os_traits.get_traits())
+                if properties.get(name) is not None} & standard_traits()
 
 
 def named(request: objects.RequestSpec) -> set[str]:
