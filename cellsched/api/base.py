@@ -7,19 +7,15 @@ import inspect
 from typing import Any
 from typing import Concatenate
 from typing import ParamSpec
-from typing import TYPE_CHECKING
 from typing import TypeVar
 
 from cellsched.api import authorization
 from cellsched.api import validation
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched.listing import server
+from cellsched.listing.servers import ServerListing
 from cellsched import objects
-
-if TYPE_CHECKING:
-    # A controller without servers does not import the listing.
-    from cellsched.listing import server
-    from cellsched.listing import servers as listing
 
 _F = TypeVar('_F', bound='Controller')
 _P = ParamSpec('_P')
@@ -55,7 +51,7 @@ class ServerController(Controller):
 
     def __init__(
         self, authorizer: authorization.Authorizer,
-        reader: 'listing.ServerListing',
+        reader: ServerListing,
     ) -> None:
         super().__init__(authorizer)
         self._reader = reader
@@ -68,7 +64,7 @@ class ServerController(Controller):
 
     def _read(
         self, context: RequestContext, uuid: str
-    ) -> 'tuple[server.Server, objects.CellMapping | None]':
+    ) -> tuple[server.Server, objects.CellMapping | None]:
         """Return a server and its cell, without fields for administrators."""
         validation.check_text('server', 'id', uuid)
         found, cell = self._reader.get(context, uuid)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import dataclasses
 import datetime
 from typing import Any
-from typing import TYPE_CHECKING
 
 from oslo_log import log
 from oslo_utils import uuidutils
@@ -37,11 +36,8 @@ from cellsched.listing import server
 from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import base as quota_base
-
-# A command that only reads servers does not import messaging.
-if TYPE_CHECKING:
-    from cellsched.rpc import compute as compute_rpc
-    from cellsched.rpc import conductor as conductor_rpc
+from cellsched.rpc.compute import ComputeAPIs
+from cellsched.rpc.conductor import ConductorAPI
 
 LOG = log.getLogger(__name__)
 
@@ -64,8 +60,8 @@ class Servers(base.ServerController):
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         targets: target.Targets, reader: listing.ServerListing,
-        conductor: 'Callable[[], conductor_rpc.ConductorAPI]',
-        compute: 'Callable[[], compute_rpc.ComputeAPIs]',
+        conductor: Callable[[], ConductorAPI],
+        compute: Callable[[], ComputeAPIs],
         claims: claims_base.ClaimStore,
         clock: Clock, quotas: quota_base.QuotaDriver,
         bounds: validation.ServerBounds,
@@ -264,13 +260,11 @@ class Servers(base.ServerController):
             self._conductor().build_and_schedule(context, uuids)
         except Exception as exc:
             # The servers are accepted without the message, and the caller
-            # needs their ids. To import messaging takes long.
-            from cellsched.rpc import delivery
-
+            # needs their ids.
             LOG.warning('Request %s: could not cast build_and_schedule for '
                         'instances %s; conductors will find them: %s',
                         context.request_id, ', '.join(uuids),
-                        delivery.describe(exc))
+                        _describe(exc))
         self._reached('Tell')
 
     def _group(
@@ -411,7 +405,7 @@ class Deletion:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        compute: 'Callable[[], compute_rpc.ComputeAPIs]',
+        compute: Callable[[], ComputeAPIs],
         claims: claims_base.ClaimStore,
         clock: Clock, reached: Callable[[str], None],
     ) -> None:
@@ -476,14 +470,11 @@ class Deletion:
                 cell_context.cell.transport).terminate_instance(
                 cell_context, instance.host, instance)
         except Exception as exc:
-            # The row is marked, and agents look for marked rows. To import
-            # messaging takes long.
-            from cellsched.rpc import delivery
-
+            # The row is marked, and agents look for marked rows.
             LOG.warning('Request %s: could not cast to host %s of cell %s to '
                         'delete instance %s; it will find it: %s',
                         context.request_id, instance.host, cell.identity,
-                        uuid, delivery.describe(exc))
+                        uuid, _describe(exc))
 
     def _mark(
         self, database: session.Database, uuid: str
@@ -678,3 +669,11 @@ class Retry:
 def _refused(uuid: str, state: str) -> exception.InstanceInvalidState:
     return exception.InstanceInvalidState(
         uuid=uuid, action='be retried', state=state)
+
+
+def _describe(exc: Exception) -> str:
+    """Return the problem of a message that could not be sent."""
+    # It imports kombu, which a command needs only after a failure.
+    from cellsched.rpc import delivery
+
+    return delivery.describe(exc)

@@ -9,13 +9,9 @@ import dataclasses
 import functools
 import math
 from typing import Any
-from typing import TYPE_CHECKING
 
 from cellsched.api import schemas
 from cellsched import exception
-
-if TYPE_CHECKING:
-    import jsonschema
 
 #: Scheduler hints that every deployment supports.
 HINTS = frozenset({'group'})
@@ -101,8 +97,7 @@ def validate(
     :raises cellsched.exception.InvalidField: names the first invalid field,
         its problem and its bound
     """
-    error = next(_validator()(
-        schema, format_checker=_formats()).iter_errors(value), None)
+    error = next(_validators()(schema).iter_errors(value), None)
     if error is None:
         return
     path = list(error.absolute_path)
@@ -122,8 +117,8 @@ def validate(
 
 
 @functools.cache
-def _validator() -> 'type[jsonschema.Draft202012Validator]':
-    """Return the class of validators, for Python's types."""
+def _validators() -> Callable[[Mapping[str, Any]], Any]:
+    """Return the maker of validators, for Python's types and our formats."""
     # Commands import this module, and not each of them validates something.
     import jsonschema
 
@@ -144,22 +139,15 @@ def _validator() -> 'type[jsonschema.Draft202012Validator]':
         return errors
 
     known = jsonschema.Draft202012Validator.VALIDATORS
-    return jsonschema.validators.extend(
+    validator = jsonschema.validators.extend(
         jsonschema.Draft202012Validator, type_checker=checker, validators={
             keyword: without_text(check) for keyword, check in known.items()})
-
-
-@functools.cache
-def _formats() -> 'jsonschema.FormatChecker':
-    """Return the checker of the formats in the schemas."""
-    import jsonschema
-
     formats = jsonschema.FormatChecker(formats=())
     formats.checks('printable')(lambda value: not isinstance(value, str) or (
         value.isprintable() and not value.isspace()))
     formats.checks('finite')(lambda value: not isinstance(value, float) or (
         math.isfinite(value)))
-    return formats
+    return lambda schema: validator(schema, format_checker=formats)
 
 
 def _problem(error: Any) -> str:
