@@ -26,6 +26,7 @@ from cellsched.cells.gather import Gathered
 from cellsched.cells.gather import Gatherer
 from cellsched.claims.base import Capability
 from cellsched.claims.base import ClaimStore
+from cellsched.claims.copying import ClaimCopier
 from cellsched.cli.deployment import Planner
 from cellsched.cli.deployment import ReadDeployment
 from cellsched.cli import progress
@@ -48,7 +49,6 @@ from cellsched.wiring.components import Components
 if TYPE_CHECKING:
     from cellsched.archive import Archiver
     from cellsched.audit.auditor import Auditor
-    from cellsched.claims.copying import ClaimCopier
     from cellsched.hosts import document
     from cellsched.scheduler import planning
 
@@ -110,6 +110,7 @@ class Backend:
         :param foreign: groups of options of other programs
         :param connect: whether to connect to databases and brokers
         """
+        # It imports the scheduler, and so NumPy, and oslo.policy.
         from cellsched.wiring import configuration
 
         # 1. Errors in the files, and in the values that they set.
@@ -131,12 +132,14 @@ class Backend:
 
     def archiver(self) -> 'Archiver':
         """Return the archiver of deleted rows."""
+        # Most commands need neither archiver nor auditor: 60 ms of CPU.
         from cellsched.wiring import maintenance
 
         return maintenance.archiver(self.conf, self.parts)
 
     def auditor(self) -> 'Auditor':
         """Return the auditor of all databases."""
+        # Most commands need neither archiver nor auditor: 60 ms of CPU.
         from cellsched.wiring import maintenance
 
         return maintenance.auditor(self.conf, self.parts)
@@ -156,6 +159,7 @@ class Backend:
         :raises cellsched.exception.ConfigurationInvalid: the store is another
             one
         """
+        # Most commands, and other claim stores, do not need it: 20 ms of CPU.
         from cellsched.claims import sql
         from cellsched.claims.sql import schema
 
@@ -186,14 +190,12 @@ class Backend:
 
     def copier(
         self, target: 'Backend', target_name: str, batch: int
-    ) -> 'ClaimCopier':
+    ) -> ClaimCopier:
         """Return a copier of the claims of this deployment.
 
         :param target: the deployment with the other claim store
         :param target_name: the name of its configuration in errors
         """
-        from cellsched.claims.copying import ClaimCopier
-
         def store_of(backend: Backend, name: str) -> ClaimStore:
             try:
                 store = backend.shared_claims()
@@ -256,6 +258,7 @@ class ConfiguredDeployment(ReadDeployment):
 
     @property
     def hints(self) -> frozenset[str] | None:
+        # Filters import NumPy.
         from cellsched.filters import registry
 
         return registry.hints(self._backend.conf)
@@ -281,6 +284,7 @@ class ConfiguredDeployment(ReadDeployment):
     ) -> Planner:
         if snapshot is None:
             return self._planner()
+        # The scheduler imports NumPy.
         from cellsched.scheduler import planning
 
         return planning.on_snapshot(
@@ -289,6 +293,7 @@ class ConfiguredDeployment(ReadDeployment):
     def capacity(
         self, snapshot: 'document.HostDocument', request: objects.RequestSpec
     ) -> 'planning.Capacity':
+        # The scheduler imports NumPy.
         from cellsched.scheduler import planning
 
         return planning.capacity(self._backend.conf, snapshot, request)
@@ -300,6 +305,7 @@ class ConfiguredDeployment(ReadDeployment):
             return decisions.find(connection, name, limit)
 
     def _planner(self) -> Any:
+        # The scheduler imports NumPy.
         from cellsched.wiring import scheduler
 
         return scheduler.planner(self._backend.conf, self._backend.parts)

@@ -2,6 +2,7 @@
 """Capacity for more servers: ``cellsched capacity``."""
 
 import argparse
+import importlib.util
 import pathlib
 from typing import Any
 
@@ -79,13 +80,10 @@ def _check_plot(path: pathlib.Path) -> None:
     if path.suffix not in ('.png', '.svg'):
         raise base.invalid('--plot', f'{str(path)!a:.80} is no chart',
                            'a file name that ends with .png or .svg')
-    try:
-        # An optional extra.
-        import matplotlib  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec('matplotlib') is None:
         raise base.invalid(
             '--plot', 'matplotlib is not installed',
-            'matplotlib, which cellsched[plot] installs') from None
+            'matplotlib, which cellsched[plot] installs')
 
 
 def _plot(bars: list[chart.Bar], path: pathlib.Path) -> None:

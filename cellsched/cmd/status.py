@@ -10,8 +10,11 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from cellsched.cli import app
+from cellsched.conf import loader
 from cellsched import exception
 from cellsched import urls
+from cellsched.wiring.components import Components
+from cellsched.wiring import maintenance
 
 #: The exit code if the checks could not run.
 ERROR = 255
@@ -41,11 +44,6 @@ class Status(upgradecheck.UpgradeCommands):
 
     def check(self) -> upgradecheck.Code:
         """Run the checks, and print the results."""
-        # An invalid command line is reported before these imports.
-        from cellsched.conf import loader
-        from cellsched.wiring.components import Components
-        from cellsched.wiring import maintenance
-
         try:
             conf = loader.load(files=self._conf.config_file,
                                dirs=self._conf.config_dir)

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import difflib
 import functools
 import glob
 import io
@@ -325,9 +326,6 @@ def _refusal(
     """
     if group in known and name in known[group]:
         return None
-    # Only an error needs it.
-    import difflib
-
     if group not in known:
         near = difflib.get_close_matches(
             group, [*known, *_FOREIGN], 1, cutoff=0.8)

@@ -294,10 +294,12 @@ def _inserting(key: sa.Column[Any], dialect: str) -> Any:
     # Import only the dialect in use; an import takes as long as a query.
     insert: Any
     if dialect == 'postgresql':
+        # Only processes with this database need the dialect.
         from sqlalchemy.dialects import postgresql
 
         insert = postgresql.insert(key.table)
     elif dialect == 'sqlite':
+        # Only processes with this database need the dialect.
         from sqlalchemy.dialects import sqlite
 
         insert = sqlite.insert(key.table)

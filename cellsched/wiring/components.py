@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 
+from cellsched.cells.cell0 import Cell0
 from cellsched.cells.discovery import Discovery
 from cellsched.cells.gather import Gatherer
 from cellsched.cells.registry import CellRegistry
@@ -15,14 +16,13 @@ from cellsched.cells import versions as cell_versions
 from cellsched.db import api as api_schema
 from cellsched.db import session
 from cellsched.listing.servers import ServerListing
+from cellsched.notify.notifiers import TaskNotifier
 from cellsched import quota
 from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import compute
 from cellsched.wiring import base
 
 if TYPE_CHECKING:
-    from cellsched.cells.cell0 import Cell0
-    from cellsched.notify.notifiers import TaskNotifier
     from cellsched.scheduler.explanation.recorder import Recorder
 
 
@@ -30,11 +30,8 @@ class CellComponents(base.AgentComponents):
     """Components of the conductor of a cell."""
 
     @functools.cached_property
-    def task_notifier(self) -> 'TaskNotifier':
+    def task_notifier(self) -> TaskNotifier:
         """Sends the notifications of conductors."""
-        # Most commands send no notification.
-        from cellsched.notify.notifiers import TaskNotifier
-
         options = self.conf.notifications
         return TaskNotifier(
             self.transports.notifications(), self.conf.host,
@@ -95,11 +92,8 @@ class Components(CellComponents):
         return Discovery(self.database, self.cells, self.targets, self.clock)
 
     @functools.cached_property
-    def cell0(self) -> 'Cell0':
+    def cell0(self) -> Cell0:
         """Records servers that could not be built."""
-        # Of commands, only the audit needs it.
-        from cellsched.cells.cell0 import Cell0
-
         return Cell0(self.database, self.cells, self.targets, self.clock,
                      self.conf.host, self.task_notifier)
 

@@ -117,6 +117,8 @@ class PlacementClaims(base.ClaimStore):
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
+        # keystoneauth1 is an optional extra; the simulator of Placement does
+        # not need it.
         try:
             from cellsched.claims.placement import client
         except ImportError:
@@ -144,6 +146,7 @@ class PlacementClaims(base.ClaimStore):
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
     ) -> Self:
+        # keystoneauth1 is an optional extra.
         from cellsched.claims.placement import client
 
         if conf.claims.connection:
