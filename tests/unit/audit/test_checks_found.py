@@ -95,7 +95,7 @@ class TestRequested(TestCase):
                 (None, CELL, {}), (None, None, {CELL: known.unrun()})):
             self.requested(
                 ('request-unreadable', None, action,
-                 'its build request cannot be read', 'begun before'),
+                 'its build request cannot be read', 'began before'),
                 cell=cell, rows=rows, broken=broken)
 
     def test_request_of_what_runs_goes_and_its_other_rows_stay(self):

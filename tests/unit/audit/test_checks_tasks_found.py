@@ -62,7 +62,7 @@ class TestTasks(base.TestCase):
             move=audit_queries.MoveRow('live-migration', 'preparing')))
 
     def test_build_waits_for_a_host_that_was_told(self):
-        advice = 'if its host is gone for good, delete it'
+        advice = 'if the host is gone for good, delete it'
         for action, row in (
                 (Action.FAIL, known.unrun()),
                 (Action.FAIL, known.unrun(task_state=None)),
@@ -81,7 +81,7 @@ class TestTasks(base.TestCase):
             '', row=known.row(task_state='resize_prep'))
         self.assertFinds(
             'task-stranded', None, 'has the task rescuing',
-            'find out who gave it this task',
+            'find out which program set this task',
             row=known.row(task_state='rescuing'))
 
     def test_server_at_rest_is_right(self):

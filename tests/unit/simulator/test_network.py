@@ -37,7 +37,7 @@ class TestNetwork(base.RPCTestCase):
         self.endpoint = Endpoint()
         self.simulated = network.SimulatedTransports(self.conf, lambda url: (
             network.SimulatedDriver(self.conf, url, stores.Gate(),
-                                    self.network.letters.append, self.wait,
+                                    self.network.messages.append, self.wait,
                                     self.targets.append)))
         self.server = server.server(
             self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
@@ -58,8 +58,8 @@ class TestNetwork(base.RPCTestCase):
         [target] = self.targets
         listener = network.Listener(
             BROKER, target, self.server.dispatcher, self)
-        while self.network.letters:
-            letter = self.network.letters.pop(0)
+        while self.network.messages:
+            letter = self.network.messages.pop(0)
             self.assertTrue(listener.hears(letter))
             listener.receive(letter, stores.Gate())
 
@@ -80,7 +80,7 @@ class TestNetwork(base.RPCTestCase):
         self.assertEqual('u', error.uuid)
 
     def test_call_that_nobody_hears_times_out(self):
-        self.deliver = self.network.letters.clear
+        self.deliver = self.network.messages.clear
 
         self.assertRaises(oslo_messaging.MessagingTimeout, self.client.call,
                           context.admin(), 'say', what='x')
@@ -94,7 +94,7 @@ class TestNetwork(base.RPCTestCase):
 
     def test_reply_to_a_message_that_came_twice_counts_once(self):
         self.client.cast(context.admin(), 'say', what='x')
-        [letter] = self.network.letters
+        [letter] = self.network.messages
         letter.call = network.SimulatedCall('first')
 
         self.deliver()
@@ -104,7 +104,7 @@ class TestNetwork(base.RPCTestCase):
     def test_server_on_another_host_does_not_hear(self):
         self.client.cast(context.admin(), 'say', '1.0', 'there', what='x')
         [target] = self.targets
-        [letter] = self.network.letters
+        [letter] = self.network.messages
 
         self.assertFalse(network.Listener(
             BROKER, target, self.server.dispatcher, self).hears(letter))
