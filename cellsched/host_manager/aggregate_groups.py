@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregates of hosts."""
+"""Host aggregates, grouped by host."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ Group = tuple[aggregate.HostAggregate, ...]
 class AggregateGroups:
     """The aggregates of hosts and their availability zones.
 
-    They are those of the API database, and others that callers told of.
+    The aggregates come from the API database and from callers' updates.
 
-    :param default_zone: availability zone of hosts that are in none
+    :param default_zone: availability zone of hosts without one
     """
 
     def __init__(self, default_zone: str) -> None:
         self._default_zone = default_zone
-        # By whether somebody told of it, and by the number it has there.
+        # Aggregates by (from a caller, id).
         self._aggregates: dict[tuple[bool, int], aggregate.HostAggregate] = {}
         self._members: dict[tuple[bool, int], frozenset[str]] = {}
         self._groups: dict[str, Group] = {}
-        # By aggregate uuid, the sharing providers of its hosts.
+        # The sharing providers of an aggregate's hosts, by aggregate uuid.
         self._sharing: dict[str, list[str]] = {}
 
     def group(self, host: str) -> Group:
@@ -42,10 +42,10 @@ class AggregateGroups:
             for uuid in self._sharing.get(each.uuid, ())))
 
     def share(self, providers: Mapping[str, str]) -> set[str]:
-        """Learn of which aggregates sharing providers are.
+        """Set the aggregates of the sharing providers.
 
-        :param providers: uuids of aggregates by those of providers
-        :returns: hosts that may share others now
+        :param providers: uuids of aggregates by uuids of providers
+        :returns: the hosts whose sharing providers may have changed
         """
         before = self._sharing
         self._sharing = {}
@@ -59,7 +59,7 @@ class AggregateGroups:
     def zone(self, host: str) -> str:
         """Return the zone of a host.
 
-        Where its aggregates disagree, the oldest one is right.
+        If its aggregates have different zones, the oldest aggregate applies.
         """
         for each in self.group(host):
             zone = each.metadata.get(aggregate.ZONE_KEY)
@@ -68,7 +68,7 @@ class AggregateGroups:
         return self._default_zone
 
     def apply(self, changes: aggregates.AggregateChanges) -> set[str]:
-        """Take over what changed; return the hosts whose aggregates did."""
+        """Apply changes; return the hosts whose aggregates changed."""
         if changes.ids is None:
             return set()
         touched: set[str] = set()
@@ -82,9 +82,9 @@ class AggregateGroups:
         return touched
 
     def tell(self, said: objects.Aggregate) -> frozenset[str]:
-        """Take over what a caller tells; return the hosts that it touches.
+        """Apply a caller's update; return the hosts that it affects.
 
-        The API database is right about an aggregate that it has too.
+        For an aggregate that is in the API database, the database applies.
         """
         uuid = said.get('uuid', '')
         if uuid and any(each.uuid == uuid for (told, _), each
@@ -97,7 +97,7 @@ class AggregateGroups:
         return touched
 
     def forget(self, number: int) -> frozenset[str]:
-        """Forget an aggregate that callers told of; as :meth:`tell`."""
+        """Remove a caller's aggregate; return the hosts that it affects."""
         touched = self._drop((True, number))
         self._regroup(touched)
         return touched

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following one cell: what changes there goes into the host table."""
+"""Following one cell: apply its changes to the host table."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ LOG = log.getLogger(__name__)
 
 
 class CellFollower:
-    """The hosts of one cell, as far as they are known.
+    """The known hosts of one cell.
 
-    A node is in the table from when its service is known too, and its host
-    is this cell's. A node that nobody mapped yet is mapped when it is first
-    seen, or waits until somebody did. One whose host was mapped and is not any
-    more leaves the table, until it is mapped again.
+    A node enters the table when its service is known and its host is mapped to
+    this cell. A node of an unmapped host is mapped when it is first seen, or
+    waits until it is mapped elsewhere. A node leaves the table when the
+    mapping of its host is deleted, until the host is mapped again.
 
-    When hosts were seen last is in the table by our own clock, and in the cell
-    by that of its database, which the agents go by.
+    The table has the time of a host's last report by the scheduler's clock.
+    The cell has it by the clock of its database, which the agents use.
 
-    :param lock: is held while the table is written
-    :param clock: that of who judges by the table
-    :param maps_hosts: whether hosts are mapped here
+    :param lock: held while the table is written
+    :param clock: the clock that readers of the table use
+    :param maps_hosts: whether to map unmapped hosts
     """
 
     def __init__(
@@ -55,29 +55,28 @@ class CellFollower:
         self._clock = clock
         self._maps_hosts = maps_hosts
         self._reading = clock.lock()
-        #: By how much the clock of the database is ahead of ours.
+        #: Seconds that the database's clock is ahead of the scheduler's.
         self.ahead_s = 0.0
         self._token: Any = None
         #: The nodes in the table, by host.
         self._nodes: dict[str, tuple[str, ...]] = {}
-        #: The services; of those whose nodes are in the table, which has what
-        #: they say, there is nothing more than that they exist.
+        #: The database column is not nullable: an unknown type is empty text.
         self._services: dict[str, Any] = {}
         self._waiting: dict[str, Any] = {}
         self._strangers: set[str] = set()
-        #: The hosts that are mapped to the cell, for :meth:`read`; None where
-        #: that is not followed. Another set says that something changed.
+        #: The hosts that are mapped to the cell, for :meth:`read`; None if
+        #: mappings are not followed. A new set means a change.
         self.mapped: Set[str] | None = None
         self._compared: Set[str] | None = None
         self._unmapped: set[str] = set()
-        #: When everything is to be read again, on the monotonic clock.
+        #: The monotonic time of the next full read.
         self.full_at = 0.0
         self._forgotten = False
 
     def read(
         self, database: session.Database, everything: bool
     ) -> list[str]:
-        """Take over what changed; return the providers that are new."""
+        """Read and apply the changes; return the new providers."""
         with self._reading:
             everything |= self._compare()
             changes = self._changes(database, everything)
@@ -88,23 +87,23 @@ class CellFollower:
             return new
 
     def take(self, hosts: feed.HostChanges, ahead_s: float) -> None:
-        """Take over hosts that somebody else read.
+        """Apply hosts that the caller has read.
 
-        :param ahead_s: by how much the clock of their database is ahead
+        :param ahead_s: seconds that the clock of their database is ahead
         """
         with self._reading:
             self.ahead_s = ahead_s
             self._apply(hosts, self._clock.steady())
 
     def regroup(self, hosts: Iterable[str]) -> None:
-        """Set the aggregates of these hosts anew; the lock is held."""
+        """Set the aggregates of these hosts again; the lock is held."""
         mine = [(host, uuid) for host in hosts
                 for uuid in self._nodes.get(host, ())]
         self._table.put([uuid for _, uuid in mine],
                         self._groups(host for host, _ in mine))
 
     def forget(self) -> None:
-        """Remove all that is known of the cell, for good."""
+        """Remove the cell and its hosts."""
         with self._lock:
             self._forgotten = True
             self._table.drop(
@@ -112,9 +111,9 @@ class CellFollower:
             self._table.cells.drop(self.cell.uuid)
 
     def _compare(self) -> bool:
-        """Drop the hosts whose mappings have gone.
+        """Drop the hosts whose mappings were deleted.
 
-        :returns: whether one has come back, which has to be read again
+        :returns: whether a host was mapped again and must be read
         """
         mapped = self.mapped
         if mapped is self._compared or mapped is None:
@@ -132,8 +131,8 @@ class CellFollower:
 
     def _leave_out(self, hosts: Set[str]) -> None:
         for host in sorted(hosts - self._unmapped):
-            LOG.warning('Host %s of cell %s is not mapped to it any more and '
-                        'is left out', host, self.cell.identity)
+            LOG.warning('Host %s of cell %s is no longer mapped to it and '
+                        'is ignored', host, self.cell.identity)
         self._unmapped |= hosts
 
     def _changes(
@@ -142,7 +141,7 @@ class CellFollower:
         token = feed.token(database)
         since = None if everything else self._token
         if since == token:
-            # So it is nearly always, for each of many cells.
+            # The usual case, in each of many cells.
             return feed.nothing(token)
         with database.reader() as connection:
             return feed.changes(connection, since, token)
@@ -169,7 +168,7 @@ class CellFollower:
             there = {row.uuid for row in changes.nodes}
             gone |= {uuid for nodes in self._nodes.values() for uuid in nodes
                      if uuid not in there}
-        # What did not change costs nothing here, however much it is.
+        # Unchanged rows cost nothing here.
         told = (self._nodes if changes.complete
                 else {row.host for row in changes.services})
         gone |= {uuid for host in told if host not in self._services
@@ -181,7 +180,7 @@ class CellFollower:
                 or (host in self._services and host in self._nodes))
 
     def _serve(self, changes: feed.HostChanges) -> list[Any]:
-        """Remember the services; return those that changed."""
+        """Store the services; return the changed ones."""
         if changes.complete:
             self._services = {}
         for row in changes.services:
@@ -196,9 +195,10 @@ class CellFollower:
         self, rows: Sequence[Any], served: Sequence[Any], gone: set[str],
         now: float,
     ) -> list[str]:
-        """Write what changed into the table; return what is new.
+        """Write changes to the table; return the new providers.
 
-        Those are nodes, and child providers of nodes that have others now.
+        They are new nodes, and the child providers of nodes that have others
+        than before.
         """
         uuids = [row.uuid for row in rows]
         hosts = [row.host for row in rows]
@@ -206,7 +206,7 @@ class CellFollower:
         table = self._table
         with self._lock:
             if self._forgotten:
-                # The cell was slow, and went meanwhile.
+                # The cell was removed during a slow read.
                 return []
             known = [table.row(uuid) for uuid in uuids]
             failed = table.written('failed_builds')
@@ -239,7 +239,7 @@ class CellFollower:
         return new
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
-        """Return what the services of hosts say, told now or before."""
+        """Return the service columns of hosts, from new or stored services."""
         told = {host: self._services[host] for host in hosts
                 if self._services[host] is not None}
         values = node_columns.of_services(list(told.values()), self.ahead_s)
@@ -273,7 +273,7 @@ class CellFollower:
                         for host in hosts]}
 
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return the nodes whose hosts are this cell's; map new ones."""
+        """Return the nodes of hosts in this cell; map unmapped hosts."""
         rows = self._still_mapped(rows)
         if not self._maps_hosts:
             rows = [row for row in rows if row.mapped >= 1
@@ -282,7 +282,7 @@ class CellFollower:
         if not new:
             return rows
         owners = self._discovery.adopt(self.cell, new)
-        # They are to be among the mapped ones from now on.
+        # Add them to the set of mapped hosts.
         self._compared = None
         strangers = {host for host, owner in owners.items()
                      if owner.uuid != self.cell.uuid}
@@ -294,9 +294,10 @@ class CellFollower:
         return [row for row in rows if row.host not in strangers]
 
     def _still_mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return the nodes but those whose hosts have been mapped.
+        """Return the nodes, without those whose hosts lost their mapping.
 
-        A host that was mapped after that was read is asked about.
+        A host that is not in the set is looked up: it may have been mapped
+        later.
         """
         mapped = self.mapped
         if mapped is None:
@@ -317,7 +318,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class HostMappings:
-    """The hosts of each cell, as the API database has them mapped.
+    """The hosts that the API database maps to each cell.
 
     :param database: the API database
     """
@@ -328,10 +329,10 @@ class HostMappings:
         self._hosts: Mapping[str, Set[str]] = {}
 
     def read(self) -> None:
-        """Read them again if they are not the same.
+        """Read the mappings again if they changed.
 
-        Who deletes a mapping, such as a command of Nova, tells nobody. So
-        that is found by one statement, whose answer is a few numbers.
+        Deleting a mapping, for example by a command of Nova, sends no message.
+        One cheap statement with a few numbers as its result detects it.
         """
         with self._database.reader() as connection:
             fingerprint = host_mappings.fingerprint(connection)
@@ -340,5 +341,5 @@ class HostMappings:
                 self._fingerprint = fingerprint
 
     def hosts(self, cell_uuid: str) -> Set[str]:
-        """Return the hosts of a cell: the same set, until they change."""
+        """Return the hosts of a cell: the same set until they change."""
         return self._hosts.get(cell_uuid, _NONE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading hosts for one request, of which nothing is kept."""
+"""Reading hosts for one request, without a table that is kept."""
 
 import collections
 from collections.abc import Iterable
@@ -39,10 +39,10 @@ LOG = log.getLogger(__name__)
 
 
 class HostScope(NamedTuple):
-    """The hosts that are to be read.
+    """The hosts to read.
 
     :param nodes: uuids of compute nodes; None for all hosts
-    :param names: names of hosts, in any case
+    :param names: names of hosts, case-insensitive
     """
 
     nodes: frozenset[str] | None
@@ -54,7 +54,7 @@ EVERYTHING = HostScope(None)
 
 
 class Sharing(NamedTuple):
-    """The sharing providers, and what is taken of them."""
+    """The sharing providers, with their usage."""
 
     providers: Sequence[shared_providers.SharedProvider]
     usages: Sequence[claims_base.Usage]
@@ -65,10 +65,10 @@ NO_SHARING = Sharing((), ())
 
 @dataclasses.dataclass(frozen=True)
 class HostReading:
-    """Hosts as they were read.
+    """Hosts at the time of reading.
 
     :param silent: cells that did not answer, by identity
-    :param marks: of the nodes' rows in their cells, by the nodes
+    :param marks: version marks of the nodes' rows in their cells, by node
     """
 
     table: HostTable
@@ -77,15 +77,15 @@ class HostReading:
 
 
 class HostReader:
-    """Reads hosts, and keeps nothing of them.
+    """Reads hosts on demand and keeps no table.
 
     Facts come from the cells, aggregates and mappings from the API database,
-    and what is taken from the claim store. A cell that does not answer has no
-    hosts. What is remembered does not grow with the hosts: when cells were
-    heard, aggregates that callers told of, and the choices of a minute.
+    and usage from the claim store. A cell that does not answer has no hosts.
+    The reader keeps only the health of cells, aggregates from callers'
+    updates, and the choices of the last minute.
 
     :param database: the API database
-    :param default_zone: availability zone of hosts that are in none
+    :param default_zone: availability zone of hosts without one
     """
 
     def __init__(
@@ -104,20 +104,20 @@ class HostReader:
         self.policy = policy
         self._default_zone = default_zone
         self._columns = (*columns.STANDARD, *extra_columns)
-        # Guards what requests share; nothing that blocks is done with it.
+        # Guards the state that requests share; never held during I/O.
         self._lock = clock.lock()
         self._health = cell_health.Cells(
             policy.half_life_s, policy.limits.silence_s)
         self._told: dict[int, objects.Aggregate] = {}
-        #: What was chosen lately.
+        #: Recent choices.
         self.choices = RecentChoices(manager.PENDING_S)
 
     def nothing(self) -> HostReading:
-        """Return what there is before anything was read."""
+        """Return a reading without hosts."""
         return HostReading(HostTable(self._columns, self._health))
 
     def sharing(self) -> Sharing:
-        """Return the sharing providers as they are now."""
+        """Return the current sharing providers."""
         with self._database.reader() as connection:
             found = shared_providers.list_all(connection)
         return Sharing(found, self._claims.usages(
@@ -128,7 +128,7 @@ class HostReader:
         self, context: RequestContext, scope: HostScope,
         sharing: Sharing,
     ) -> HostReading:
-        """Return hosts as they are now."""
+        """Return the current hosts."""
         cells = {cell.uuid: cell for cell in self._cells.enabled()}
         gathered = self._gatherer.gather(
             context, cells.values(),
@@ -141,7 +141,7 @@ class HostReader:
         with self._lock:
             for uuid in quiet:
                 self._health.failed(uuid, 1, self._clock.steady())
-        # In the order of the cells, whoever answered first.
+        # Keep the order of the cells, whatever order they answered in.
         results = {uuid: gathered.results[uuid] for uuid in cells
                    if uuid in gathered.results}
         with made.table.batch():
@@ -153,9 +153,9 @@ class HostReader:
             made.table, sorted(cells[uuid].identity for uuid in quiet), marks)
 
     def beats(self, context: RequestContext) -> HostTable:
-        """Return all hosts, of which no more is known than when they beat.
+        """Return all hosts with only the times of their last reports.
 
-        Those of cells that do not answer are missing.
+        The hosts of cells that do not answer are missing.
         """
         gathered = self._gatherer.gather(
             context, self._cells.enabled(), self._ask_beats)
@@ -169,11 +169,11 @@ class HostReader:
         return made
 
     def hosts_kept_for(self, key: str, value: str, limit: int) -> list[str]:
-        """Return names of hosts that aggregates keep for something.
+        """Return the names of hosts in aggregates with certain metadata.
 
-        :param key: what a key of their metadata begins with
-        :param value: of such a key
-        :param limit: how many at most of those in the database
+        :param key: prefix of the metadata key
+        :param value: value of the key
+        :param limit: the maximum number of hosts from the database
         """
         with self._database.reader() as connection:
             found = aggregates.hosts_kept_for(connection, key, value, limit)
@@ -187,19 +187,19 @@ class HostReader:
     def tell_aggregates(
         self, aggregates_: Iterable[objects.Aggregate]
     ) -> None:
-        """Take over aggregates that callers tell of, until the end."""
+        """Apply callers' updates of aggregates; they last for the process."""
         with self._lock:
             self._told.update((each.id, each) for each in aggregates_)
 
     def forget_aggregate(self, number: int) -> None:
-        """Forget an aggregate that callers told of."""
+        """Remove an aggregate from callers' updates."""
         with self._lock:
             self._told.pop(number, None)
 
     def _ask(
         self, cell_context: RequestContext, scope: HostScope
     ) -> tuple[feed.HostChanges, float]:
-        """Return hosts of a cell, and by how much its clock is ahead."""
+        """Return a cell's hosts, and the seconds its clock is ahead."""
         assert cell_context.cell is not None
         database = cell_context.cell.database
         with database.reader() as connection:
@@ -221,7 +221,7 @@ class HostReader:
         results: Mapping[str, tuple[feed.HostChanges, float]],
         sharing: Sharing,
     ) -> None:
-        """Write the facts of hosts, of those that are their cell's."""
+        """Write the facts of the hosts that are mapped to their cell."""
         names = {row.host for hosts, _ in results.values()
                  for row in hosts.nodes}
         with self._database.reader() as connection:
@@ -241,7 +241,7 @@ class HostReader:
             mine = follower.mapped = mapped.get(uuid, set())
             follower.take(dataclasses.replace(hosts, nodes=[
                 row for row in hosts.nodes
-                # Who was mapped once, and is not any more, has gone.
+                # The host was mapped once and its mapping was deleted.
                 if row.host in mine
                 or row.host not in owners and row.mapped < 1]), ahead_s)
 
@@ -263,7 +263,7 @@ class HostReader:
         self, table: HostTable, marks: Mapping[str, Any],
         scope: HostScope, sharing: Sharing,
     ) -> None:
-        """Write what is taken of hosts, and what was chosen lately."""
+        """Write the usage of hosts, and recent choices."""
         uuids = table.written('uuid').tolist()
         children = itertools.chain.from_iterable(
             table.written_value('child_uuids', row)
@@ -281,13 +281,13 @@ class HostReader:
 
 @dataclasses.dataclass(frozen=True)
 class RecentChoice:
-    """A host that was chosen for one instance.
+    """A host that was selected for one instance.
 
     :param node: uuid of the compute node
     :param at: wall clock time, in seconds since the epoch
-    :param mark: of the node's row in its cell; another one says that the host
-        has reported since
-    :param held: amounts by resource class, by provider, that nobody claimed
+    :param mark: version mark of the node's row in its cell; a different mark
+        means that the host has reported since
+    :param held: unclaimed amounts by resource class, by provider
     """
 
     node: str
@@ -297,12 +297,12 @@ class RecentChoice:
 
 
 class RecentChoices:
-    """Remembers what was chosen until hosts report it, or for a time.
+    """Recent choices, until the host reports them or they expire.
 
-    A host reports builds itself, and what was not claimed is in its cell by
+    A host reports its builds, and its cell has the unclaimed instances by
     then. Any thread may call any method.
 
-    :param lasting_s: seconds after which a choice counts no more
+    :param lasting_s: seconds after which a choice expires
     """
 
     def __init__(self, lasting_s: float) -> None:
@@ -311,12 +311,12 @@ class RecentChoices:
         self._choices: collections.deque[RecentChoice] = collections.deque()
 
     def add(self, choices: Iterable[RecentChoice]) -> None:
-        """Count these from now on."""
+        """Add choices."""
         with self._lock:
             self._choices.extend(choices)
 
     def current(self, now: float) -> list[RecentChoice]:
-        """Return those that still count; forget the others."""
+        """Return the choices that have not expired; remove the rest."""
         with self._lock:
             while self._choices and (
                     self._choices[0].at < now - self._lasting_s):
@@ -328,9 +328,9 @@ def count_builds(
     table: HostTable, choices: Iterable[RecentChoice],
     marks: Mapping[str, Any],
 ) -> None:
-    """Count builds on hosts that have not reported since.
+    """Count builds on hosts that have not reported since the choice.
 
-    :param marks: of the nodes' rows, by the nodes
+    :param marks: version marks of the nodes' rows, by node
     """
     builds = collections.Counter(
         each.node for each in choices
@@ -346,7 +346,7 @@ def count_builds(
 def with_held(
     usages: Iterable[claims_base.Usage], choices: Iterable[RecentChoice]
 ) -> list[claims_base.Usage]:
-    """Return what is taken of providers, with what nobody claimed."""
+    """Return the usage of providers, with unclaimed amounts added."""
     held: dict[str, collections.Counter[str]] = {}
     consumers = collections.Counter[str]()
     for choice in choices:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping the host table as the cells and the claim store are."""
+"""Keeping the host table consistent with the cells and the claim store."""
 
 import collections
 from collections.abc import Iterable
@@ -37,26 +37,23 @@ from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
-#: Seconds after which a build that was begun on a host, and that the host did
-#: not report, is counted there no more.
+#: Seconds after which a build that the host has not reported expires.
 PENDING_S = 60.0
 
-#: The share of the time between refreshes after which what was read of one
-#: that lasts is published again.
+#: The share of the refresh interval after which a running refresh publishes
+#: its partial results again.
 _PUBLISHING_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class RefreshPolicy:
-    """The intervals at which a table is brought up to date.
+    """The intervals at which a table is refreshed.
 
-    :param interval_s: seconds between readings of what changed
-    :param full_interval_s: seconds between readings of everything
-    :param half_life_s: seconds in which half of a cell's failures are
-        forgotten
-    :param limits: how long hosts and cells may be silent
-    :param maps_hosts: whether hosts that nobody mapped are mapped when they
-        are first seen
+    :param interval_s: seconds between reads of changes
+    :param full_interval_s: seconds between full reads
+    :param half_life_s: half-life of a cell's failure count, in seconds
+    :param limits: the longest silence of hosts and cells
+    :param maps_hosts: whether to map unmapped hosts when they are first seen
     """
 
     interval_s: float = 1.0
@@ -67,18 +64,18 @@ class RefreshPolicy:
 
 
 class HostManager(source.HostSource):
-    """Keeps a host table as the databases of a deployment are.
+    """Keeps a host table consistent with a deployment's databases.
 
-    Facts of hosts come from their cells, aggregates from the API database,
-    and what is taken from the claim store. A cell that does not answer keeps
-    what was last known of it, and holds up no other.
+    Facts of hosts come from their cells, aggregates from the API database, and
+    usage from the claim store. A cell that does not answer keeps its last
+    known hosts, and delays no other cell.
 
-    What is read is published at the end of a refresh, and for requests that
-    come meanwhile, so that a slow cell keeps nobody from what others say.
+    Changes are published at the end of a refresh, and during it when a request
+    arrives, so that a slow cell does not hide the changes of other cells.
 
     :param database: the API database
     :param claims: the claim store
-    :param default_zone: availability zone of hosts that are in none
+    :param default_zone: availability zone of hosts without one
     """
 
     def __init__(
@@ -98,43 +95,43 @@ class HostManager(source.HostSource):
         self._host_mappings = cell_follower.HostMappings(database)
         self._followers: dict[str, cell_follower.CellFollower] = {}
         self._refreshing = clock.lock()
-        # What is read first is applied first.
+        # Apply changes in the order in which they were read.
         self._reading = clock.lock()
         self._read_at: float | None = None
         self._claims_token: Any = None
         self._aggregates_token: Any = None
         self._aggregates_full_at = 0.0
         self._doubtful: set[str] = set()
-        # What was chosen and not claimed, and until when that counts.
+        # Unclaimed choices, with the times at which they expire.
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
         self._instance_reports = InstanceReports()
-        # Guards what is remembered here, and who writes the table. Nothing
-        # that blocks is done with it.
+        # Guards the state of the manager and writes to the table. Never held
+        # during I/O.
         self._lock = clock.lock()
         self._published_at = -math.inf
         self.table = table.HostTable(
             (*columns.STANDARD, *extra_columns),
             cell_health.Cells(policy.half_life_s, policy.limits.silence_s))
         self._doubted_at = -math.inf
-        #: Cells that did not answer when they were last asked, by identity.
+        #: Cells that did not answer the last query, by identity.
         self.silent: list[str] = []
 
     def follow(self, context: RequestContext) -> bool:
-        """Make sure that the table is as new as a request may expect.
+        """Make sure that the table is recent enough for a request.
 
-        Waits only for the first reading, and for one that comes after a break
-        in which hosts may have seemed to die. Somebody else should call
-        :meth:`refresh` all the time; if nobody did, it is done here.
+        This waits only for the first read, and for a read after a pause in
+        which hosts may appear to have failed. A background thread should call
+        :meth:`refresh` periodically; if none does, this method refreshes.
 
-        :returns: whether the table was read just now
+        :returns: whether the table was read by this call
         """
         if self._read_at is None:
             return self.refresh(context, -math.inf)
         now = self._clock.monotonic()
         age_s = now - self._read_at
         if self._refreshing.locked() and age_s < self._policy.limits.silence_s:
-            # To publish takes a copy of what changed in any cell.
+            # Publishing copies all columns that changed in any cell.
             if now >= (self._published_at
                        + self._policy.interval_s * _PUBLISHING_SHARE):
                 self._published_at = now
@@ -147,10 +144,11 @@ class HostManager(source.HostSource):
     def refresh(
         self, context: RequestContext, since: float | None = None
     ) -> bool:
-        """Bring the table up to date.
+        """Refresh the table.
 
-        :param since: a monotonic time; unless it was read after that
-        :returns: whether it was read now
+        :param since: a monotonic time; skip the refresh if the table was read
+            after it
+        :returns: whether the table was read by this call
         """
         with self._refreshing:
             now = self._clock.monotonic()
@@ -169,7 +167,7 @@ class HostManager(source.HostSource):
                         self._held[0][0] < self._clock.steady()):
                     self._doubtful.update(self._held.popleft()[1])
                 if first:
-                    # What is taken anywhere is read now.
+                    # Read the usage of all providers.
                     self._doubtful.clear()
                 unread = first or bool(self._doubtful)
                 self.table.expire(self._clock.steady() - PENDING_S)
@@ -181,9 +179,9 @@ class HostManager(source.HostSource):
     def snapshot(
         self, context: RequestContext
     ) -> document.HostDocument:
-        """Return the hosts as they are now.
+        """Return the current hosts.
 
-        Its table is this one, and follows the deployment.
+        The snapshot's table is this manager's, and follows the deployment.
         """
         self.follow(context)
         return document.HostDocument(
@@ -192,7 +190,7 @@ class HostManager(source.HostSource):
              for cell in self._cells.enabled()}, self.silent)
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
-        """Return why it cannot be told here whether hosts are up, if so."""
+        """Return an error if the state of hosts is uncertain, else None."""
         with self._lock:
             now = self._clock.steady()
             found = find(self.table, now, self._policy.limits)
@@ -214,16 +212,16 @@ class HostManager(source.HostSource):
             hosts=found.hosts, known=found.known)
 
     def reload(self, providers: Sequence[str]) -> None:
-        """Set what is taken to what the claim store says by now.
+        """Set the usage that the claim store has now.
 
-        That is done for what changed, and for these hosts in any case. Where
-        it fails it is done with the next refresh.
+        This reads the providers that changed, and the given hosts in any case.
+        If it fails, the next refresh reads them.
         """
         self.mark_stale(providers)
         self._read_claims()
 
     def mark_stale(self, providers: Iterable[str]) -> None:
-        """Have the next refresh ask for what is taken on these hosts."""
+        """Make the next refresh read the usage of these hosts."""
         with self._lock:
             self._doubtful.update(providers)
 
@@ -231,10 +229,10 @@ class HostManager(source.HostSource):
         self, allocations: Iterable[table.PendingAllocation],
         claimed: bool = True,
     ) -> None:
-        """Count what was chosen, from now on.
+        """Count allocations from now on.
 
-        :param claimed: whether the claim store has it; if not, it counts for
-            a time
+        :param claimed: whether they are in the claim store; if not, they
+            expire
         """
         allocations = list(allocations)
         doubtful = self.table.confirm(allocations)
@@ -245,9 +243,10 @@ class HostManager(source.HostSource):
                        for provider in allocation.providers})
 
     def hold(self, providers: Iterable[str]) -> None:
-        """Leave what was taken on these hosts, and not claimed, for a time.
+        """Keep unclaimed allocations on these hosts until they expire.
 
-        Whoever builds there has told its cell by then.
+        Until then the service that builds has recorded the instance in its
+        cell.
         """
         until = self._clock.steady() + PENDING_S
         with self._lock:
@@ -256,22 +255,22 @@ class HostManager(source.HostSource):
     def tell_aggregates(
         self, aggregates: Iterable[objects.Aggregate]
     ) -> None:
-        """Take over aggregates that callers tell of, until the end."""
+        """Apply callers' updates of aggregates; they last for the process."""
         with self._lock:
             self._regroup(frozenset[str]().union(*map(
                 self._aggregate_groups.tell, aggregates)))
 
     def forget_aggregate(self, number: int) -> None:
-        """Forget an aggregate that callers told of."""
+        """Remove an aggregate from callers' updates."""
         with self._lock:
             self._regroup(self._aggregate_groups.forget(number))
 
     def tell_instances(
         self, host: str, instances: Iterable[str], complete: bool
     ) -> None:
-        """Take over which instances a host says that it has.
+        """Record the instances that a host reports.
 
-        :param complete: whether it has no others
+        :param complete: whether the host has no other instances
         """
         with self._lock:
             if complete:
@@ -280,12 +279,12 @@ class HostManager(source.HostSource):
                 self._instance_reports.update(host, instances)
 
     def forget_instance(self, instance: str) -> None:
-        """Forget where an instance is said to be."""
+        """Forget the reported host of an instance."""
         with self._lock:
             self._instance_reports.forget(instance)
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return the nodes of instances, of those that a host told of."""
+        """Return the nodes of instances that a host has reported."""
         with self._lock:
             reported = self._instance_reports.hosts(instances)
         if not reported:
@@ -326,13 +325,13 @@ class HostManager(source.HostSource):
     def _read_cell(
         self, cell_context: RequestContext, now: float
     ) -> None:
-        """Read a cell, within the time that the cell has."""
+        """Read a cell, within the cell's time limit."""
         assert cell_context.cell is not None
         follower = self._followers[cell_context.cell.uuid]
         everything = now >= follower.full_at
         new = follower.read(cell_context.cell.database, everything)
         if everything:
-            # Not all cells at once, for that takes its time.
+            # Spread full reads over time, because they are slow.
             share = zlib.crc32(cell_context.cell.uuid.encode()) % 1000 / 2000
             follower.full_at = now + self._policy.full_interval_s * (1 - share)
         if new:
@@ -344,7 +343,8 @@ class HostManager(source.HostSource):
             self._aggregates_full_at = now + self._policy.full_interval_s
         with self._database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
-            # One feed tells of both.
+            # The feed of aggregates also announces changes of sharing
+            # providers.
             shared = (None if changes.token == self._aggregates_token
                       else shared_providers.list_all(connection))
         with self._lock:
@@ -357,7 +357,7 @@ class HostManager(source.HostSource):
     def _share(
         self, providers: Iterable[shared_providers.SharedProvider]
     ) -> set[str]:
-        """Take over the sharing providers; return the hosts that it touches.
+        """Apply the sharing providers; return the hosts that they affect.
 
         The lock is held.
         """
@@ -388,14 +388,14 @@ class HostManager(source.HostSource):
                                  usage.consumers, usage.units)
 
 
-#: Instances that are remembered; older ones go when there are more.
+#: The maximum number of instances; the oldest ones are removed.
 INSTANCES_MAX = 1_000_000
 
 
 class InstanceReports:
-    """Remembers which host said that it has an instance.
+    """The hosts of instances, as reported by the hosts.
 
-    Who calls it sees to it that nobody else does at the time.
+    Not thread-safe: the caller serializes calls.
     """
 
     def __init__(self) -> None:
@@ -403,7 +403,7 @@ class InstanceReports:
         self._instances: dict[str, set[str]] = {}
 
     def update(self, host: str, instances: Iterable[str]) -> None:
-        """Take over that a host has these instances, among others."""
+        """Add these instances to a host."""
         for each in instances:
             self.forget(each)
             self._hosts[each] = host
@@ -412,13 +412,13 @@ class InstanceReports:
             self.forget(next(iter(self._hosts)))
 
     def replace(self, host: str, instances: Iterable[str]) -> None:
-        """Take over that a host has these instances and no others."""
+        """Replace all instances of a host."""
         for each in tuple(self._instances.get(host, ())):
             self.forget(each)
         self.update(host, instances)
 
     def forget(self, instance: str) -> None:
-        """Forget where an instance is."""
+        """Forget the host of an instance."""
         host = self._hosts.pop(instance, None)
         if host is not None:
             self._instances[host].discard(instance)
@@ -426,17 +426,17 @@ class InstanceReports:
                 del self._instances[host]
 
     def host(self, instance: str) -> str | None:
-        """Return the host of an instance, if one told."""
+        """Return the reported host of an instance, or None."""
         return self._hosts.get(instance)
 
     def hosts(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return the hosts of those instances of which one told."""
+        """Return the hosts of the instances that were reported."""
         return {each: self._hosts[each] for each in instances
                 if each in self._hosts}
 
 
 def nodes(reported: Mapping[str, str], hosts: view.Hosts) -> dict[str, str]:
-    """Return the nodes of instances, as far as their hosts are known.
+    """Return the nodes of the instances whose hosts are known.
 
     :param reported: names of hosts by instance
     """

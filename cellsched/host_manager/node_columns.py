@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From rows of a cell's database to columns of the host table."""
+"""Conversion of a cell's database rows to columns of the host table."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from cellsched.objects import child_providers
 
 LOG = log.getLogger(__name__)
 
-#: Statistics that are columns, beside those whose names begin with num_.
+#: Statistics that are columns, besides the names that begin with num_.
 _COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 
-#: A column holds no greater number exactly.
+#: The greatest number that a column holds exactly.
 _NUMBER_MAX = 2 ** 53
 
 
 def of_nodes(
     rows: Sequence[Any], cell: str, sourced: Iterable[columns.Column] = ()
 ) -> dict[str, Any]:
-    """Return the columns that rows of compute nodes fill.
+    """Return the columns of compute node rows.
 
-    :param sourced: columns of plug-ins, which have sources
+    :param sourced: columns of plug-ins that have sources
     """
     stats = [_object(row, 'stats') for row in rows]
     children = [_children(row) for row in rows]
@@ -37,7 +37,7 @@ def of_nodes(
         'children': [*map(_numbered, children)],
         'child_uuids': [tuple(each.uuid for each in said)
                         for said in children],
-        # Most nodes have their host's name, and many share the rest.
+        # Most node names are host names, and many values are equal.
         'host': [sys.intern(row.host) for row in rows],
         'nodename': [sys.intern(row.hypervisor_hostname or '')
                      for row in rows],
@@ -60,7 +60,7 @@ def of_nodes(
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
         'free_pci_devices': [_free_devices(row) for row in rows],
-        # The database wants a text of who has nothing to say.
+        # The database column is not nullable: an unknown type is empty text.
         'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
         'cpu_info': [row.cpu_info or '' for row in rows],
@@ -78,7 +78,7 @@ def _sourced(
     sourced: Iterable[columns.Column], rows: Sequence[Any],
     stats: Sequence[dict[str, Any]], traits: Iterable[frozenset[str]],
 ) -> dict[str, list[Any]]:
-    """Return the columns that say where they come from."""
+    """Return the values of plug-in columns from their sources."""
     sourced = tuple(sourced)
     if not sourced:
         return {}
@@ -97,9 +97,9 @@ def _metrics(row: Any) -> dict[str, Any]:
 def of_services(
     rows: Sequence[Any], ahead_s: float = 0.0
 ) -> dict[str, Any]:
-    """Return the columns that rows of compute services fill.
+    """Return the columns of compute service rows.
 
-    :param ahead_s: by how much the clock of what the rows say is ahead
+    :param ahead_s: seconds that the clock of the rows is ahead
     """
     return {
         'service_disabled': [bool(row.disabled) for row in rows],
@@ -113,10 +113,10 @@ def of_services(
 def timestamp(
     time: datetime.datetime | None, ahead_s: float = 0.0
 ) -> float:
-    """Return seconds since the epoch of a time as databases keep it.
+    """Return a database time in seconds since the epoch.
 
-    :param time: None for long ago
-    :param ahead_s: by how much the clock that it is of is ahead
+    :param time: None for a time long ago
+    :param ahead_s: seconds that the clock of the time is ahead
     """
     if time is None:
         return 0.0
@@ -124,7 +124,7 @@ def timestamp(
 
 
 def _json(row: Any, name: str, kind: type) -> Any:
-    """Return what a column says in JSON; nothing, if that is not JSON."""
+    """Return a column's JSON value, or an empty one if it is not valid."""
     text = getattr(row, name)
     if not text:
         return kind()
@@ -134,7 +134,7 @@ def _json(row: Any, name: str, kind: type) -> Any:
         said = None
     if isinstance(said, kind):
         return said
-    LOG.warning('Compute node %s: %s is no JSON %s and is ignored', row.uuid,
+    LOG.warning('Compute node %s: %s is not a JSON %s; ignored', row.uuid,
                 name, 'object' if kind is dict else 'array')
     return kind()
 
@@ -157,10 +157,10 @@ def _traits(rows: Sequence[Any]) -> list[frozenset[str]]:
 
 
 def _children(row: Any) -> list[child_providers.Child]:
-    """Return the child providers of a node, those that are used.
+    """Return the child providers of a node that are used.
 
-    Their order depends on what they are like, and on their names at last:
-    nodes with like providers number them alike.
+    They are sorted by their properties, then by name, so that nodes with
+    similar providers number them alike.
     """
     if not row.providers:
         return []
@@ -175,7 +175,7 @@ def _children(row: Any) -> list[child_providers.Child]:
 def _numbered(
     children: Sequence[child_providers.Child]
 ) -> tuple[tuple[int, frozenset[str]], ...]:
-    """Return parents, by their numbers, and traits of child providers."""
+    """Return the parents, as numbers, and the traits of child providers."""
     numbers: dict[str | None, int] = {
         each.uuid: number for number, each in enumerate(children, start=1)}
     return tuple((numbers.get(each.parent, 0), each.traits)
@@ -185,8 +185,8 @@ def _numbered(
 def _lasting(stats: dict[str, Any]) -> str:
     """Return the statistics that hosts have in common, as JSON text.
 
-    Counts of servers tell each host apart, so that nothing could be decided
-    for many at once; those that plug-ins read are columns.
+    Counts of servers are left out: they differ by host, so that no decision
+    could be shared. Counts that plug-ins read are columns.
     """
     lasting = {name: value for name, value in stats.items()
                if name not in _COUNTS and not name.startswith('num_')}
@@ -194,7 +194,7 @@ def _lasting(stats: dict[str, Any]) -> str:
 
 
 def _number(stats: dict[str, Any], name: str) -> int:
-    """Return a statistic; agents of Nova keep numbers as texts too."""
+    """Return a statistic as a number; Nova's agents also report text."""
     try:
         number = int(stats.get(name) or 0)
     except (OverflowError, TypeError, ValueError):
@@ -203,7 +203,7 @@ def _number(stats: dict[str, Any], name: str) -> int:
 
 
 def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
-    """Return how many servers have images that say the same."""
+    """Return how many servers have each value of each image property."""
     said = stats.get('image_props')
     return tuple(
         (name, value, number) for name, counts in sorted(said.items())
@@ -213,7 +213,7 @@ def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
 
 
 def _free_devices(row: Any) -> int:
-    """Return how many PCI devices are free, of Nova's pools of them."""
+    """Return the number of free PCI devices in Nova's device pools."""
     if not row.pci_stats:
         return 0
     pools = _object(row, 'pci_stats').get('nova_object.data', {})

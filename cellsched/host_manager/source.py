@@ -14,21 +14,20 @@ from cellsched import objects
 
 
 class HostSource(abc.ABC):
-    """Keeps a host table as a deployment is, by what changed.
+    """Keeps a host table consistent with a deployment.
 
-    A scheduler decides on :attr:`table`, and asks the source for nothing but
-    what is here, so that whoever knows of hosts may be one: the databases of
-    this project are, and in another package those of Nova with its Placement.
+    A scheduler decides on :attr:`table` and calls only these methods. Any
+    system that knows hosts can be a source: this project reads its own
+    databases, and another package reads those of Nova and Placement.
 
-    All methods may be called by several threads at a time. To read may block;
-    what is told, noted or looked up from memory must not. A part of the
-    deployment that does not answer must keep what was last known of it, must
-    hold up no other part, and must be named in :attr:`silent`.
+    Methods are called by several threads at the same time. Reading may block;
+    updates, confirmations and lookups in memory must not. If a part of the
+    deployment does not answer, the source must keep its last known state, must
+    not delay other parts, and must name the part in :attr:`silent`.
 
-    :ivar table: the hosts, as they were read last. It is one for the life of
-        the source, and what is read is written to it in batches
-    :ivar silent: cells that did not answer when they were last asked, by
-        identity, sorted
+    :ivar table: the hosts as last read. The object is the same for the life of
+        the source; changes are written to it in batches
+    :ivar silent: cells that did not answer the last query, by identity, sorted
     """
 
     table: HostTable
@@ -36,90 +35,91 @@ class HostSource(abc.ABC):
 
     @abc.abstractmethod
     def follow(self, context: RequestContext) -> bool:
-        """Make sure that the table is as new as a request may expect.
+        """Make sure that the table is recent enough for a request.
 
-        Each request calls it first. It must wait for the first reading. It
-        should wait for no other, where somebody calls :meth:`refresh` all the
-        time; if nobody does, it must read what changed.
+        Each request calls this first. It must wait for the first read. It
+        should wait for no other read if a background thread calls
+        :meth:`refresh`; if none does, it must read the changes.
 
-        :returns: whether the table was read just now
+        :returns: whether the table was read by this call
         """
 
     @abc.abstractmethod
     def refresh(
         self, context: RequestContext, since: float | None = None
     ) -> bool:
-        """Bring the table up to date; costs what changed.
+        """Refresh the table; the cost is proportional to the changes.
 
-        A request for which there is no host calls it, and decides once more.
+        A request that finds no host calls this and decides again.
 
-        :param since: a monotonic time; do nothing if it was read after that
-        :returns: whether it was read now
+        :param since: a monotonic time; skip the refresh if the table was read
+            after it
+        :returns: whether the table was read by this call
         """
 
     @abc.abstractmethod
     def reload(self, providers: Sequence[str]) -> None:
-        """Set what is taken of these providers to what the store says by now.
+        """Set the usage of these providers that the claim store has now.
 
-        A scheduler calls it when a claim of them was refused.
+        A scheduler calls this after a claim was refused.
         """
 
     @abc.abstractmethod
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
-        """Count what was chosen, from now on.
+        """Count allocations from now on.
 
-        :param allocations: as they were noted in the table
-        :param claimed: whether the claim store has it; if not, it must count
-            for a time
+        :param allocations: as reserved in the table
+        :param claimed: whether they are in the claim store; if not, they must
+            expire
         """
 
     @abc.abstractmethod
     def snapshot(
         self, context: RequestContext
     ) -> document.HostDocument:
-        """Return the hosts as they are now, with the names of cells."""
+        """Return the current hosts, with the names of cells."""
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return the nodes of instances, of those whose place is known.
+        """Return the nodes of instances whose location is known.
 
-        Nothing need be known besides what the claim store says.
+        The source may know nothing beyond what the claim store has.
         """
         return {}
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
-        """Return why it cannot be told whether hosts are up, if so."""
+        """Return an error if the state of hosts is uncertain, else None."""
         return None
 
     def extend(self) -> bool:
-        """Have hosts read that were left out only for their number.
+        """Read the hosts that were left out because of their number.
 
-        :returns: whether there are any, so that it is to be decided again
+        :returns: whether there are any, so that the decision is made again
         """
         return False
 
     def left_out(self) -> tuple[()]:
-        """Return that no host was left out."""
+        """Return an empty tuple: no host was left out."""
         return ()
 
-    # What callers tell of; a source that reads it by itself need not listen.
+    # Updates by callers; optional if the source reads the same facts.
 
     def tell_aggregates(
         self, aggregates: Iterable[objects.Aggregate]
     ) -> None:
-        """Hear that there are these aggregates."""
+        """Apply updates of aggregates."""
 
     def forget_aggregate(self, number: int) -> None:
-        """Hear that there is no aggregate of this id any more."""
+        """Remove an aggregate, by id."""
 
     def tell_instances(
         self, host: str, instances: Iterable[str], complete: bool
     ) -> None:
-        """Hear which instances a host says that it has.
+        """Record the instances that a host reports.
 
-        :param complete: whether it has no others
+        :param complete: whether the host has no other instances
         """
 
     def forget_instance(self, instance: str) -> None:
-        """Hear that an instance has gone."""
+        """Remove an instance."""

@@ -120,7 +120,7 @@ class TestNodes(base.TestCase):
             for bad in BAD:
                 self.assertEqual(default, node(**{name: bad})[column])
             self.assertEqual(len(BAD), self.logs.output.count(
-                f'Compute node u: {name} is no JSON'))
+                f'Compute node u: {name} is not a JSON'))
 
     def test_images_of_servers_are_apart_from_other_statistics(self):
         said = node(stats=json.dumps({'ssd': 'yes', 'image_props': {
