@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of threads that wait together, in one transaction."""
+"""Claims of concurrent requests, batched in one transaction."""
 
 import collections
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from cellsched import exception
 from cellsched.hosts import view
 from cellsched import objects
 
-#: What one batch is refused for, and others with it may not be.
+#: Errors that refuse a transaction because of a single batch in it.
 _OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
            exception.InvalidField)
 
 
 class _Batch:
-    """The claims that one thread makes, and what became of them."""
+    """The claims of one thread, and their result."""
 
     def __init__(self, claims: Sequence[base.Claim]) -> None:
         self.claims = claims
@@ -42,14 +42,14 @@ class _Batch:
 
 
 class ClaimBatcher:
-    """Claims as a store does, for many threads at a time.
+    """Claims for several threads in one transaction.
 
-    What waits is claimed in one transaction. Where that is refused, each batch
-    is tried on its own, so that nobody is refused for what another one wants.
-    Those for members of server groups are tried so from the start: they take
+    Waiting batches are claimed together. If the transaction is refused, each
+    batch is retried alone, so that no batch is refused because of another one.
+    Batches with members of server groups are always claimed alone: they take
     longer, and are refused more often.
 
-    :param at_once: how many transactions there may be at a time
+    :param at_once: the maximum number of concurrent transactions
     :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
@@ -64,18 +64,18 @@ class ClaimBatcher:
     def claims_of(
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
-        """Return what each of these consumers holds, if it holds anything."""
+        """Return the claims of these consumers that have any."""
         return self._store.claims_of(consumers)
 
     def release(self, consumers: Iterable[str]) -> None:
-        """Give back all that these consumers hold."""
+        """Release all claims of these consumers."""
         self._store.release(consumers)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        """Take a batch; see the store's own, which says what is raised.
+        """Claim a batch; the errors are those of the store's ``claim``.
 
-        Where others were taken with it, less than all of it may be called new
-        although it was.
+        If other batches are claimed in the same transaction, some of its new
+        claims may not be reported as new.
         """
         mine = _Batch(claims)
         self._group_commit.do(mine)
@@ -92,7 +92,7 @@ class ClaimBatcher:
         consumers = [{claim.consumer for claim in batch.claims}
                      for batch in batches]
         if len(frozenset().union(*consumers)) < sum(map(len, consumers)):
-            # Who holds what already is told for whole batches only.
+            # The store reports existing claims for whole transactions only.
             return self._take_each(batches)
         try:
             missing = len(claims) - self._store.claim(claims)
@@ -121,10 +121,11 @@ def _end_all(batches: Sequence[_Batch], error: BaseException) -> None:
 
 
 class SingleFlight:
-    """Has requests for the same instance answered one after the other.
+    """Serializes requests for the same instance.
 
-    Each would take room in the table until the store says that the instance
-    has its place already, and the last of them find none left.
+    Otherwise each of them would reserve capacity in the table until the store
+    reports that the instance has its claim already, and the last ones might
+    find no capacity.
 
     :param make_event: see :meth:`cellsched.clock.Clock.event`
     """
@@ -134,12 +135,12 @@ class SingleFlight:
     ) -> None:
         self._make_event = make_event
         self._lock = threading.Lock()
-        #: What is set when an instance's request is answered.
+        #: The event that is set when an instance's request is answered.
         self._answered: dict[str, clock.Event] = {}
 
     @contextlib.contextmanager
     def alone(self, uuids: Iterable[str]) -> Iterator[None]:
-        """Wait for others with any of these instances; keep them out."""
+        """Wait for requests with any of these instances; block later ones."""
         answered = self._make_event()
         mine = dict.fromkeys(uuids, answered)
         while (other := self._enter(mine)) is not None:
@@ -155,7 +156,7 @@ class SingleFlight:
     def _enter(
         self, mine: dict[str, clock.Event]
     ) -> clock.Event | None:
-        """Go in, or return what to wait for before it is tried again."""
+        """Enter, or return the event to wait for before the next attempt."""
         with self._lock:
             for uuid in mine:
                 if uuid in self._answered:
@@ -165,24 +166,24 @@ class SingleFlight:
 
 
 class ClaimRefusals:
-    """Remembers what to pass over, and where others of the group are.
+    """Hosts excluded from this request after the claim store refused them.
 
-    A host that had no room may have some once the table is set right, and is
-    passed over when it is refused again. One that the server group keeps the
-    request from is passed over at once, with all that the store says are like
-    it. Of members who came just before nobody else may have told, so the
-    request is told who they are.
+    A host without capacity is retried once the table is refreshed, and is
+    excluded after the second refusal. A host that violates the group policy is
+    excluded at once, together with the hosts named in the error. The error
+    also names group members that were claimed just before; they are added to
+    the request.
     """
 
     def __init__(self) -> None:
-        #: How often the store refused.
+        #: The number of refusals.
         self.times = 0
         self._lost: collections.Counter[str] = collections.Counter()
-        #: Nodes, and names of hosts.
+        #: Node uuids, and names of hosts.
         self._denied: dict[str, None] = {}
         self._barred: dict[str, None] = {}
         self._full: dict[str, None] = {}
-        #: Where the others are that a request has to join.
+        #: The nodes of the group members that the request has to join.
         self._near: list[str] = []
         self._members: dict[str, None] = {}
 
@@ -192,10 +193,10 @@ class ClaimRefusals:
     def add(
         self, refusal: exception.ClaimRefused, node: str | None = None
     ) -> None:
-        """Remember one more.
+        """Add a refusal.
 
-        :param node: which was chosen, where its child provider refused, or
-            one that it shares
+        :param node: the selected node, if the store refused its child provider
+            or its sharing provider
         """
         self.times += 1
         node = node or refusal.provider
@@ -206,7 +207,7 @@ class ClaimRefusals:
         self._members |= dict.fromkeys(refusal.members)
         if refusal.policy == claims_base.AFFINITY or not refusal.members:
             self._barred[node] = None
-        # Otherwise a host that is not full may take a part of the request.
+        # Otherwise a host that is not full could take a part of the request.
         if refusal.policy == claims_base.AFFINITY:
             self._near = list(refusal.hosts)
         else:
@@ -214,32 +215,32 @@ class ClaimRefusals:
 
     @property
     def lost(self) -> list[str]:
-        """The nodes that had no room."""
+        """The nodes that had no capacity."""
         return list(self._lost)
 
     @property
     def denied(self) -> list[str]:
-        """The nodes that the server group kept the request from."""
+        """The nodes that violate the group policy."""
         return list(self._denied)
 
     def refused(self, hosts: view.Hosts) -> list[int]:
-        """Return the rows of hosts that had no room."""
+        """Return the rows of hosts that had no capacity."""
         return _rows(hosts, self._lost)
 
     def hopeless(self, hosts: view.Hosts) -> list[int]:
-        """Return the rows of hosts that have no room, whatever is known."""
+        """Return the rows of hosts that were refused after a table refresh."""
         return _rows(hosts, (
             node for node, times in self._lost.items() if times > 1))
 
     def closed(self, hosts: view.Hosts) -> list[int]:
-        """Return the rows of hosts that the server group is kept from."""
+        """Return the rows of hosts that violate the group policy."""
         rows = dict.fromkeys(_rows(hosts, self._barred))
         for name in self._full:
             rows |= dict.fromkeys(hosts.named(name))
         return list(rows)
 
     def inform(self, request: objects.RequestSpec) -> objects.RequestSpec:
-        """Return a request that knows of others of its group, and where."""
+        """Return the request with the known group members and their nodes."""
         if not self._members:
             return request
         request = copy.copy(request)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests for instances that hold something already.
+"""Requests for instances that have claims already.
 
-Such a request is either one that came before, whose answer was lost, or it is
-to move the instance. One that is moved keeps what it holds where it is until
-that host says that it has gone, so what it gets meanwhile is claimed in
-another name.
+The request is either a retry after a lost answer, or a move. A moved instance
+keeps its claim on the source host until that host reports that the instance is
+gone. Until then its new claim has a consumer of its own.
 """
 
 import collections
@@ -32,7 +31,7 @@ from cellsched.scheduler.selection import placement_hosts
 
 _TRIED = retry.RetryFilter(options=None)
 
-#: What a caller says of hosts, and not what a filter thinks of them.
+#: Parts of a request that select hosts by name, not by a filter.
 _WISHES = (destinations.RequestedCell(), destinations.RequestedHost(),
            destinations.ForcedHost(), destinations.IgnoredHost(), _TRIED)
 
@@ -41,16 +40,15 @@ Held = Mapping[str, Sequence[claims_base.Claim]]
 
 @dataclasses.dataclass(frozen=True)
 class InstanceLocations:
-    """The places of instances.
+    """The locations of instances.
 
-    :param nodes: compute node uuids, of the request's own instances and of
-        others
-    :param kept: those of its own that have what is asked for, and keep it
-    :param consumers: the names in which those of its own claim that hold
-        something else
-    :param stale: the claims of builds that failed, by the names that hold
-        them, to be given back with the answer
-    :param claims: what those that keep it hold
+    :param nodes: compute node uuids of the request's instances, and of other
+        instances
+    :param kept: the request's instances that keep a suitable claim
+    :param consumers: the consumers for new claims of the request's instances
+        that hold a different claim
+    :param stale: claims of failed builds by consumer, released with the answer
+    :param claims: the claims of the instances in ``kept``
     """
 
     nodes: Mapping[str, str]
@@ -64,7 +62,7 @@ NO_LOCATIONS = InstanceLocations({}, {}, {})
 
 
 def has_tried(request: objects.RequestSpec) -> bool:
-    """Return whether a build was tried already, and failed."""
+    """Return whether an earlier build attempt failed."""
     return _TRIED.applies(request)
 
 
@@ -73,11 +71,12 @@ def locate(
     instances: Sequence[str], held: Held,
     reported: Mapping[str, str] | None = None,
 ) -> InstanceLocations:
-    """Tell instances that have what is asked for from those to be moved.
+    """Separate instances with a suitable claim from instances to move.
 
-    :param instances: the request's own
-    :param held: what they hold in all their names, and what others hold
-    :param reported: nodes of instances, as their hosts reported them
+    :param instances: the request's instances
+    :param held: claims of all consumers of these instances, and of other
+        instances
+    :param reported: nodes of instances, as reported by their hosts
     """
     stale = _stale(hosts, request, instances, held, reported or {})
     held = {name: claims for name, claims in held.items()
@@ -94,7 +93,7 @@ def locate(
         else:
             if instance in held:
                 consumers[instance] = other
-                # Where it is to leave binds neither it nor others.
+                # A claim on the host to leave is no location.
                 del nodes[instance]
     return InstanceLocations(nodes, kept, consumers, stale, kept_claims)
 
@@ -103,10 +102,10 @@ def _stale(
     hosts: view.Hosts, request: objects.RequestSpec,
     instances: Sequence[str], held: Held, reported: Mapping[str, str],
 ) -> Held:
-    """Return what is held where the request's own builds failed.
+    """Return the claims on hosts where the request's builds failed.
 
-    A server that is on such a host, and failed to get another size there,
-    holds what it has.
+    A server that runs on such a host, where its resize failed, keeps its
+    claim.
     """
     if not has_tried(request):
         return {}
@@ -129,10 +128,10 @@ def _suits(
     hosts: view.Hosts, request: objects.RequestSpec,
     claims: Sequence[claims_base.Claim],
 ) -> bool:
-    """Return whether what is held is what the request asks for."""
+    """Return whether a claim satisfies the request."""
     row = row_of(hosts, claims)
     if row is None:
-        # Of a host that is not known here nobody can say that it is not.
+        # An unknown host cannot be excluded.
         return True
     if _sums(claims) != totals(request):
         return False
@@ -142,7 +141,7 @@ def _suits(
 
 
 def held_on(hosts: view.Hosts, host: str, held: Held) -> list[str]:
-    """Return the names under which something is held on a host."""
+    """Return the consumers with a claim on a host."""
     rows = {*hosts.named(host)}
     return [name for name, claims in held.items()
             if row_of(hosts, claims) in rows]
@@ -151,9 +150,9 @@ def held_on(hosts: view.Hosts, host: str, held: Held) -> list[str]:
 def row_of(
     hosts: view.Hosts, claims: Sequence[claims_base.Claim]
 ) -> int | None:
-    """Return the row of the host whose providers claims are on.
+    """Return the row of the host whose providers the claims are on.
 
-    None stands for none that is known here.
+    None means that no such host is known.
     """
     for each in claims:
         row = hosts.row_of_provider(each.provider)
@@ -165,9 +164,9 @@ def row_of(
 def node_of(
     hosts: view.Hosts, claims: Sequence[claims_base.Claim]
 ) -> str:
-    """Return the node whose providers claims are on.
+    """Return the node whose providers the claims are on.
 
-    Of one that is not known here it is one of the providers.
+    For an unknown host the result is one of the providers.
     """
     row = row_of(hosts, claims)
     uuid: str = (claims[0].provider if row is None
@@ -176,7 +175,7 @@ def node_of(
 
 
 def totals(request: objects.RequestSpec) -> dict[str, int]:
-    """Return what a server takes of all providers, by resource class."""
+    """Return a server's total amounts on all providers, by class."""
     return _added([request.resources(), *(
         dict(group.resources) for group in request.group_demand().groups)])
 
@@ -192,16 +191,16 @@ def _added(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(found)
 
 
-#: In place of an allocation request: nothing is claimed.
+#: Used in place of an allocation request if nothing is claimed.
 _NOTHING = 'null'
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The outcome of a check.
+    """The result of a rebuild check.
 
-    :param places: for the one instance its host, if that does for the image
-    :param why: why not, else None
+    :param places: for the one instance its host, if it suits the image
+    :param why: the reason for a rejection, else None
     """
 
     places: list[list[objects.Selection]]
@@ -210,12 +209,12 @@ class Verdict:
 
 
 def is_asked_for(request: objects.RequestSpec) -> bool:
-    """Return whether a request is for such a check."""
+    """Return whether a request is a rebuild check."""
     return bool(request.hint(request_validation.REBUILD))
 
 
 class Rebuilds:
-    """Checks hosts on the table of a loader, and takes nothing."""
+    """Checks hosts in a source's table, and claims nothing."""
 
     def __init__(
         self, loader: placement_hosts.PlacementHosts,
@@ -231,9 +230,9 @@ class Rebuilds:
     ) -> Verdict:
         """Check the host of a request; see :func:`check`.
 
-        :param uuids: the instances that its caller named, if any
-        :raises cellsched.exception.InvalidField: its instance is not known to
-            be there, or it is not about one
+        :param uuids: the instances that the caller named, if any
+        :raises cellsched.exception.InvalidField: the request is not for one
+            instance, or the instance is not known to be on the host
         """
         uuid = _instance(request, uuids)
         held = self._claims.claims_of(migrations.consumers([uuid]))
@@ -257,12 +256,12 @@ def check(
     hosts: view.Hosts, pipeline: Pipeline,
     request: objects.RequestSpec, nodes: Iterable[str],
 ) -> Verdict:
-    """Ask the filters that a rebuild asks about the host of its server.
+    """Run the filters of a rebuild on the host of a server.
 
-    :param nodes: where its instance is known to be; what it holds of a child
-        provider says so of the host
-    :raises cellsched.exception.InvalidField: it is not known to be on the
-        host that the request is forced to
+    :param nodes: the known nodes of the instance; a claim on a child provider
+        counts for its host
+    :raises cellsched.exception.InvalidField: the instance is not known to be
+        on the host that the request is forced to
     """
     row = _row(hosts, request, frozenset(nodes))
     found = pipeline.candidates(
@@ -287,7 +286,7 @@ def _row(
             and (not wanted or hosts['nodename'][row] in wanted)]
     if not rows:
         raise _refused()
-    # Of a host with several nodes, the one that holds its claim.
+    # If the host has several nodes, use the one with the claim.
     return next((row for row in rows if row in places), rows[0])
 
 

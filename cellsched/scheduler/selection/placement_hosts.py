@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts that are chosen among, as the placer needs them."""
+"""The hosts to select from, as the placer uses them."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -13,58 +13,59 @@ from cellsched.scheduler.decision import candidates
 
 
 class PlacementHosts(Protocol):
-    """A table of hosts, and what else there is to know of them.
+    """A host table and its source.
 
-    A :class:`cellsched.host_manager.source.HostSource` is such, and so are the
-    hosts that are read for one request.
+    Implemented by :class:`cellsched.host_manager.source.HostSource`, and by
+    the hosts that are read for one request.
     """
 
     @property
     def table(self) -> HostTable:
-        """The hosts, as they were read last."""
+        """The hosts as last read."""
 
     @property
     def silent(self) -> Sequence[str]:
-        """Cells that did not answer when they were last asked."""
+        """Cells that did not answer the last query."""
 
     def follow(self, context: RequestContext) -> bool:
-        """Make sure that the table is as new as a request may expect.
+        """Make sure that the table is recent enough for a request.
 
-        :returns: whether the table was read just now
+        :returns: whether the table was read by this call
         """
 
     def refresh(
         self, context: RequestContext, since: float | None = None
     ) -> bool:
-        """Bring the table up to date.
+        """Refresh the table.
 
-        :param since: a monotonic time; unless it was read after that
-        :returns: whether it was read now
+        :param since: a monotonic time; skip the refresh if the table was read
+            after it
+        :returns: whether the table was read by this call
         """
 
     def extend(self) -> bool:
-        """Have hosts read that were left out only for their number.
+        """Read the hosts that were left out because of their number.
 
-        :returns: whether there are any, so that it is to be decided again
+        :returns: whether there are any, so that the decision is made again
         """
 
     def left_out(self) -> Sequence[candidates.Rejection]:
-        """Return why hosts are not in the table that the deployment has."""
+        """Return the reasons why known hosts are not in the table."""
 
     def reload(self, providers: Sequence[str]) -> None:
-        """Set what is taken of these providers to what the store says."""
+        """Set the usage of these providers that the claim store has now."""
 
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
-        """Count what was chosen, from now on.
+        """Count allocations from now on.
 
-        :param claimed: whether the claim store has it; if not, it counts for
-            a time
+        :param claimed: whether they are in the claim store; if not, they
+            expire
         """
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return the nodes of instances, of those that a host told of."""
+        """Return the nodes of instances that a host has reported."""
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
-        """Return why it cannot be told whether hosts are up, if so."""
+        """Return an error if the state of hosts is uncertain, else None."""

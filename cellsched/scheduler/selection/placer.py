@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing hosts for a request and claiming them."""
+"""Selecting hosts for a request and claiming them."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -42,12 +42,14 @@ Record = Callable[
 
 @dataclasses.dataclass
 class _Choice:
-    """The choice of hosts, and how it was made.
+    """Selected hosts, or the reason why there are none.
 
     :param places: for each instance its host and alternates, if all have one
-    :param why: why not; also told where hosts were refused before
-    :param allocations: what was noted of it in the table
-    :param is_parted: whether other providers than the hosts give a part
+    :param why: the reason for a failure; also given if hosts were refused
+        before
+    :param allocations: the allocations reserved in the table
+    :param is_parted: whether providers other than the hosts have a part of the
+        allocations
     """
 
     places: list[list[objects.Selection]]
@@ -57,25 +59,25 @@ class _Choice:
     is_parted: bool = False
 
 
-#: What is to hold when a choice is noted. Where others are always faster, the
-#: claim store has to tell.
+#: The condition for a reservation, by attempt. After repeated conflicts
+#: nothing is checked, and the claim store arbitrates.
 _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
 
 class Placer:
-    """Chooses on the table of a source; the claim store arbitrates.
+    """Selects hosts from a source's table; the claim store arbitrates.
 
-    What is chosen is noted in the table at once, so that other threads see it,
-    and then claimed. When the store refuses, somebody else was faster: the
-    table is set right and the choice made again.
+    The selection is reserved in the table at once, so that other threads see
+    it, and is then claimed. If the store refuses the claim, another scheduler
+    took the capacity: the table is refreshed and the selection is repeated.
 
-    :param policy: which of the best hosts is chosen
-    :param attempts_max: times to choose for one request
-    :param record: is told each decision; must neither block nor fail
-    :param slow_plugin_s: a filter or weigher that takes longer in the
-        decision on one request is named in the log
-    :param ignores_demands: whether what no stage reads is passed over
+    :param policy: how to select one of the best hosts
+    :param attempts_max: the maximum number of selections for one request
+    :param record: receives each decision; must neither block nor fail
+    :param slow_plugin_s: a filter or weigher that takes longer for one request
+        is named in the log
+    :param ignores_demands: whether to accept requirements that no stage reads
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Placer:
         self._claims = claims
         self._clock = clock
         self._policy = policy
-        # A plan is the same each time, whichever process makes it.
+        # A plan is reproducible, independent of the process.
         self._planned = dataclasses.replace(policy, start=0.0)
         self._attempts_max = attempts_max
         self._record = record
@@ -101,7 +103,7 @@ class Placer:
         self._rebuilds = existing_claims.Rebuilds(loader, claims, clock)
 
     def on(self, source: placement_hosts.PlacementHosts) -> 'Placer':
-        """Return one that is the same, and chooses among other hosts."""
+        """Return a copy of the placer that selects from other hosts."""
         made = copy.copy(self)
         made._loader = source
         made._rebuilds = existing_claims.Rebuilds(
@@ -112,11 +114,12 @@ class Placer:
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
-        """Choose and claim a host for each instance; see the drivers' base.
+        """Select and claim a host for each instance; see the drivers' base.
 
-        :param claim: False to have what is chosen count for a while only
-        :raises cellsched.exception.NoValidHost: not all of them fit
-        :raises cellsched.exception.HostStateUncertain: they may fit for others
+        :param claim: False to claim nothing; the allocations then expire
+        :raises cellsched.exception.NoValidHost: not all instances fit
+        :raises cellsched.exception.HostStateUncertain: another scheduler may
+            have a host
         :raises cellsched.exception.PluginFailed: names the plug-in
         """
         refusal = self._requirements.refusal(request, context)
@@ -139,7 +142,7 @@ class Placer:
     def _timed(
         self, context: RequestContext
     ) -> Iterator[Pipeline]:
-        """Return what decides on one request; log what was slow in it."""
+        """Return the decision for one request; log its slow plug-ins."""
         pipeline = self._pipeline.timed(self._clock.monotonic)
         try:
             yield pipeline
@@ -152,7 +155,7 @@ class Placer:
     def _undecided(
         self, error: exception.CellschedException
     ) -> decision_record.Decision:
-        """Return what is told where no host was asked."""
+        """Return the diagnosis if no host was evaluated."""
         return decision_record.Decision(
             len(self._loader.table), (), (),
             error.kwargs.get('reason') or error.format_message())
@@ -161,7 +164,7 @@ class Placer:
         self, pipeline: Pipeline, context: RequestContext,
         request: objects.RequestSpec, uuids: Sequence[str], claim: bool,
     ) -> list[list[objects.Selection]]:
-        """Return the host of a server that is to get another image."""
+        """Return the host of a server that is to be rebuilt."""
         self._loader.follow(context)
         verdict = self._rebuilds.check(
             pipeline, request, uuids if claim else None)
@@ -181,13 +184,16 @@ class Placer:
         fresh = self._loader.follow(context)
         refusals = ClaimRefusals()
         chosen = 0
-        # Hardly any request comes twice, and the store finds those that do:
-        # to ask it before costs as much as to claim.
+        # Repeated requests are rare, and the store detects them. A query
+        # before each claim would cost as much as the claim.
         again = False
         while chosen < self._attempts_max:
+            # 1. Select and reserve hosts from the table as it is.
             located = self._locate(pipeline, request, uuids, again)
             choice = self._choose(
                 pipeline, request, uuids, alternates, located, refusals)
+            # 2. With a fresh table and no further hosts to read, wait for
+            # pending claims and select for the last time.
             if (not choice.places and fresh and again == claim
                     and not self._loader.extend()):
                 choice = self._choose_at_last(
@@ -195,11 +201,15 @@ class Placer:
                     refusals, claim)
             places, why = choice.places, choice.why
             if not places:
-                # Somebody else may have read it since, after this choice.
+                # 3. No host: refresh the table once, and select again.
+                # Another thread may have refreshed the table after this
+                # selection.
                 if not fresh:
                     self._loader.refresh(context, since=asked_at)
                 fresh, again = True, claim
                 continue
+            # 4. Claim the selection. On a conflict the instances have claims
+            # of an earlier request: look them up, and select again.
             try:
                 if not claim:
                     self._loader.confirm(choice.allocations, claimed=False)
@@ -218,6 +228,7 @@ class Placer:
                     context=context)
                 self._record(context, request, uuids, choice.decision)
                 return places
+            # 5. The store refused a host: exclude it and select again.
             refusals.add(*refusal)
             request = refusals.inform(request)
         assert why is not None
@@ -230,10 +241,10 @@ class Placer:
         located: existing_claims.InstanceLocations,
         refusals: ClaimRefusals, claim: bool,
     ) -> _Choice:
-        """Choose once more where there was no place; see :meth:`place`.
+        """Select again after a failure, without pending allocations in doubt.
 
-        What others chose and may not get is no reason to refuse a request, so
-        this waits until all of that is claimed, or is not.
+        Wait for in-flight claims to be confirmed or rolled back, then select
+        again: a pending claim must not cause NoValidHost.
         """
         events = []
 
@@ -261,9 +272,9 @@ class Placer:
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
     ) -> tuple[list[list[objects.Selection]], decision_record.Decision]:
-        """Choose as :meth:`place` does, and take nothing.
+        """Select as :meth:`place` does, and claim nothing.
 
-        :returns: nothing chosen and a reason, where not all of them fit
+        :returns: no selection and a reason, if not all instances fit
         """
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
@@ -284,7 +295,7 @@ class Placer:
         return choice.places, choice.decision
 
     def release(self, host: str, instance: str) -> None:
-        """Release what an instance that has gone holds on a host."""
+        """Release the claim of a deleted instance on a host."""
         held = self._claims.claims_of(migrations.consumers([instance]))
         gone = existing_claims.held_on(
             self._loader.table.view(self._clock.steady()), host, held)
@@ -295,7 +306,7 @@ class Placer:
         self, why: diagnosis.Diagnosis, decision: decision_record.Decision,
         refusals: ClaimRefusals,
     ) -> diagnosis.Diagnosis:
-        """Return why there is none where the store refused too often."""
+        """Return the error after the store refused too many claims."""
         for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
                           (diagnosis.GROUP, refusals.denied)):
             if nodes:
@@ -319,10 +330,10 @@ class Placer:
         self, pipeline: Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], again: bool,
     ) -> existing_claims.InstanceLocations:
-        """Return where instances are that the plug-ins ask for.
+        """Return the locations of the instances that plug-ins need.
 
-        :param again: ask about the request's own instances too, even if that
-            takes a query that is needed for nothing else
+        :param again: query the request's own instances too, even if no plug-in
+            needs them
         """
         others = pipeline.located(request).difference(uuids)
         if not others and not again:
@@ -343,15 +354,13 @@ class Placer:
         refusals: ClaimRefusals, keep: bool = True,
         count_pending: bool = True,
     ) -> _Choice:
-        """Choose for each instance in turn, and note what is chosen.
+        """Select a host for each instance in turn, and reserve them.
 
-        When there is no host for one of them, nothing is noted, and no
-        place is returned but why; so it is told too when hosts were refused.
-        A host that was refused although the table, set right, had room for
-        it, is passed over, and so is one that the server group is kept from.
+        If any instance has no host, nothing is reserved and only the reason is
+        returned. Hosts that the refusals exclude are skipped.
 
-        :param keep: whether what is chosen is noted
-        :param count_pending: whether to count what may be counted already
+        :param keep: whether to reserve the selection
+        :param count_pending: see :meth:`cellsched.hosts.table.HostTable.view`
         """
         table = self._loader.table
         for check in _CHECKS:
@@ -377,9 +386,9 @@ class Placer:
         alternates: int, located: existing_claims.InstanceLocations,
         quiet: bool,
     ) -> _Choice:
-        """Choose for each instance in turn.
+        """Select a host for each instance in turn.
 
-        :param quiet: whether nothing needs to be said of why, if all have one
+        :param quiet: skip the diagnosis if all instances have a host
         """
         complete = all(
             selector.choose(uuid, located.kept.get(uuid), uuid == uuids[-1], [
@@ -387,7 +396,7 @@ class Placer:
                 for each in located.claims.get(uuid, ())])
             for uuid in uuids)
         quiet = quiet and complete and self._attempts_max > 1
-        # Where alternates are looked for, more are rejected.
+        # The search for alternates rejects further hosts.
         why = None if quiet else selector.diagnosis(
             self._loader.silent, len(uuids), self._loader.left_out())
         choice = _Choice(
@@ -398,7 +407,7 @@ class Placer:
         return choice
 
     def _names(self, providers: Iterable[str]) -> list[str]:
-        """Return the hosts of nodes, as far as they are still known."""
+        """Return the host names of the nodes that are still known."""
         hosts = self._loader.table.view(self._clock.steady())
         return [hosts['host'][row] for row in map(hosts.row, providers)
                 if row is not None]
@@ -407,9 +416,9 @@ class Placer:
         self, uuids: Sequence[str], request: objects.RequestSpec,
         choice: _Choice, located: existing_claims.InstanceLocations,
     ) -> tuple[exception.ClaimRefused, str] | None:
-        """Claim what was chosen; return what was refused, if anything.
+        """Claim the selected hosts.
 
-        :returns: the refusal, and the node that was chosen
+        :returns: the refusal and its selected node, or None
         """
         batch = self._batch(uuids, request, choice, located)
         if not batch:
@@ -434,7 +443,7 @@ class Placer:
             raise
         self._loader.confirm(choice.allocations)
         if new < len(batch):
-            # The request came twice; what it held was taken twice here.
+            # The request is a retry: its claims were reserved here again.
             self._loader.reload(providers)
         return None
 
@@ -442,7 +451,7 @@ class Placer:
         self, uuids: Sequence[str], request: objects.RequestSpec,
         choice: _Choice, located: existing_claims.InstanceLocations,
     ) -> list[claims_base.Claim]:
-        """Return the claims of what was chosen."""
+        """Return the claims for the selected hosts."""
         resources, group = request.resources(), request.get('instance_group')
         project_id = request.get('project_id') or None
         user_id = request.get('user_id') or None
@@ -460,7 +469,7 @@ class Placer:
         return batch
 
     def _give_back(self, located: existing_claims.InstanceLocations) -> None:
-        """Release what builds of the request hold that failed."""
+        """Release the claims of the request's failed builds."""
         if located.stale:
             self._claims.release(located.stale)
             self._loader.reload([

@@ -29,10 +29,10 @@ from cellsched.scheduler.decision import required_traits
 
 LOG = log.getLogger(__name__)
 
-#: Names of hosts that are looked up; where there are more, all hosts are read.
+#: The maximum number of names to look up; beyond it all hosts are read.
 NAMES_MAX = 500
 
-#: Under which hosts are counted that the store did not find.
+#: The diagnosis entry for hosts that the store did not find.
 QUERY = 'query'
 
 _NOT_FOUND = 'lacks room or a trait'
@@ -40,16 +40,16 @@ _NOT_ASKED_FOR = 'is not the host that was requested'
 
 
 class RequestHosts:
-    """Reads the hosts of one request, when it needs them.
+    """Reads the hosts of one request on demand.
 
-    Those are the ones that the claim store finds, at most so many, and with
-    them where its instances and others that it depends on are. A request that
-    names its hosts has just these read, and the store is not asked.
+    These are the hosts that the claim store finds, up to a limit, and the
+    hosts of the instances that the request depends on. If a request names its
+    hosts, only these are read and the store is not queried.
 
-    :param hosts_max: how many the store may find; where there are more, the
-        others are only read if none of these does
-    :param reported: returns hosts of instances, as far as hosts told
-    :param relevant: returns names of hosts that a request depends on
+    :param hosts_max: the maximum number of hosts from the store; if it has
+        more, the rest are read only if none of these is suitable
+    :param reported: returns the reported hosts of instances
+    :param relevant: returns the names of hosts that a request depends on
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class RequestHosts:
         self._is_stale = False
         self._is_cut = False
         self._reads_all = False
-        # Those that were refused are told of, whatever room they have.
+        # Refused hosts are read again, whatever capacity they have.
         self._refused: set[str] = set()
 
     @property
     def table(self) -> HostTable:
-        """The hosts; where something was refused, as they are since."""
+        """The hosts, read again after a refusal."""
         if self._is_stale:
             self._read()
         return self._reading.table
@@ -91,19 +91,19 @@ class RequestHosts:
         return self._reading.silent
 
     def follow(self, context: RequestContext) -> bool:
-        """Read the hosts; return that this was done just now."""
+        """Read the hosts; return whether this call read them."""
         return self.refresh(context)
 
     def refresh(
         self, context: RequestContext, since: float | None = None
     ) -> bool:
-        """Read the hosts, whenever that was done before."""
+        """Read the hosts again."""
         self._context = context
         self._read()
         return True
 
     def extend(self) -> bool:
-        """Have all hosts read, if the store found too many.
+        """Read all hosts, if the store found more than the limit.
 
         :returns: whether it did
         """
@@ -113,7 +113,7 @@ class RequestHosts:
         return True
 
     def left_out(self) -> list[candidates.Rejection]:
-        """Return how many hosts were not read, and why."""
+        """Return the number of hosts that were not read, with the reason."""
         count = len(self._everyone()) - len(self.table)
         if count <= 0:
             return []
@@ -123,14 +123,14 @@ class RequestHosts:
         return [candidates.Rejection(QUERY, count, _NOT_FOUND)]
 
     def reload(self, providers: Sequence[str]) -> None:
-        """Have the store asked anew before hosts are looked at again."""
+        """Query the store again before the next selection."""
         self._refused.update(providers)
         self._is_stale = True
 
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True
     ) -> None:
-        """Have later requests count what was chosen, for a time."""
+        """Count allocations in later requests, until they expire."""
         reading = self._reading
         self._reader.choices.add([host_reader.RecentChoice(
             allocation.node, allocation.at, reading.marks.get(allocation.node),
@@ -138,7 +138,7 @@ class RequestHosts:
             for allocation in allocations])
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return the nodes of instances, of those that a host told of."""
+        """Return the nodes of instances that a host has reported."""
         reported = self._reported(instances)
         if not reported:
             return {}
@@ -146,7 +146,7 @@ class RequestHosts:
             reported, self.table.view(self._clock.steady()))
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
-        """Return why it cannot be told whether the hosts are up, if so."""
+        """Return an error if the state of hosts is uncertain, else None."""
         found = find(self._everyone(), self._clock.steady(),
                      self._reader.policy.limits)
         if found is None:
@@ -159,7 +159,7 @@ class RequestHosts:
             hosts=found.hosts, known=found.known)
 
     def _everyone(self) -> HostTable:
-        """Return the table of all hosts, for which most is not read."""
+        """Return a table of all hosts, with few facts read."""
         if self._scope.nodes is None or self._context is None:
             return self.table
         if self._beats is None:
@@ -175,7 +175,7 @@ class RequestHosts:
             self._context, self._scope, sharing)
 
     def _find(self, sharing: host_reader.Sharing) -> host_reader.HostScope:
-        """Return which hosts are to be read."""
+        """Return the hosts to read."""
         self._is_cut = False
         if self._reads_all:
             return host_reader.EVERYTHING
@@ -196,7 +196,7 @@ class RequestHosts:
         return host_reader.HostScope(frozenset(nodes), frozenset(names))
 
     def _known(self) -> tuple[set[str], set[str]]:
-        """Return nodes and names of hosts that matter, room or not."""
+        """Return relevant nodes and host names, whatever their capacity."""
         others = self._pipeline.located(self._request).difference(self._uuids)
         held = self._claims.claims_of(
             [*others, *migrations.consumers(self._uuids)])
@@ -209,7 +209,7 @@ class RequestHosts:
 
 
 def _named(request: objects.RequestSpec) -> set[str]:
-    """Return the hosts that a request names, if it has to have these."""
+    """Return the hosts that a request is restricted to by name, or None."""
     target = request.get('requested_destination')
     host = target.get('host') if target is not None else None
     return {*(request.get('force_hosts') or ()), *([host] if host else ())}
@@ -218,7 +218,7 @@ def _named(request: objects.RequestSpec) -> set[str]:
 def _held(
     table: HostTable, allocation: PendingAllocation
 ) -> dict[str, dict[str, int]]:
-    """Return what was chosen, by provider."""
+    """Return the allocated amounts, by provider."""
     row = table.row(allocation.node)
     children = () if row is None else table.written_value('child_uuids', row)
     found: dict[str, dict[str, int]] = {}
@@ -235,15 +235,15 @@ def query_of(
     sharing: Iterable[claims_base.Usage] = (),
     shared_traits: Iterable[str] = (),
 ) -> claims_base.ProviderQuery | None:
-    """Return what the providers of a host have to have for a request.
+    """Return the query for providers that satisfy a request.
 
-    A resource class, or a trait, that a sharing provider gives is not asked
-    for: which hosts share it is not for the store to know.
+    The query leaves out resource classes and traits of sharing providers: the
+    store does not know which hosts share them.
 
-    :param sharing: what is taken of sharing providers
-    :param shared_traits: what these can do
-    :returns: None where a host may have nothing of its own
-    :raises cellsched.exception.InvalidField: the request makes no sense
+    :param sharing: the sharing providers' resource classes
+    :param shared_traits: the sharing providers' traits
+    :returns: None if a host needs no resources of its own
+    :raises cellsched.exception.InvalidField: the request is not valid
     """
     demand = request.group_demand()
     wanted = _amounts(request, demand.groups)
@@ -266,7 +266,7 @@ def _amounts(
     request: objects.RequestSpec,
     groups: Iterable[request_groups.RequestGroup],
 ) -> dict[str, set[int]]:
-    """Return the amounts that one provider has to give, by their class."""
+    """Return the amounts for a single provider, by resource class."""
     whole = request.resources()
     capacity.check(whole)
     wanted = {resource: {amount} for resource, amount in whole.items()}
@@ -277,5 +277,5 @@ def _amounts(
 
 
 def _known(traits: Iterable[str]) -> frozenset[str]:
-    # Of what can be no trait no host is rid here, and some later.
+    # An invalid trait name excludes no host here; a later step checks it.
     return frozenset(filter(validation.is_trait, traits))

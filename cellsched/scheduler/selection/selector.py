@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing for the instances of one request, one after the other."""
+"""Selecting hosts for the instances of one request in turn."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.selection import claims
 
-#: How many times more hosts one is chosen of with each refusal.
+#: The growth factor of the subset with each refusal.
 _GROWTH = 4
 
-#: Weights that differ by more were multiplied by far more than 1, by which an
-#: operator means that one host is to be taken before the other, as those of
-#: failed builds. No chance is taken with these.
+#: Weights that differ by more have a multiplier far above 1. The operator
+#: wants a strict order of these hosts, for example after failed builds, so
+#: that no random choice is made between them.
 _FAR = 10.0
 
 #: Amounts by resource class, with their providers.
@@ -40,19 +40,19 @@ _UNLIMITED = {
 
 @dataclasses.dataclass(frozen=True)
 class SelectionPolicy:
-    """The policy by which one of the best hosts is chosen.
+    """How to select one of the best hosts.
 
-    :param subset_size: of how many of the best one is chosen by chance
-    :param shuffle: choose by chance among those of the greatest weight
-    :param start: of equals the first from here on is chosen, as a share of
-        the table, 0 to 1; of each scheduler another one, so that they do not
-        all choose the same
-    :param refused_subset_size: of how many one is chosen at most after the
-        claim store refused hosts; with each refusal of more
-    :param evacuation_subset_size: of how many at least for a server whose
-        host takes no servers
-    :param takes_servers: whether a host does; without it, no request is an
-        evacuation
+    :param subset_size: the number of best hosts to select from at random
+    :param shuffle: select at random among hosts of equal greatest weight
+    :param start: the position in the table, 0 to 1, from which the first of
+        equal hosts is selected; different for each scheduler, so that
+        schedulers do not select the same host
+    :param refused_subset_size: the upper limit of the subset size after
+        refusals; the size grows with each refusal
+    :param evacuation_subset_size: the lower limit of the subset size for a
+        server whose host accepts no servers
+    :param takes_servers: returns whether a host accepts servers; without it,
+        no request is an evacuation
     """
 
     random: Random
@@ -66,14 +66,15 @@ class SelectionPolicy:
     def width(
         self, hosts: view.Hosts, request: objects.RequestSpec, refusals: int
     ) -> int:
-        """Return of how many of the best hosts one is chosen by chance.
+        """Return the number of best hosts to select from at random.
 
-        :param refusals: how often the claim store refused what was chosen
+        :param refusals: the number of refusals by the claim store
         """
         width = self.subset_size
         if refusals:
-            # Who lost to the same winner is as far as this one is, and knows
-            # the same: the more often that happens, the more there are.
+            # Schedulers that lost to the same winner retry at the same time
+            # with the same data. Each refusal makes such a collision more
+            # likely.
             width = max(width, min(
                 self.refused_subset_size, _GROWTH ** min(refusals, 32)))
         if (self.evacuation_subset_size > width
@@ -84,10 +85,10 @@ class SelectionPolicy:
     def pick(
         self, ranking: Ranking, width: int | None = None
     ) -> int | None:
-        """Return the row to choose, or None if there is none.
+        """Return the selected row, or None if no host passed.
 
-        :param width: of how many of the best one is chosen by chance;
-            as configured for all requests by default
+        :param width: the number of best hosts to select from at random; the
+            configured number by default
         """
         size = self.subset_size
         width = max(width or size, size)
@@ -106,7 +107,7 @@ class SelectionPolicy:
     def _is_evacuation(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> bool:
-        """Return whether a server leaves a host that takes none."""
+        """Return whether a server leaves a host that accepts no servers."""
         names = request.get('ignore_hosts')
         if not names or self.takes_servers is None:
             return False
@@ -120,9 +121,9 @@ class SelectionPolicy:
 def _near(
     ranking: Ranking, rows: list[int], least: int
 ) -> list[int]:
-    """Return those of the best that are not far worse than the very best.
+    """Return the best hosts with weights close to the greatest one.
 
-    :param least: so many may be chosen, however far they are
+    :param least: the minimum number of hosts, however far they are
     """
     weights = [ranking.weighed(row, detailed=False)[0] for row in rows]
     return [row for place, (row, weight) in enumerate(zip(rows, weights))
@@ -130,9 +131,9 @@ def _near(
 
 
 class Selector:
-    """The instances of a request, and what was chosen for them.
+    """The instances of a request, and the hosts selected for them.
 
-    :param refusals: what was refused before, and is passed over
+    :param refusals: hosts to skip, because they were refused before
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Selector:
         self._hosts = hosts
         self._request = request
         self._resources = request.resources()
-        # Hardly any request is met by others than hosts themselves.
+        # Providers other than hosts are needed by few requests.
         self._wanted = provider_groups.asked(
             hosts, request, self._resources)
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
@@ -154,7 +155,7 @@ class Selector:
         self._hopeless = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
         self._width = policy.width(hosts, request, refusals.times)
-        #: Of these, those that nothing else kept from being chosen.
+        #: The refused hosts that passed all other stages.
         self._denied = 0
         self._rows: list[int] = []
         self._candidates: candidates.Candidates | None = None
@@ -165,20 +166,19 @@ class Selector:
 
     @property
     def is_parted(self) -> bool:
-        """Return whether others than hosts themselves may give a part."""
+        """Return whether providers other than hosts may have a part."""
         return self._wanted is not None
 
     def choose(
         self, uuid: str, held_on: str | None, last: bool,
         held: Held = (),
     ) -> bool:
-        """Choose a host for one more instance; return whether there is one.
+        """Select a host for one more instance; return whether there is one.
 
-        :param held_on: the node that it holds a claim on already, which it
-            keeps if that suits its image, which may be another one than it
-            was
-        :param held: what it holds there, of each provider
-        :param last: no other instance comes after this one
+        :param held_on: the node of the instance's existing claim, which it
+            keeps if the node suits its image; the image may have changed
+        :param held: the claimed amounts on each provider
+        :param last: no other instance follows
         """
         if held_on is not None:
             row = self._hosts.row(held_on)
@@ -197,7 +197,7 @@ class Selector:
             self._picks.append(decision_record.pick(
                 self._hosts, ranking, row, uuid, detailed=first))
             if first and (self._rows or not last):
-                # Another ranking is to be made of this one.
+                # The next ranking is derived from this one.
                 ranking.detach()
             allocated = self._allocate(row)
             assert allocated or self._wanted is None, 'its host passed'
@@ -212,10 +212,10 @@ class Selector:
         return True
 
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
-        """Return what was chosen, with alternates in the same cell."""
+        """Return the selected hosts, with alternates in the same cell."""
         others: dict[int, list[objects.Selection]] = {}
         if self._candidates is None:
-            # All of them had their hosts; what these allow is still to say.
+            # All instances keep their hosts; find the alternates now.
             self._rank()
         return [[self._selection(row, self._allocations.get(number)),
                  *self._others(row, alternates, others)]
@@ -225,12 +225,12 @@ class Selector:
         self, silent: Sequence[str], wanted: int,
         left_out: Sequence[candidates.Rejection] = (),
     ) -> diagnosis.Diagnosis:
-        """Return what became of the hosts.
+        """Return the diagnosis of all hosts.
 
-        Those that the claim store refused had room and lost it, which is
-        what is told of them, whatever they are rejected for since.
+        Hosts that the claim store refused are counted as refused, whatever
+        stage rejects them now.
 
-        :param left_out: why others are not among the hosts
+        :param left_out: the reasons why known hosts were not evaluated
         """
         rejections = (
             self._pipeline.rejections(
@@ -242,25 +242,25 @@ class Selector:
             len(self._rows), self._denied)
 
     def decision(self) -> decision_record.Decision:
-        """Return what was decided, to be told later."""
+        """Return the decision, for the record."""
         return decision_record.of(self._hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
-        """Return names of hosts that were rejected, a few for each stage."""
+        """Return names of rejected hosts, a few for each stage."""
         return diagnosis.examples(
             self._hosts, self._candidates, self._refused, self._closed)
 
     def _suits(self, row: int) -> bool:
-        """Return whether a host does for what stays there."""
+        """Return whether a host suits the instance that stays on it."""
         found = self._pipeline.candidates(
             self._hosts.at(np.array([row])), self._request, rebuild=True)
         if not len(found):
-            # That is why, whatever the others are like.
+            # This is the reason, whatever the state of the other hosts.
             self._candidates = found
         return len(found) > 0
 
     def _rank(self) -> Ranking:
-        """Return the hosts that are left, by weight."""
+        """Return the remaining hosts, ranked by weight."""
         request = self._request
         known = self._candidates
         if known is not None and self._last_taken is not None and any(
@@ -288,7 +288,7 @@ class Selector:
     def _others(
         self, row: int, count: int, known: dict[int, list[objects.Selection]]
     ) -> list[objects.Selection]:
-        """Return the best hosts of the row's cell that nobody was given."""
+        """Return the best unselected hosts in the row's cell."""
         if not count:
             return []
         cells = self._hosts['cell']
@@ -304,12 +304,12 @@ class Selector:
                 self._selection(other, allocated) for other, allocated in (
                     (other, self._allocate(other)) for other
                     in ranking.top(count, among=mine[free[mine]]))
-                # What hosts share may be used up by what was chosen.
+                # Earlier selections may have used up shared resources.
                 if allocated is not None or self._wanted is None]
         return known[cell]
 
     def _allocate(self, row: int) -> allocation.ProviderAllocations | None:
-        """Return what the providers of a host give, if others than it do."""
+        """Return the allocation on a host if other providers have a part."""
         if self._wanted is None:
             return None
         return allocation.allocate(self._hosts, row, self._wanted)
@@ -332,7 +332,7 @@ class Selector:
         limits = {} if self._candidates is None else self._pipeline.limits(
             self._request, self._candidates, row)
         if not limits:
-            # To make one takes longer than all else of a selection.
+            # Creating a Selection takes longer than the rest.
             return self._unlimited
         return objects.SchedulerLimits(**{**_UNLIMITED, **limits})
 
@@ -341,17 +341,17 @@ def _rows_of_cell(hosts: view.Hosts, cell: int) -> view.Column:
     return np.flatnonzero(hosts['cell'] == cell)
 
 
-#: The hint that has the instances of a request spread over failure domains.
+#: The hint that spreads a request's instances over failure domains.
 _SPREAD = 'spread'
 
 
 def with_members(
     request: objects.RequestSpec, uuids: Sequence[str]
 ) -> objects.RequestSpec:
-    """Return a request whose own instances are members of its server group.
+    """Return a request with its own instances as group members.
 
-    Instances that are to be spread are a group for the time of the request,
-    where they are in none.
+    Instances that are to be spread form a group for the time of the request,
+    if they are in none.
     """
     group = request.get('instance_group')
     if group is None and request.hint(_SPREAD):
@@ -360,8 +360,8 @@ def with_members(
     if group is None:
         return request
     members = dict.fromkeys([*(group.get('members') or ()), *uuids])
-    # What the caller holds stays as it is; a deep copy would cost more than
-    # the decision.
+    # The caller's request is not changed. A deep copy would cost more than the
+    # decision.
     request, group = copy.copy(request), copy.copy(group)
     group.members = list(members)
     request.instance_group = group
