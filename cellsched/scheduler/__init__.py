@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler: which host takes a request, and why not the others.
+"""The scheduler: select a host for a request, and explain the decision.
 
-``decision`` decides and ``explanation`` says why; both are pure but for the
-recorder, which keeps explanations. ``placement`` chooses by a decision and
-claims what was chosen. ``service`` answers over RPC, by a driver of
+``decision`` decides and ``explanation`` gives the reasons. Both are pure,
+except for the recorder, which stores explanations. ``selection`` selects hosts
+by a decision and claims them. ``service`` answers over RPC with a driver of
 ``drivers``.
 """

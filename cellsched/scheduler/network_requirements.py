@@ -10,22 +10,22 @@ from cellsched import exception
 from cellsched.network import base
 from cellsched import objects
 
-#: Of hosts with devices that manage ports apart from the hypervisor.
+#: The trait of hosts with devices that manage ports remotely.
 REMOTE_MANAGED = 'COMPUTE_REMOTE_MANAGED_PORTS'
 
 
 class NetworkRequirements:
-    """Asks the network plug-in, and adds to a request what it knows.
+    """Adds the requirements of a request's networks to the request.
 
-    A plug-in that knows nothing of hosts is not asked.
+    A network plug-in without host requirements is not called.
 
-    :param routed: whether requests keep to the aggregates of the segments of
-        routed networks
+    :param routed: whether to restrict requests to the aggregates of the
+        segments of routed networks
     """
 
     def __init__(self, network: base.NetworkAPI, routed: bool) -> None:
         self._network = network
-        # Its class, and not that of what contains its failures.
+        # Check the class of the plug-in itself, inside its failure wrapper.
         kind = network.__class__
         self._routed = routed and (
             kind.segment_aggregates is not base.NetworkAPI.segment_aggregates)
@@ -35,9 +35,10 @@ class NetworkRequirements:
     def add(
         self, context: RequestContext, request: objects.RequestSpec
     ) -> objects.RequestSpec:
-        """Return the request with what its networks need; may block.
+        """Return the request with its networks' requirements; may block.
 
-        :raises cellsched.exception.NoValidHost: the plug-in cannot say it
+        :raises cellsched.exception.NoValidHost: the plug-in cannot determine
+            the requirements
         """
         networks = request.get('requested_networks')
         if not networks or not (self._routed or self._managed):
@@ -59,7 +60,7 @@ class NetworkRequirements:
 def _in_aggregates(
     request: objects.RequestSpec, aggregates: Sequence[Set[str]]
 ) -> objects.RequestSpec:
-    """Return a request for hosts that are in one aggregate of each set."""
+    """Return a request for hosts in one aggregate of each set."""
     if not aggregates:
         return request
     request = copy.copy(request)

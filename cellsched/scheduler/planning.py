@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions on a snapshot, which take nothing."""
+"""Decisions on a snapshot, which claim nothing."""
 
 from collections.abc import Iterable
 from random import Random
@@ -29,11 +29,11 @@ def on_snapshot(
     conf: cfg.ConfigOpts, snapshot: document.HostDocument,
     random: Random, pipeline: Pipeline | None = None,
 ) -> placer.Placer:
-    """Return what plans with the configured filters and weighers.
+    """Return a placer with the configured filters and weighers.
 
-    It knows of no claims: where instances are is not in a snapshot.
+    It knows no claims: a snapshot has no locations of instances.
 
-    :param pipeline: the decision in place of the one that is configured
+    :param pipeline: the decision in place of the configured one
     """
     still: Any = SnapshotSource(snapshot)
     return placer.Placer(
@@ -46,13 +46,13 @@ def on_snapshot(
 
 
 class CellCapacity(NamedTuple):
-    """The room of a cell for servers of one kind.
+    """The capacity of a cell for servers of one kind.
 
     :param cell: the cell's uuid
-    :param hosts: compute nodes that the cell has
-    :param passing: those that pass all filters
-    :param servers: how many servers these have room for, where those of
-        other cells take nothing of what is shared
+    :param hosts: the number of compute nodes in the cell
+    :param passing: the number of compute nodes that pass all filters
+    :param servers: the number of servers that fit, if servers in other cells
+        take no shared resources
     """
 
     cell: str
@@ -62,12 +62,12 @@ class CellCapacity(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """The room of all cells for servers of one kind.
+    """The capacity of all cells for servers of one kind.
 
     :param cells: in the order of their first hosts
-    :param servers: how many servers all cells have room for together; fewer
-        than the sum, where hosts of several cells share what they take
-    :param rejections: what rejected the other hosts
+    :param servers: the number of servers that fit all cells together; less
+        than the sum if hosts of several cells share resources
+    :param rejections: the number of rejected hosts by reason
     """
 
     cells: list[CellCapacity]
@@ -80,14 +80,15 @@ def capacity(
     request: objects.RequestSpec,
     pipeline: Pipeline | None = None,
 ) -> Capacity:
-    """Return how many servers of one kind fit each cell, and what rejects.
+    """Return how many servers of one kind fit each cell, with rejections.
 
-    The configured filters are asked once, as for a single server: what they
-    would say of the next ones, as to how many share a host, does not count.
+    The configured filters run once, as for a single server. Limits on the
+    number of servers of a group on one host are not applied to further
+    servers.
 
-    :param pipeline: the decision in place of the one that is configured
-    :raises cellsched.exception.InvalidField: something asked for makes no
-        sense, or is read by no filter
+    :param pipeline: the decision in place of the configured one
+    :raises cellsched.exception.InvalidField: a requirement is not valid, or no
+        filter reads it
     """
     pipeline = pipeline or filter_scheduler.pipeline_of(conf)
     refusal = requirements.RequirementCheck(
@@ -107,7 +108,7 @@ def capacity(
             len(rows), _servers(hosts, rows, request)))
     servers = sum(each.servers for each in rooms)
     if hosts.sharing:
-        # Alone each may have what all of them share.
+        # Each cell alone may use all shared resources.
         servers = max(_servers(hosts, found.rows, request), max(
             (each.servers for each in rooms), default=0))
     return Capacity(rooms, servers, pipeline.rejections(request, found))
@@ -116,19 +117,19 @@ def capacity(
 def _servers(
     hosts: view.Hosts, rows: view.Column, request: objects.RequestSpec
 ) -> int:
-    """Return how many servers the hosts in some rows have room for."""
+    """Return how many servers fit the hosts in these rows."""
     return int(counts(hosts.at(rows), request).sum())
 
 
 class SnapshotSource:
-    """Stands for the loader of a table that stays as it is."""
+    """The source of a table that does not change."""
 
     def __init__(self, snapshot: document.HostDocument) -> None:
         self.table = snapshot.table
         self.silent = snapshot.silent
 
     def follow(self, context: RequestContext) -> bool:
-        """Do nothing: there is nothing newer."""
+        """Do nothing: a snapshot has no newer state."""
         return False
 
     def extend(self) -> bool:
@@ -136,16 +137,16 @@ class SnapshotSource:
         return False
 
     def left_out(self) -> tuple[()]:
-        """Return that no host was left out."""
+        """Return an empty tuple: no host was left out."""
         return ()
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return nothing: where instances are is not in a snapshot."""
+        """Return no nodes: a snapshot has no locations of instances."""
         return {}
 
 
 class SnapshotClock(clock.Clock):
-    """The time at which a snapshot was taken."""
+    """A clock that stands at the time of a snapshot."""
 
     def __init__(self, timestamp: float) -> None:
         self._timestamp = timestamp

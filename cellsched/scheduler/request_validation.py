@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of a request before anything is decided on it.
+"""Validation of a request before a decision.
 
-A request comes over RPC, with what users wrote in it. What is checked here
-needs no host; what single filters read, they check themselves.
+A request comes over RPC and includes users' input. The checks here need no
+host. A filter checks the fields that only it reads.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from cellsched.claims import validation as claims_validation
 from cellsched import exception
 from cellsched import objects
 
-#: Scheduler hints that are read whatever filters are enabled.
+#: Scheduler hints that are read with any filters enabled.
 _HINTS = frozenset({'group'})
 
-#: The hint by which Nova has a host checked for a server's new image.
+#: Nova's hint to check a host for a server's new image.
 REBUILD = '_nova_check_type'
 
 #: Fields of a request that name hosts or nodes.
 _HOST_LISTS = ('ignore_hosts', 'force_hosts', 'force_nodes')
 
-#: Fields of a request that say whom it is for.
+#: Fields of a request that name its user and project.
 _OWNERS = ('project_id', 'user_id')
 
 #: Fields of a request that are checked.
@@ -31,27 +31,27 @@ _CHECKED = (
     'flavor', 'scheduler_hints', 'image', 'num_instances', 'instance_uuid',
     'instance_group', 'requested_destination', *_OWNERS, *_HOST_LISTS)
 
-#: What every flavor says.
+#: Required fields of a flavor.
 _REQUIRED = ('vcpus', 'memory_mb', 'root_gb')
 _AMOUNTS = (*_REQUIRED, 'ephemeral_gb', 'swap')
 
-#: The largest amount of anything.
+#: The maximum of any amount.
 _AMOUNT_MAX = 2 ** 31 - 1
 
-#: Characters of a uuid, and of a host's name.
+#: The maximum length of a uuid, and of a host's name.
 _UUID_MAX, _HOST_MAX = 36, 255
 
-#: The one form of uuids in which several of them are told apart.
+#: The canonical form of uuids, required if a request has several.
 _UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 @dataclasses.dataclass(frozen=True)
 class RequestBounds:
-    """Upper bounds of what a request may ask for.
+    """Upper limits of a request.
 
     :param instances_max: instances
     :param names_max: hints, extra specs or image properties
-    :param values_max: hosts, members or aggregates that one list of it names
+    :param values_max: hosts, members or aggregates in one list
     """
 
     instances_max: int = 1000
@@ -60,7 +60,7 @@ class RequestBounds:
 
 
 def bounds(options: Any) -> RequestBounds:
-    """Return the bounds that the options of ``[scheduler]`` say."""
+    """Return the limits configured in ``[scheduler]``."""
     return RequestBounds(
         options.max_instances_per_request, options.max_names_per_request,
         options.max_values_per_list)
@@ -70,14 +70,14 @@ def check(
     spec: Any, uuids: Any, bounds: RequestBounds,
     hints: frozenset[str] | None = None, strictly: bool = True,
 ) -> None:
-    """Make sure that a request can be decided on.
+    """Check that a request is valid.
 
-    :param uuids: of its instances; None where the caller named none
+    :param uuids: of its instances; None if the caller named none
     :param hints: scheduler hints that are read; None for any whose name does
         not begin with ``_``
-    :param strictly: whether other hints are refused, and not only those whose
-        name begins so
-    :raises cellsched.exception.InvalidField: names the field and the bound
+    :param strictly: whether to refuse all other hints, not only those that
+        begin with ``_``
+    :raises cellsched.exception.InvalidField: names the field and the limit
     """
     if not isinstance(spec, objects.RequestSpec):
         raise invalid('spec_obj', 'a RequestSpec')
@@ -116,9 +116,9 @@ def check(
 def unknown_hints(
     spec: objects.RequestSpec, hints: frozenset[str] | None
 ) -> list[str]:
-    """Return the hints of a request that are not read, as they can be shown.
+    """Return the names of a request's unread hints, safe to print.
 
-    :param hints: those that are; None for any
+    :param hints: scheduler hints that are read; None for any
     """
     said = spec.get('scheduler_hints')
     if hints is None or not said:
@@ -127,9 +127,9 @@ def unknown_hints(
 
 
 def check_length(field: str, values: Any, most: int) -> None:
-    """Make sure that a list is not too long.
+    """Check that a list is not too long.
 
-    :raises cellsched.exception.InvalidField: it is
+    :raises cellsched.exception.InvalidField: it is too long
     """
     if len(values or ()) > most:
         raise invalid(field, f'at most {most} values')
@@ -144,7 +144,7 @@ def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
         if amounts[name] is None:
             raise invalid(f'spec_obj.flavor.{name}', 'a number')
     for name, amount in amounts.items():
-        # What is less than nothing would be taken off another amount.
+        # A negative amount would reduce another amount.
         if not 0 <= (amount or 0) <= _AMOUNT_MAX:
             raise invalid(f'spec_obj.flavor.{name}',
                           f'an amount from 0 to {_AMOUNT_MAX}')
@@ -161,9 +161,8 @@ def _check_hints(
         raise invalid('spec_obj.scheduler_hints', f'at most {most} hints')
     read = _HINTS if known is None else known | _HINTS
     for hint, values in hints.items():
-        # Users write hints, so nothing that steers a decision past its
-        # checks is taken from them. Who reads the one of rebuilds makes sure
-        # that it can be one.
+        # Users write hints, so a hint must not bypass a check. The reader of
+        # the rebuild hint validates that the request can be a rebuild.
         if hint.startswith('_') and (
                 hint not in read or values != ['rebuild']):
             raise invalid(f'spec_obj.scheduler_hints.{_shown(hint)}',
@@ -216,9 +215,9 @@ def _check_uuids(uuids: Any, most: int) -> None:
 
 
 def check_ids(field: str, ids: Sequence[Any]) -> None:
-    """Make sure that ids can be looked up; it takes next to no time.
+    """Check that ids can be looked up; this costs little.
 
-    :raises cellsched.exception.InvalidField: they cannot
+    :raises cellsched.exception.InvalidField: an id is not valid
     """
     if all(isinstance(each, str) for each in ids):
         together = ''.join(ids)
@@ -229,9 +228,9 @@ def check_ids(field: str, ids: Sequence[Any]) -> None:
 
 
 def check_host(field: str, name: Any) -> None:
-    """Make sure that something is the name of a host.
+    """Check that a value is a valid host name.
 
-    :raises cellsched.exception.InvalidField: it is not
+    :raises cellsched.exception.InvalidField: it is not valid
     """
     if not isinstance(name, str) or not (
             1 <= len(name) <= _HOST_MAX and name.isprintable()):
@@ -243,6 +242,6 @@ def _is_uuid(text: Any) -> bool:
 
 
 def invalid(field: str, expected: str) -> exception.InvalidField:
-    """Return the error of a field of a request."""
+    """Return the error for a field of a request."""
     return exception.InvalidField(
         where='select_destinations', field=field, expected=expected)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demands of requests that nothing reads.
+"""Requirements of requests that no stage reads.
 
-A server that runs where it must not is worse than one that does not run: what
-a request asks for is given, or refused by its name.
+A server on an unsuitable host is worse than a failed request. A requirement is
+satisfied, or it is refused by name.
 """
 
 from collections.abc import Callable
@@ -29,16 +29,16 @@ LOG = log.getLogger(__name__)
 #: Prefixes of requirement names; names of request fields have none.
 EXTRA_SPEC, PROPERTY = 'flavor.extra_specs.', 'image.properties.'
 
-#: Stands for all extra specs without a colon that are not named here.
+#: Stands for all unlisted extra specs without a colon.
 UNSCOPED = f'{EXTRA_SPEC}unscoped'
 
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """The condition on which a value asks for something.
+    """The condition on which a value is a requirement.
 
-    :param words: for people, in reStructuredText
-    :param holds: says so of a value and its request
+    :param words: description in reStructuredText
+    :param holds: predicate of the value and its request
     """
 
     words: str
@@ -47,12 +47,12 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True)
 class Requirement:
-    """Something that a request can ask of hosts.
+    """A property that a request can require of hosts.
 
     :param name: in the form of :attr:`cellsched.filters.base.Filter.reads`
-    :param what: what is asked for, in words
-    :param pattern: of the whole name, where a ``*`` at its end does not say
-        it
+    :param what: description of the requirement
+    :param pattern: for the whole name, if a ``*`` at the end of ``name`` does
+        not suffice
     """
 
     name: str
@@ -62,11 +62,11 @@ class Requirement:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it has many names."""
+        """Return whether the requirement has many names."""
         return self.pattern is not None or self.name.endswith('*')
 
     def covers(self, name: str) -> bool:
-        """Return whether a full name is one of this requirement."""
+        """Return whether a full name belongs to this requirement."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, name) is not None
         if self.name.endswith('*'):
@@ -75,16 +75,17 @@ class Requirement:
 
 
 def extra_spec(request: objects.RequestSpec, name: str) -> str | None:
-    """Return an extra spec of the flavor, if it has it."""
+    """Return an extra spec of the flavor, or None."""
     value: str | None = (
         request.flavor.get('extra_specs') or {}).get(name)
     return value
 
 
 def part(document: Any, name: str) -> Any:
-    """Return a field of an object, or of the document of one.
+    """Return a field of an object, or of its document.
 
-    What has no fields is returned as it is: nobody can say that it is empty.
+    A value without fields is returned unchanged, because it cannot be known to
+    be empty.
     """
     if isinstance(document, base.Object):
         return document.get(name)
@@ -100,7 +101,7 @@ def _is_true(value: Any) -> bool:
 
 
 def _either(request: objects.RequestSpec, key: str) -> Any:
-    """Return what flavor or image say for a key of the scope ``hw``."""
+    """Return the flavor's or the image's value of a key of scope ``hw``."""
     return (extra_spec(request, f'hw:{key}')
             or request.image_property(f'hw_{key}'))
 
@@ -178,7 +179,7 @@ def _of_image(name: str, what: str, when: Condition) -> Requirement:
 
 
 def _of_both(key: str, what: str, when: Condition) -> Iterator[Requirement]:
-    """Yield what a flavor asks for as ``hw:key``, an image as ``hw_key``."""
+    """Yield a flavor's ``hw:key`` and an image's ``hw_key`` requirement."""
     yield _of_flavor(f'hw:{key}', what, when)
     yield _of_image(f'hw_{key}', what, when)
 
@@ -294,8 +295,8 @@ def _named(prefix: str, *texts: str) -> frozenset[str]:
     return frozenset(prefix + name for text in texts for name in text.split())
 
 
-#: What Nova knows too, and what does not change where a server may go, by
-#: what it is about, in reStructuredText.
+#: Names that Nova knows and that do not affect the choice of a host, by topic,
+#: in reStructuredText.
 NO_REQUIREMENTS: dict[str, frozenset[str]] = {
     'How the guest is made, on whatever host': (
         _named(f'{EXTRA_SPEC}hw:', '''
@@ -365,13 +366,14 @@ NO_REQUIREMENTS: dict[str, frozenset[str]] = {
 }
 
 
-#: Demands that one refusal names, and characters of one name.
+#: Limits of one error: the number of requirements, and a name's length.
 _NAMED_MAX, _NAME_MAX = 10, 60
 
-#: Names of extra specs and properties whose requirement is remembered.
+#: The size of the cache of requirements by name.
 _NAMES_MAX = 4096
 
-#: Demands of one name each, by it, and those of many names, in this order.
+#: Requirements with a single name, by name; and those with many names, in
+#: order of precedence.
 _EXACT = {each.name: each for each in REQUIREMENTS if not each.is_open}
 _OPEN = tuple(each for each in REQUIREMENTS if each.is_open)
 
@@ -381,9 +383,9 @@ _INDIFFERENT = frozenset[str]().union(*NO_REQUIREMENTS.values())
 
 
 class UnsupportedRequirements:
-    """Finds what requests ask for and nothing reads.
+    """Finds requirements of requests that no stage reads.
 
-    :param reads: what is read, as stages declare it; see
+    :param reads: the names that stages declare; see
         :attr:`cellsched.filters.base.Filter.reads`
     """
 
@@ -392,7 +394,7 @@ class UnsupportedRequirements:
         self._reads = reads
         self._prefixes = tuple(
             name[:-1] for name in reads if name.endswith('*'))
-        #: All that is not read.
+        #: All requirements that are not read.
         self.requirements = tuple(
             each for each in REQUIREMENTS
             if not self._is_read(each.name, each))
@@ -402,11 +404,11 @@ class UnsupportedRequirements:
                 field, _, inner = each.name.partition('.')
                 fields.setdefault(field, []).append((inner, each))
         self._fields = fields
-        # Flavors and properties are few, and come with every request.
+        # Cached: few flavors and properties come with most requests.
         self._unread = functools.lru_cache(_NAMES_MAX)(self._find)
 
     def names(self, request: objects.RequestSpec) -> list[str]:
-        """Return each unread requirement in words, with its name."""
+        """Return each unread requirement as its description and name."""
         return list(self._names(request))
 
     def _names(self, request: objects.RequestSpec) -> Iterator[str]:
@@ -430,7 +432,7 @@ class UnsupportedRequirements:
                     yield _said('request field', each.name, each)
 
     def _find(self, kind: str, name: str) -> Requirement | None:
-        """Return the requirement of a name, if nothing reads it."""
+        """Return the requirement of a name if no stage reads it, else None."""
         full = kind + name
         requirement = find(full)
         if requirement is None or self._is_read(full, requirement):
@@ -443,10 +445,10 @@ class UnsupportedRequirements:
 
 
 class RequirementCheck:
-    """Refuses requests that ask for what nothing reads, or logs them.
+    """Refuses or logs requests with requirements that no stage reads.
 
     :param reads: see :class:`UnsupportedRequirements`
-    :param ignored: whether such requests are placed all the same
+    :param ignored: whether to accept these requests and log them
     """
 
     def __init__(self, reads: Iterable[str], ignored: bool = False) -> None:
@@ -456,13 +458,13 @@ class RequirementCheck:
     def refusal(
         self, request: objects.RequestSpec, context: RequestContext
     ) -> exception.NoValidHost | None:
-        """Return the error that ends a request, if it is refused."""
+        """Return the error that refuses a request, or None."""
         names = self._unread.names(request)
         if not names:
             return None
         reason = _reason(names)
         if self._ignored:
-            LOG.warning('Request %s is placed all the same: %s',
+            LOG.warning('Request %s is accepted: %s',
                         context.request_id, reason, context=context)
             return None
         LOG.info('Refused: %s', reason, context=context)
@@ -470,9 +472,9 @@ class RequirementCheck:
 
 
 def find(name: str) -> Requirement | None:
-    """Return the requirement that has a name, such as ``numa_topology``.
+    """Return the requirement with a name, such as ``numa_topology``.
 
-    :param name: with its prefix, where it is an extra spec or a property
+    :param name: with its prefix if it is an extra spec or a property
     """
     if name in _INDIFFERENT:
         return None
@@ -482,7 +484,7 @@ def find(name: str) -> Requirement | None:
 
 
 def is_known(reads: str) -> bool:
-    """Return whether what a stage declares to read is a name of any kind."""
+    """Return whether a name that a stage declares to read is known."""
     prefix = reads.removesuffix('*')
     return (find(prefix) is not None or prefix in _INDIFFERENT
             or prefix != reads and any(
@@ -498,7 +500,7 @@ def _reason(names: Sequence[str]) -> str:
 
 
 def _said(kind: str, name: str, requirement: Requirement) -> str:
-    # Users write names of properties, and everybody reads the log.
+    # Users write property names, so make them safe for the log.
     shown = ascii(name[:_NAME_MAX])[1:-1]
     if len(name) > _NAME_MAX:
         shown += '…'

@@ -23,20 +23,20 @@ LOG = log.getLogger(__name__)
 
 _Answer = TypeVar('_Answer')
 
-#: Stands for an argument that older callers do not know of.
+#: The default of an argument that older callers do not send.
 _NOT_GIVEN = object()
 
 
 class Scheduler:
-    """Answers ``select_destinations``, with hosts and not with cells.
+    """Answers ``select_destinations`` with hosts.
 
-    Callers of every version from 4.0 on are answered in the form that they
+    Callers of every version since 4.0 get the response format that they
     expect.
 
-    :param attempts_max: hosts to offer for each instance
-    :param notifier: tells who listens of requests and of their success
-    :param ignores_hints: whether hints that nothing reads are passed over
-    :param ignores_demands: whether demands that nothing reads are
+    :param attempts_max: the number of hosts to return for each instance
+    :param notifier: emits notifications of requests and their results
+    :param ignores_hints: whether to accept hints that no stage reads
+    :param ignores_demands: whether to accept requirements that no stage reads
     """
 
     target = oslo_messaging.Target(version=scheduler.VERSION)
@@ -64,16 +64,16 @@ class Scheduler:
         instance_uuids: Any = None, return_objects: Any = False,
         return_alternates: Any = False,
     ) -> list[Any]:
-        """Choose a host for each instance, and claim it.
+        """Select and claim a host for each instance.
 
-        Callers that name no instances know of no claims: they get places for
-        as many as the request says, and nothing is claimed.
+        A caller that names no instances does not manage claims: it gets hosts
+        for the number of instances in the request, and nothing is claimed.
 
         :param request_spec: with ``filter_properties``, two dicts in place of
             ``spec_obj``
         :returns: with ``return_objects``, for each instance a list of
-            selections: the host claimed, then its alternates if they are
-            asked for; else for each a dict of host, nodename and limits
+            selections: the claimed host, then its alternates if requested;
+            else for each a dict of host, nodename and limits
         :raises cellsched.exception.NoValidHost: with the reasons
         :raises cellsched.exception.HostStateUncertain: another scheduler may
             decide otherwise
@@ -99,7 +99,7 @@ class Scheduler:
     def update_aggregates(
         self, context: RequestContext, aggregates: Any
     ) -> None:
-        """Hear of an aggregate or of several.
+        """Apply updates of one or several aggregates.
 
         :raises cellsched.exception.InvalidField: names the field
         """
@@ -118,7 +118,7 @@ class Scheduler:
     def delete_aggregate(
         self, context: RequestContext, aggregate: Any
     ) -> None:
-        """Hear that an aggregate is gone.
+        """Remove an aggregate.
 
         :raises cellsched.exception.InvalidField: names the field
         """
@@ -129,7 +129,7 @@ class Scheduler:
         self, context: RequestContext, host_name: Any,
         instance_info: Any,
     ) -> None:
-        """Hear of instances that a host has, among others.
+        """Record instances of a host, in addition to known ones.
 
         :raises cellsched.exception.InvalidField: names the field
         """
@@ -143,7 +143,7 @@ class Scheduler:
         self, context: RequestContext, host_name: Any,
         instance_uuid: Any,
     ) -> None:
-        """Hear that a host has an instance no more.
+        """Remove an instance from a host.
 
         :raises cellsched.exception.InvalidField: names the field
         """
@@ -155,7 +155,7 @@ class Scheduler:
         self, context: RequestContext, host_name: Any,
         instance_uuids: Any,
     ) -> None:
-        """Hear of all instances that a host has.
+        """Replace the known instances of a host.
 
         :raises cellsched.exception.InvalidField: names the field
         """
@@ -164,10 +164,10 @@ class Scheduler:
     def _check(
         self, context: RequestContext, spec: Any, uuids: Any
     ) -> None:
-        """Make sure that a request can be decided on.
+        """Check that a request is valid and supported.
 
-        :raises cellsched.exception.NoValidHost: it asks for what the driver
-            does not read
+        :raises cellsched.exception.NoValidHost: the driver does not support a
+            requirement
         :raises cellsched.exception.InvalidField: names the field
         """
         hints = self._driver.hints
@@ -211,10 +211,10 @@ class Scheduler:
     def _ask(
         self, question: Callable[..., _Answer], *arguments: Any
     ) -> _Answer:
-        """Return what the driver answers; log why a plug-in failed.
+        """Return the driver's answer; log the failure of a plug-in.
 
-        :raises cellsched.exception.PluginFailed: without its cause, which
-            callers would be sent
+        :raises cellsched.exception.PluginFailed: without its cause, which must
+            not be sent to callers
         """
         try:
             return question(*arguments)

@@ -24,18 +24,18 @@ from cellsched.scheduler.explanation import recorder
 
 
 class SchedulerParts(Protocol):
-    """Parts of a process that a scheduler driver is made of.
+    """The parts of a process that a scheduler driver uses.
 
-    Each is made when it is first asked for, and closed by whoever made it.
+    Each part is created on first use, and closed by the process.
     """
 
     @property
     def clock(self) -> Clock:
-        """The process's clock."""
+        """The clock of the process."""
 
     @property
     def random(self) -> Random:
-        """The source of chance."""
+        """The random number generator."""
 
     @property
     def database(self) -> session.Database:
@@ -43,11 +43,11 @@ class SchedulerParts(Protocol):
 
     @property
     def cells(self) -> registry.CellRegistry:
-        """The cells that there are."""
+        """The cells of the deployment."""
 
     @property
     def gatherer(self) -> gather.Gatherer:
-        """Asks all cells at once."""
+        """Queries all cells in parallel."""
 
     @property
     def discovery(self) -> Discovery:
@@ -63,26 +63,26 @@ class SchedulerParts(Protocol):
 
     @property
     def decisions(self) -> recorder.Recorder:
-        """Keeps the decisions that are made."""
+        """Stores the decisions."""
 
 
 class SchedulerDriver(abc.ABC):
-    """Chooses hosts and claims them.
+    """Selects hosts and claims them.
 
-    Calls may come from several threads at a time.
+    Several threads may call a driver at the same time.
     """
 
-    #: Where the options of :meth:`opts` are registered.
+    #: The configuration group of the options of :meth:`opts`.
     group: ClassVar[str] = 'scheduler'
 
-    #: Scheduler hints that requests may have; None for any. Users write
-    #: hints, so one that nothing reads is a mistake of theirs.
+    #: Scheduler hints that requests may have; None for any. Users write hints,
+    #: so an unknown one is a user's error.
     hints: frozenset[str] | None = None
 
-    #: Demands that this driver meets, named as in
-    #: :attr:`cellsched.filters.base.Filter.reads`. A request that asks for
-    #: anything else is refused before it gets here. None where the driver
-    #: looks at that itself, as its stages say it.
+    #: Requirements that this driver supports, named as in
+    #: :attr:`cellsched.filters.base.Filter.reads`. A request with any other
+    #: requirement is refused before it reaches the driver. None if the driver
+    #: checks this itself, from what its stages declare.
     reads: frozenset[str] | None = frozenset()
 
     @classmethod
@@ -97,38 +97,38 @@ class SchedulerDriver(abc.ABC):
         self.parts = parts
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
-        """Return what is to be done all the time, none by default.
+        """Return the periodic tasks of this driver, none by default.
 
-        Pairs of a function and the seconds between its calls.
+        Each is a pair of a function and the seconds between its calls.
         """
         return []
 
     def update_aggregates(
         self, aggregates: Iterable[objects.Aggregate]
     ) -> None:
-        """Hear that there are these aggregates; may be of no interest.
+        """Apply updates of aggregates; does nothing by default.
 
-        This and what follows is told to every scheduler, by services that are
-        not of this project.
+        Every scheduler receives this and the following calls, from services
+        outside this project.
         """
 
     def delete_aggregate(self, aggregate: int) -> None:
-        """Hear that there is no aggregate of this id any more."""
+        """Remove an aggregate, by id."""
 
     def update_instances(
         self, host: str, instances: Iterable[str], complete: bool
     ) -> None:
-        """Hear which instances a host has.
+        """Record the instances that a host reports.
 
         :param instances: uuids
-        :param complete: whether it has no others
+        :param complete: whether the host has no other instances
         """
 
     def delete_instance(self, host: str, instance: str) -> None:
-        """Hear that a host does not have an instance any more.
+        """Record that an instance is no longer on a host.
 
-        What the instance holds there is to be released: its host may know of
-        no claims.
+        The driver must release the instance's claim there, because the host
+        may not manage claims.
         """
 
     @abc.abstractmethod
@@ -136,20 +136,20 @@ class SchedulerDriver(abc.ABC):
         self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
-        """Choose and claim a host for each instance, all of them or none.
+        """Select and claim a host for each instance, all of them or none.
 
-        Must return one list for each instance, in order: the host that was
-        claimed for it, then up to ``alternates`` others of the same cell that
-        were not claimed and were chosen for no instance of the request.
+        Return one list for each instance, in order: the claimed host, then up
+        to ``alternates`` unclaimed hosts of the same cell that were not
+        selected for any instance of the request.
 
-        Asked again for instances whose claims stand, it must answer with the
-        same hosts and take nothing more.
+        The call is idempotent: for instances whose claims exist, it must
+        return the same hosts and claim nothing more.
 
-        :param claim: False for callers that know of no claims: nothing is
-            claimed, and what is chosen should count for a while, until the
-            hosts report it
-        :raises cellsched.exception.NoValidHost: with the reasons; nothing
-            stays claimed. ``placed`` says for how many there was room.
+        :param claim: False for callers that do not manage claims: nothing is
+            claimed, and the selection should be counted until the hosts report
+            it
+        :raises cellsched.exception.NoValidHost: with the reasons; no claim
+            remains. ``placed`` is the number of instances that fit.
         :raises cellsched.exception.HostStateUncertain: another scheduler may
-            decide otherwise; nothing stays claimed
+            decide otherwise; no claim remains
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver that leaves it to chance."""
+"""The driver that selects hosts at random."""
 
 import numpy as np
 
@@ -12,10 +12,10 @@ from cellsched.weighers import base as weighers
 
 
 class ChanceScheduler(filter_scheduler.FilterScheduler):
-    """Chooses any host that is up and has room.
+    """Selects any host that is up and has capacity.
 
-    This is the baseline that a configuration of filters and weighers has to
-    be better than. It reads none of their options.
+    This is the baseline for a configuration of filters and weighers. It
+    ignores their options.
     """
 
     def make_pipeline(self) -> pipeline.Pipeline:
@@ -26,7 +26,7 @@ class ChanceScheduler(filter_scheduler.FilterScheduler):
 
 
 class _Dice(weighers.Weigher):
-    """Gives each host a score of chance; has no option."""
+    """Gives each host a random weight; has no option."""
 
     multiplier_name = ''
 

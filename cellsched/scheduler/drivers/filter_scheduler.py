@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver that keeps hosts in columns, and filters and weighs them."""
+"""The driver that filters and weighs the hosts of a table in memory."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -35,13 +35,13 @@ from cellsched.weighers import registry as weighers
 
 
 class FilterScheduler(base.SchedulerDriver):
-    """Decides on a table in memory, and lets the claim store arbitrate.
+    """Decides on a table in memory; the claim store arbitrates.
 
-    The filters of ``[filter_scheduler] enabled_filters`` say which hosts may
-    take a request, the weighers of ``weight_classes`` which is best.
+    The filters in ``[filter_scheduler] enabled_filters`` select suitable
+    hosts, and the weighers in ``weight_classes`` rank them.
     """
 
-    # The pipeline knows what its stages read.
+    # The pipeline knows the requirements that its stages read.
     reads = None
 
     def __init__(
@@ -49,7 +49,7 @@ class FilterScheduler(base.SchedulerDriver):
     ) -> None:
         super().__init__(conf, parts)
         pipeline_ = self.make_pipeline()
-        # One that is broken is told of now, and not by the first request.
+        # Report a broken plug-in at start, not with the first request.
         resource_classes.load()
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = self.make_source()
@@ -59,13 +59,13 @@ class FilterScheduler(base.SchedulerDriver):
             conf.scheduler.query_placement_for_routed_network_aggregates)
 
     def make_pipeline(self) -> pipeline.Pipeline:
-        """Return the decision that this driver makes."""
+        """Return the decision pipeline of this driver."""
         return pipeline_of(self.conf)
 
     def make_source(self) -> HostSource:
-        """Return where this driver knows hosts from.
+        """Return the source of this driver's hosts.
 
-        A driver that is derived from this one may know them from elsewhere.
+        A subclass may use another source.
         """
         conf, parts = self.conf, self.parts
         return manager.HostManager(
@@ -112,7 +112,7 @@ class FilterScheduler(base.SchedulerDriver):
         self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int,
     ) -> Any:
-        """Decide as :meth:`select_destinations` does, and take nothing."""
+        """Decide as :meth:`select_destinations` does, and claim nothing."""
         request = self._networks.add(context, request)
         return self.placer.plan(
             context, request, instance_uuids, alternates)
@@ -122,14 +122,14 @@ def pipeline_of(
     conf: cfg.ConfigOpts, filter_names: Sequence[str] | None = None,
     weigher_names: Sequence[str] | None = None,
 ) -> pipeline.Pipeline:
-    """Return the decision that is configured.
+    """Return the configured decision pipeline.
 
-    :param filter_names: filters in place of those configured
-    :param weigher_names: weighers in place of those configured
+    :param filter_names: filters in place of the configured ones
+    :param weigher_names: weighers in place of the configured ones
     """
     options, first = conf.filter_scheduler, mandatory_filters(conf)
     enabled = filters.make(conf, filter_names or options.enabled_filters)
-    # What every request has to pass needs not be passed twice.
+    # Do not run a mandatory filter twice.
     kinds = set(map(type, first))
     return pipeline.Pipeline(
         [each for each in enabled if type(each) not in kinds],
@@ -137,7 +137,7 @@ def pipeline_of(
 
 
 def refresh_policy(conf: cfg.ConfigOpts) -> manager.RefreshPolicy:
-    """Return how hosts are read."""
+    """Return the policy for reading hosts."""
     options = conf.scheduler
     return manager.RefreshPolicy(
         options.refresh_interval, options.full_refresh_interval,
@@ -151,7 +151,7 @@ def make_placer(
     conf: cfg.ConfigOpts, parts: base.SchedulerParts,
     source: placement_hosts.PlacementHosts, pipeline_: pipeline.Pipeline,
 ) -> placer.Placer:
-    """Return what chooses among the hosts of a source and claims them."""
+    """Return a placer that selects from a source's hosts."""
     return placer.Placer(
         source, pipeline_,
         claims.ClaimBatcher(
@@ -165,7 +165,7 @@ def make_placer(
 def selection_policy(
     conf: cfg.ConfigOpts, random: Random
 ) -> selector.SelectionPolicy:
-    """Return which of the best hosts is chosen."""
+    """Return the policy for selecting one of the best hosts."""
     options = conf.filter_scheduler
     rotates = options.rotate_best_same_weighed_hosts
     return selector.SelectionPolicy(

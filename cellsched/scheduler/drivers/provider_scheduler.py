@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver that keeps no hosts, and has the claim store find them."""
+"""The driver that has the claim store find hosts, and keeps no table."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -31,16 +31,16 @@ from cellsched.scheduler.selection import request_hosts
 
 
 class ProviderScheduler(base.SchedulerDriver):
-    """Asks the claim store for hosts with room, and reads just those.
+    """Queries the claim store for hosts with capacity, and reads only these.
 
-    Each request has the store find the providers with room and traits, and
-    what their cells say of them read; the filters and weighers of
-    ``filter_scheduler`` decide among them as they do there, and the claim
-    settles it. No host is kept between requests. The store has to promise
+    For each request the store finds the providers with the capacity and the
+    traits, and the driver reads their hosts from the cells. The filters and
+    weighers of ``filter_scheduler`` decide among them, and the claim
+    arbitrates. No host is kept between requests. The store must support
     ``query``.
     """
 
-    # The pipeline knows what its stages read.
+    # The pipeline knows the requirements that its stages read.
     reads = None
 
     def __init__(
@@ -50,7 +50,7 @@ class ProviderScheduler(base.SchedulerDriver):
         if claims_base.Capability.QUERY not in parts.claims.capabilities:
             raise _cannot_find(conf)
         self._pipeline = filter_scheduler.pipeline_of(conf)
-        # One that is broken is told of now, and not by the first request.
+        # Report a broken plug-in at start, not with the first request.
         resource_classes.load()
         self.hints = self._pipeline.hints | {request_validation.REBUILD}
         self._reader = host_reader.HostReader(
@@ -113,7 +113,7 @@ class ProviderScheduler(base.SchedulerDriver):
         self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int,
     ) -> Any:
-        """Decide as :meth:`select_destinations` does, and take nothing."""
+        """Decide as :meth:`select_destinations` does, and claim nothing."""
         request = self._networks.add(context, request)
         return self._placer.on(self._hosts(request, instance_uuids)).plan(
             context, request, instance_uuids, alternates)
@@ -121,7 +121,7 @@ class ProviderScheduler(base.SchedulerDriver):
     def _hosts(
         self, request: objects.RequestSpec, uuids: Sequence[str]
     ) -> request_hosts.RequestHosts:
-        """Return the hosts of one request, of which none has been read."""
+        """Return the hosts of one request, not read yet."""
         return request_hosts.RequestHosts(
             self._reader, self.parts.claims, self.parts.clock, self._pipeline,
             request, uuids, self.conf.scheduler.max_placement_results,
@@ -132,10 +132,10 @@ class ProviderScheduler(base.SchedulerDriver):
             return self._instance_reports.hosts(instances)
 
     def _relevant(self, request: objects.RequestSpec) -> list[str]:
-        """Return hosts that a decision depends on, whatever room they have.
+        """Return hosts that a decision depends on, whatever their capacity.
 
-        Whether a project has hosts of its own is for those that it has; and
-        a server that leaves a host that is down is spread over others.
+        A project's reserved hosts determine whether it has any. A server that
+        leaves a host that is down is spread over other hosts.
         """
         names = list(request.get('ignore_hosts') or ())
         if self.conf.scheduler.limit_tenants_to_placement_aggregate:
