@@ -136,9 +136,9 @@ class Archiver:
         report = ArchiveReport()
         for cell in cells:
             after: int | None = 0
-            while (left := max_rows - report.rows.total()) > 0:
+            while (remaining := max_rows - report.rows.total()) > 0:
                 batch = self._ask(report, cell, functools.partial(
-                    self._batch, cell, before, after, left))
+                    self._batch, cell, before, after, remaining))
                 if batch is None or not batch.looked and not batch.rows:
                     break
                 report.add(_name(cell), batch.rows)
@@ -179,22 +179,22 @@ class Archiver:
         A row that stays in a cell would have no mapping.
         """
         after = 0
-        while (left := max_rows - report.rows.total()) > 0:
+        while (remaining := max_rows - report.rows.total()) > 0:
             with self._database.reader() as connection:
                 page = api_archive.unplaced_after(
-                    connection, before, after, min(_BATCH, left))
+                    connection, before, after, min(_BATCH, remaining))
             if not page:
                 return
             after = page[-1][0]
             uuids = {uuid for _, uuid in page}
-            there: set[str] = set()
+            present: set[str] = set()
             for cell in cells:
                 found = self._ask(report, cell, functools.partial(
                     _present, uuids))
                 if found is None:
                     return
-                there |= found
-            free = uuids - there - self._holding(uuids)
+                present |= found
+            free = uuids - present - self._holding(uuids)
             with self._database.writer() as connection:
                 free = api_archive.forget(connection, free, None)
             report.kept |= uuids - free
@@ -219,24 +219,25 @@ class Archiver:
 
     def _batch(
         self, cell: objects.CellMapping, before: datetime.datetime,
-        after: int | None, left: int, cell_context: context.RequestContext,
+        after: int | None, remaining: int,
+        cell_context: context.RequestContext,
     ) -> _Batch:
         """Archive the next servers of a cell, or else other rows.
 
         :param after: id of the last server before them; None if there are no
             more
-        :param left: how many rows may go
+        :param remaining: how many rows may go
         """
         database = _database(cell_context)
         if after is not None:
-            most = max(1, min(_BATCH, left // _ROWS_EACH))
+            most = max(1, min(_BATCH, remaining // _ROWS_EACH))
             with database.reader() as connection:
                 page = archive.ready_after(connection, before, after, most)
             if page:
                 return self._servers(database, cell, before, page)
         with database.writer() as connection:
             return _Batch(archive.move_rows(
-                connection, before, min(_BATCH, left)))
+                connection, before, min(_BATCH, remaining)))
 
     def _servers(
         self, database: session.Database, cell: objects.CellMapping,

@@ -173,8 +173,8 @@ def check_hosts(deployment: CheckedDeployment) -> Result:
     for identity, answer in answers.items():
         with deployment.database.reader() as connection:
             mapped = host_mappings.get_many(connection, answer.hosts)
-        if left := sorted({*answer.hosts} - mapped.keys()):
-            unmapped[identity] = left
+        if remaining := sorted({*answer.hosts} - mapped.keys()):
+            unmapped[identity] = remaining
     if not unmapped:
         return Result(Code.SUCCESS)
     return Result(Code.WARNING, 'Not mapped, so that nothing is built there: '

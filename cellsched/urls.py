@@ -54,12 +54,12 @@ def mask_text(text: str) -> str:
     after the first URL is masked as a part of it, and the text is cut at the
     second URL.
     """
-    said, separator, rest = text.partition('://')
+    value, separator, rest = text.partition('://')
     if not separator:
         return text
-    before = said.rstrip(_SCHEME_ANY)
-    scheme = said[len(before):].lstrip(_SCHEME_OTHER)
-    before = said.removesuffix(scheme)
+    before = value.rstrip(_SCHEME_ANY)
+    scheme = value[len(before):].lstrip(_SCHEME_OTHER)
+    before = value.removesuffix(scheme)
     if not scheme or len(rest) > _QUOTED_MAX:
         return f'{before}{scheme}://****'
     _, _, shown = mask(f'{scheme}://{rest}').partition('://')

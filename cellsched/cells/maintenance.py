@@ -309,10 +309,11 @@ class InstanceMapper:
                 known = instance_mappings.get_many(
                     connection, [row['uuid'] for row in rows])
                 missing = [row for row in rows if row['uuid'] not in known]
-                left = len(missing) if most is None else most - mapped
+                remaining = len(missing) if most is None else most - mapped
                 mapped += instance_mappings.create_missing(
-                    connection, missing[:left], cell.id, self._clock.now())
-            if len(missing) > left:
+                    connection, missing[:remaining], cell.id,
+                    self._clock.now())
+            if len(missing) > remaining:
                 return mapped, True
             looked += len(rows)
             progress(looked)

@@ -117,12 +117,12 @@ def _request(document: Mapping[str, Any]) -> Iterator[str]:
     for name in ('project_id', 'availability_zone', 'image', 'group',
                  'group_policy', 'force_hosts', 'force_nodes', 'ignore_hosts',
                  'hints', 'destination'):
-        said = request.get(name)
-        if isinstance(said, dict):
-            said = [f'{key}={_shown(value)}' for key, value in said.items()
-                    if value]
-        if said:
-            yield f'{name.replace("_", " ").capitalize()}: {_shown(said)}'
+        given = request.get(name)
+        if isinstance(given, dict):
+            given = [f'{key}={_shown(value)}' for key, value in given.items()
+                     if value]
+        if given:
+            yield f'{name.replace("_", " ").capitalize()}: {_shown(given)}'
     way = document.get('way')
     if way:
         yield f'Decided on {way["name"]}' + (

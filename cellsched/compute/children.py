@@ -66,8 +66,8 @@ def _check_fields(child: base.ChildProvider, where: str, field: str) -> None:
         'a set of names of A-Z, 0-9 and _, at most 255 characters each')
     _expect(isinstance(child.inventories, Mapping) and all(
         isinstance(name, str) and resources.is_known(name)
-        and isinstance(said, resources.Inventory)
-        for name, said in child.inventories.items()), where,
+        and isinstance(value, resources.Inventory)
+        for name, value in child.inventories.items()), where,
         f'{field}.inventories',
         'inventories by names of resource classes')
     try:

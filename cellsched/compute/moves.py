@@ -127,8 +127,8 @@ class MovingAgent:
     def clean_up(self) -> None:
         """Remove servers that left this host while it was down."""
         with self._database.reader() as connection:
-            left = server_moves.list_left(connection, self._host)
-        for move in left:
+            remaining = server_moves.list_left(connection, self._host)
+        for move in remaining:
             instance = objects.Instance(uuid=move.instance_uuid)
             try:
                 self.migrate_out(admin(), instance, move.uuid)

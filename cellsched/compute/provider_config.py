@@ -245,10 +245,10 @@ class ProviderConfig:
 
 
 def _inventories(
-    path: pathlib.Path, where: tuple[str | int, ...], said: Mapping[str, Any]
+    path: pathlib.Path, where: tuple[str | int, ...], value: Mapping[str, Any]
 ) -> dict[str, claims_base.Inventory]:
     found: dict[str, claims_base.Inventory] = {}
-    for place, inventories in enumerate(said.get('additional', ())):
+    for place, inventories in enumerate(value.get('additional', ())):
         for name, fields in inventories.items():
             if name in found:
                 raise yaml_file.invalid(
@@ -260,18 +260,18 @@ def _inventories(
 
 
 def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
-    said = yaml_file.read(path)
+    value = yaml_file.read(path)
     errors = sorted(
-        _validator().iter_errors(said),
+        _validator().iter_errors(value),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
         raise yaml_file.invalid(
             path, error.absolute_path, _expected(error))
-    version = said['meta']['schema_version']
+    version = value['meta']['schema_version']
     if version != '1.0':
         LOG.warning('%s: schema_version %s is newer than 1.0, and some of it '
                     'may be ignored', path, version)
-    yield from said.get('providers', ())
+    yield from value.get('providers', ())
 
 
 @functools.cache

@@ -145,7 +145,7 @@ class Tracker:
             **resources.stats,
             **of_servers(row for row in servers if row.node == node),
             **of_images(
-                said for on, *said in self._images if on == node),
+                value for on, *value in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
         new = self._new_uuid()
         provider = self._providers.get(node) or self._find(node) or new
@@ -179,10 +179,10 @@ class Tracker:
             uuid = child_providers.uuid_of(provider, name)
             traits[uuid] = self._child_traits(name, uuid, child)
         for uuid, names in traits.items():
-            said = provider, frozenset(filter(validation.is_trait, names))
-            if self._described.get(uuid) != said:
-                self._claims.set_traits(uuid, said[1], root=provider)
-                self._described[uuid] = said
+            value = provider, frozenset(filter(validation.is_trait, names))
+            if self._described.get(uuid) != value:
+                self._claims.set_traits(uuid, value[1], root=provider)
+                self._described[uuid] = value
 
     def _find(self, node: str) -> str | None:
         """Return a node's uuid in the cell, and remember its children."""
@@ -237,15 +237,15 @@ class Tracker:
         return found
 
     def _joined(
-        self, name: str, uuid: str, own: _Inventories, said: _Inventories
+        self, name: str, uuid: str, own: _Inventories, value: _Inventories
     ) -> _Inventories:
         """Merge inventories of driver and files; the driver wins."""
-        both = own.keys() & said.keys()
+        both = own.keys() & value.keys()
         if both and both != self._ignored.get(uuid):
             LOG.error('What files say of %s on %s is ignored, as its '
                       'driver reports it', ', '.join(sorted(both)), name)
         self._ignored[uuid] = both
-        return {**said, **own}
+        return {**value, **own}
 
     def _figures(
         self, resources: virt_base.NodeResources
@@ -342,11 +342,11 @@ def _uuids(providers: str | None) -> set[str]:
     return {child.uuid for child in child_providers.load(providers)}
 
 
-def _text(said: Any) -> str:
+def _text(value: Any) -> str:
     """Return what a driver says as JSON text; a text is taken for it."""
-    if isinstance(said, str):
-        return said
-    return jsonutils.dumps(said, sort_keys=True)
+    if isinstance(value, str):
+        return value
+    return jsonutils.dumps(value, sort_keys=True)
 
 
 #: Characters that the properties of images may take as JSON. The column has
@@ -387,12 +387,12 @@ def of_images(
 
     :param rows: property, value, and how many servers have it
     """
-    said: dict[str, dict[str, int]] = {}
-    left = _IMAGES_MAX
+    given: dict[str, dict[str, int]] = {}
+    remaining = _IMAGES_MAX
     for name, value, servers in sorted(
             rows, key=lambda row: (-row[2], row[0], row[1])):
-        left -= len(json.dumps([name, value, servers])) + 4
-        if left < 0:
+        remaining -= len(json.dumps([name, value, servers])) + 4
+        if remaining < 0:
             break
-        said.setdefault(name, {})[value] = servers
-    return {'image_props': said} if said else {}
+        given.setdefault(name, {})[value] = servers
+    return {'image_props': given} if given else {}

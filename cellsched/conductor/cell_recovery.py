@@ -122,9 +122,9 @@ class StalledMigrations:
         assert host is not None
         with self._database.writer() as connection:
             now = self._database.now()
-            mine = server_moves.touch(connection, move.uuid, before, now)
+            own = server_moves.touch(connection, move.uuid, before, now)
             up = services.is_up(connection, host, now, self._down_s)
-        if mine and up:
+        if own and up:
             self._tell(move, host, tell)
 
     def _tell(

@@ -246,9 +246,9 @@ class StalledBuilds:
             mappings = instance_mappings.get_many(connection, waiting)
         for each in found:
             mapping = mappings.get(each.cast.instance_uuid)
-            there = mapping.cell_mapping if mapping else None
+            present = mapping.cell_mapping if mapping else None
             if each.cast.instance_uuid not in requested:
-                self._try(cell_context, each, there and there.uuid)
+                self._try(cell_context, each, present and present.uuid)
 
     def _find(self, cell_context: RequestContext) -> list[_Found]:
         """Reserve stalled builds for this conductor and return them."""
@@ -306,9 +306,9 @@ class StalledBuilds:
         elif (state == states.SCHEDULING and found.is_host_up
               and cast.casts < self._policy.casts):
             with database.writer() as connection:
-                mine = build_casts.tell_again(
+                own = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
-            if mine:
+            if own:
                 LOG.warning('Casting to host %s again for instance %s, whose '
                             'build it did not begin', cast.host,
                             cast.instance_uuid)

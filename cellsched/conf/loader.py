@@ -208,14 +208,14 @@ def _without_messaging(
     A service that sends messages checks them. The names that oslo.messaging
     has in other groups become known.
     """
-    others = [each for each in named
-              if not each[1].startswith(messaging.GROUPS)]
+    rest = [each for each in named
+            if not each[1].startswith(messaging.GROUPS)]
     known['DEFAULT'] |= messaging.EVERYDAY
-    if not all(name in known.get(group, ()) for _, group, name in others):
+    if not all(name in known.get(group, ()) for _, group, name in rest):
         _add_names(known, [
             (group or 'DEFAULT', options) for group, options in (
                 *list_messaging(), *messaging.list_opts())])
-    return others
+    return rest
 
 
 def _add_names(
@@ -286,8 +286,8 @@ def _check_names(
     loaded, unknown names are ignored, because they may be its options.
     """
     # 1. Skip the groups that another service checks.
-    others = [each for each in plugins.WITH_OPTIONS if each not in kinds]
-    elsewhere = {enabled.GROUPS.get(each) for each in others} - {
+    rest = [each for each in plugins.WITH_OPTIONS if each not in kinds]
+    elsewhere = {enabled.GROUPS.get(each) for each in rest} - {
         enabled.GROUPS.get(each) for each in kinds}
     named = [each for each in named if each[1] not in elsewhere]
     problems: enabled.Problems = []
@@ -298,8 +298,8 @@ def _check_names(
     # 2. Most often all names are known. If not, load more plug-ins.
     if are_known():
         return
-    _add_names(known, enabled.register(conf, others))
-    for namespaces in kinds, others:
+    _add_names(known, enabled.register(conf, rest))
+    for namespaces in kinds, rest:
         if are_known():
             return
         of_plugins, found = enabled.list_installed(namespaces)

@@ -116,25 +116,25 @@ def wanted(
     """
     allowed = FILTERS - (set() if is_admin else _OF_ADMINISTRATORS)
     matches: dict[str, list[Any]] = {}
-    others: dict[str, Any] = {}
-    for name, said in filters.items():
+    rest: dict[str, Any] = {}
+    for name, value in filters.items():
         if name not in allowed:
             raise exception.InvalidField(
                 where='server list', field='filters',
                 expected=f'some of {", ".join(sorted(allowed))}, not '
                          f'{name!a:.60}')
         if name in _TAGS:
-            others[_TAGS[name]] = _texts(name, (
-                said.split(',') if isinstance(said, str) else said))
+            rest[_TAGS[name]] = _texts(name, (
+                value.split(',') if isinstance(value, str) else value))
         elif name in _TIMES:
-            others[_TIMES[name]] = _time(name, said)
+            rest[_TIMES[name]] = _time(name, value)
         elif name == 'deleted':
-            others['deleted'] = _truth(name, said)
+            rest['deleted'] = _truth(name, value)
         elif name == 'name':
-            [others['name']] = _texts(name, [said])
+            [rest['name']] = _texts(name, [value])
         elif name == 'status':
             matches.setdefault('vm_state', []).extend(
-                _vm_state(text) for text in _texts(name, said))
+                _vm_state(text) for text in _texts(name, value))
         else:
             column = _COLUMNS.get(name, name)
             if column in matches:
@@ -143,20 +143,20 @@ def wanted(
                     expected='no other filter of the same')
             matches[column] = [
                 _number(name, text) if column in _NUMBERS else text
-                for text in _texts(name, said)]
+                for text in _texts(name, value)]
     if flavor_id is not None:
         matches['instance_type_id'] = [flavor_id]
     if project_id is not None:
         matches['project_id'] = [project_id]
-    if 'changes_since' in others or 'changes_before' in others:
-        others.setdefault('deleted', None)
+    if 'changes_since' in rest or 'changes_before' in rest:
+        rest.setdefault('deleted', None)
     if 'deleted' in matches.get('vm_state', ()):
-        others.setdefault('deleted', None)
-    return instance_list.InstanceFilter(matches=matches, **others)
+        rest.setdefault('deleted', None)
+    return instance_list.InstanceFilter(matches=matches, **rest)
 
 
-def _texts(name: str, said: Any) -> list[str]:
-    values = [said] if isinstance(said, str) else said
+def _texts(name: str, given: Any) -> list[str]:
+    values = [given] if isinstance(given, str) else given
     good = isinstance(values, (list, tuple, set, frozenset)) and (
         1 <= len(values) <= VALUES_MAX and all(
             isinstance(value, str) and 0 < len(value) <= _LENGTH_MAX
@@ -186,23 +186,23 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _time(name: str, said: Any) -> datetime.datetime:
-    if isinstance(said, datetime.datetime):
-        return timeutils.normalize_time(said)
+def _time(name: str, value: Any) -> datetime.datetime:
+    if isinstance(value, datetime.datetime):
+        return timeutils.normalize_time(value)
     try:
-        return timeutils.normalize_time(timeutils.parse_isotime(said))
+        return timeutils.normalize_time(timeutils.parse_isotime(value))
     except (ValueError, TypeError, AttributeError, OverflowError):
         raise exception.InvalidField(
             where='server list', field=f'filters.{name}',
             expected='a time such as 2026-01-31T23:59:59Z') from None
 
 
-def _truth(name: str, said: Any) -> bool:
-    if isinstance(said, bool):
-        return said
-    if isinstance(said, str) and said.lower() in ('true', '1'):
+def _truth(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ('true', '1'):
         return True
-    if isinstance(said, str) and said.lower() in ('false', '0'):
+    if isinstance(value, str) and value.lower() in ('false', '0'):
         return False
     raise exception.InvalidField(
         where='server list', field=f'filters.{name}',

@@ -232,7 +232,7 @@ def database(cell_context: RequestContext) -> session.Database:
 
 def read_page(
     database: session.Database, cell: str,
-    wanted: instance_list.InstanceFilter, order: sort_order.SortOrder,
+    requested: instance_list.InstanceFilter, order: sort_order.SortOrder,
     after: Sequence[Any] | None = None, limit: int | None = None,
     shows_hosts: bool = True,
 ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
@@ -241,7 +241,7 @@ def read_page(
     :param cell: name of the cell for users
     """
     with database.reader() as connection:
-        rows = instance_list.page(connection, wanted, order, after, limit)
+        rows = instance_list.page(connection, requested, order, after, limit)
         uuids = [row[0] for row in rows]
         tags = get_tags(connection, uuids)
         reasons = instance_history.latest(connection, [
@@ -370,10 +370,10 @@ class ServerListing:
         self, context: RequestContext, cell: objects.CellMapping,
         uuid: str,
     ) -> server.Server | None:
-        wanted = instance_list.InstanceFilter({'uuid': [uuid]})
+        requested = instance_list.InstanceFilter({'uuid': [uuid]})
         gathered = self._gatherer.gather(
             context, [cell], lambda cell_context: read_page(
-                database(cell_context), server.name_of(cell), wanted,
+                database(cell_context), server.name_of(cell), requested,
                 NEWEST))
         if cell.uuid not in gathered.results:
             log_down(cell, gathered)

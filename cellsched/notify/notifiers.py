@@ -123,8 +123,8 @@ def _sender(
 
 def _log_failure(what: str, exc: Exception) -> None:
     # The rest of a text that quotes a URL may be a password.
-    said, url, _ = str(exc).partition('://')
-    text = ' '.join(said.split()) + (url and f'{url}****')
+    value, url, _ = str(exc).partition('://')
+    text = ' '.join(value.split()) + (url and f'{url}****')
     LOG.warning('Could not send notification %s: %s: %s',
                 what, type(exc).__name__, text)
 

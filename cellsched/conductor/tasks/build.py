@@ -202,8 +202,8 @@ class Batch:
         """
         failed = [build for build in self.builds
                   if build.to_bury or build.to_retry]
-        left = len(self.builds) - len(failed)
-        if left >= min(self.least, len(self.builds)):
+        remaining = len(self.builds) - len(failed)
+        if remaining >= min(self.least, len(self.builds)):
             return
         first = next((build for build in failed if build.to_bury), failed[0])
         outcome = Outcome.FAILED if first.to_bury else Outcome.RETRY

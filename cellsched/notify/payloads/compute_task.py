@@ -33,10 +33,10 @@ TRACEBACK_MAX = 16384
 def exception_text(reason: BaseException) -> str:
     """Return what an error says."""
     if isinstance(reason, exception.CellschedException):
-        said = reason.format_message()
+        value = reason.format_message()
     else:
-        said = str(reason) or type(reason).__name__
-    return urls.mask_text(said)[:TEXT_MAX]
+        value = str(reason) or type(reason).__name__
+    return urls.mask_text(value)[:TEXT_MAX]
 
 
 def versioned_exception(reason: BaseException) -> dict[str, Any]:

@@ -220,12 +220,12 @@ def _destination(destination: Any) -> dict[str, Any] | None:
     fields = envelope.fields_of(destination)
     if fields is None:
         return None
-    wanted = {name: fields[name] for name in ('host', 'node')
-              if fields.get(name) is not None}
+    requested = {name: fields[name] for name in ('host', 'node')
+                 if fields.get(name) is not None}
     cell = CELL.fill(envelope.fields_of(fields.get('cell')))
     if cell is not None:
-        wanted['cell'] = cell
-    return DESTINATION.fill(fields, **wanted)
+        requested['cell'] = cell
+    return DESTINATION.fill(fields, **requested)
 
 
 def _retry(retry: Any) -> dict[str, Any] | None:

@@ -49,11 +49,11 @@ class CassandraModel:
     def _write_consumer(
         self, request: requests.WriteConsumer
     ) -> requests.Written:
-        there = self.consumers.get(request.consumer)
-        if (there and there.version) != request.seen:
+        present = self.consumers.get(request.consumer)
+        if (present and present.version) != request.seen:
             # The row itself is told only where there was to be none.
             return requests.Written(
-                False, there if request.seen is None else None)
+                False, present if request.seen is None else None)
         if request.row is None:
             del self.consumers[request.consumer]
         else:
@@ -171,8 +171,8 @@ class CassandraModel:
         return self.trees.get(request.provider)
 
     def _write_tree(self, request: requests.WriteTree) -> bool:
-        there = self.trees.get(request.provider)
-        if (there and there.version) != request.seen:
+        present = self.trees.get(request.provider)
+        if (present and present.version) != request.seen:
             return False
         self.trees[request.provider] = request.tree
         return True

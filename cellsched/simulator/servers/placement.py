@@ -28,8 +28,8 @@ class ModelProvider:
     traits: frozenset[str] = frozenset()
 
 
-def owner_of(said: Mapping[str, Any]) -> tuple[str, str, str]:
-    return said['project_id'], said['user_id'], said['consumer_type']
+def owner_of(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    return value['project_id'], value['user_id'], value['consumer_type']
 
 
 def sums_of(rows: _Rows) -> dict[tuple[str, str], int]:
@@ -40,12 +40,13 @@ def sums_of(rows: _Rows) -> dict[tuple[str, str], int]:
 
 
 def gives(has: ModelProvider, name: str, amount: int, used: int) -> bool:
-    said = has.inventories.get(name)
-    return (said is not None
-            and said['min_unit'] <= amount <= said['max_unit']
-            and amount % said['step_size'] == 0
+    value = has.inventories.get(name)
+    return (value is not None
+            and value['min_unit'] <= amount <= value['max_unit']
+            and amount % value['step_size'] == 0
             and used + amount <= (
-                said['total'] - said['reserved']) * said['allocation_ratio'])
+                value['total'] - value['reserved'])
+                * value['allocation_ratio'])
 
 
 def traits_of(has: ModelProvider) -> Answer:
@@ -57,8 +58,8 @@ def traits_of(has: ModelProvider) -> Answer:
 def inventories_of(has: ModelProvider) -> Answer:
     return Answer(200, {
         'resource_provider_generation': has.generation,
-        'inventories': {name: dict(said)
-                        for name, said in has.inventories.items()}})
+        'inventories': {name: dict(value)
+                        for name, value in has.inventories.items()}})
 
 
 def listed(
@@ -172,18 +173,18 @@ class PlacementModel:
 
     def _remove_created(self, begun: Begun) -> None:
         for consumer, number in begun.created.items():
-            there = self.consumers.get(consumer)
-            if there is not None and there.number == number:
+            present = self.consumers.get(consumer)
+            if present is not None and present.number == number:
                 del self.consumers[consumer]
 
     # Allocations.
 
     def _begin(self, begun: Begun) -> None:
         body = begun.request.body or {}
-        for consumer, said in body.items():
-            self._ensure(begun, consumer, said)
-        for consumer, said in body.items():
-            for provider, taken in said['allocations'].items():
+        for consumer, value in body.items():
+            self._ensure(begun, consumer, value)
+        for consumer, value in body.items():
+            for provider, taken in value['allocations'].items():
                 if provider not in self.providers:
                     # The consumers that it made stay.
                     raise _Refused(400, 'undefined_code', (
@@ -192,7 +193,7 @@ class PlacementModel:
                 begun.wanted += [
                     (consumer, provider, name, amount)
                     for name, amount in taken['resources'].items()]
-            if not said['allocations']:
+            if not value['allocations']:
                 begun.wanted += [
                     (consumer, provider, name, 0)
                     for holder, provider, name in self.rows
@@ -202,27 +203,27 @@ class PlacementModel:
             for _, provider, _, _ in begun.wanted}
 
     def _ensure(
-        self, begun: Begun, consumer: str, said: Mapping[str, Any]
+        self, begun: Begun, consumer: str, value: Mapping[str, Any]
     ) -> None:
         """Make a consumer, if it is to be new."""
-        if not _TYPE.fullmatch(said['consumer_type']):
+        if not _TYPE.fullmatch(value['consumer_type']):
             raise _Refused(400, 'undefined_code', 'JSON does not validate')
-        there = self.consumers.get(consumer)
-        generation = said['consumer_generation']
-        if there is None and generation is not None:
+        present = self.consumers.get(consumer)
+        generation = value['consumer_generation']
+        if present is None and generation is not None:
             raise _Refused(409, 'concurrent_update', (
                 'consumer generation conflict - expected null but got '
                 f'{generation}'))
-        if there is not None and there.generation != generation:
+        if present is not None and present.generation != generation:
             raise _Refused(409, 'concurrent_update', (
                 'consumer generation conflict - expected '
-                f'{there.generation} but got {generation}'))
-        if there is None:
+                f'{present.generation} but got {generation}'))
+        if present is None:
             self._numbers += 1
-            there = self.consumers[consumer] = _Consumer(
-                self._numbers, owner_of(said))
-            begun.created[consumer] = there.number
-        begun.consumers[consumer] = there.number, there.generation
+            present = self.consumers[consumer] = _Consumer(
+                self._numbers, owner_of(value))
+            begun.created[consumer] = present.number
+        begun.consumers[consumer] = present.number, present.generation
 
     def _write(self, begun: Begun) -> Answer:
         # All attempts are one transaction.
@@ -249,7 +250,7 @@ class PlacementModel:
                 f'Unable to allocate inventory No such resource class '
                 f'{min(unknown)}.'))
         before = sums_of(rows)
-        others = sums_of(self._others(begun, rows))
+        rest = sums_of(self._others(begun, rows))
         more: dict[tuple[str, str], int] = {}
         for _, provider, name, amount in begun.wanted:
             if not amount:
@@ -259,7 +260,7 @@ class PlacementModel:
             has = self.providers[provider].inventories.get(name)
             room = has is not None and (
                 has['total'] - has['reserved']) * has['allocation_ratio']
-            total = others.get(where, 0) + more[where]
+            total = rest.get(where, 0) + more[where]
             if (has is None or not has['min_unit'] <= amount <= has['max_unit']
                     or amount % has['step_size']
                     or total > room and total > before.get(where, -1)):
@@ -290,9 +291,9 @@ class PlacementModel:
     ) -> None:
         consumers = {consumer for consumer, *_ in begun.wanted}
         for consumer in consumers:
-            there = self.consumers.get(consumer)
-            if there is None or begun.consumers[consumer] != (
-                    there.number, there.generation):
+            present = self.consumers.get(consumer)
+            if present is None or begun.consumers[consumer] != (
+                    present.number, present.generation):
                 raise _Refused(409, 'concurrent_update', (
                     'Inventory and/or allocations changed while attempting '
                     'to allocate: consumer'))
@@ -301,25 +302,25 @@ class PlacementModel:
             self.providers[provider].generation = generation
         body = begun.request.body or {}
         for consumer in consumers:
-            there = self.consumers[consumer]
-            there.generation += 1
-            there.owner = owner_of(body[consumer])
+            present = self.consumers[consumer]
+            present.generation += 1
+            present.owner = owner_of(body[consumer])
             if not body[consumer]['allocations']:
                 del self.consumers[consumer]
 
     def _allocations(self, consumer: str) -> Answer:
-        there = self.consumers.get(consumer)
+        present = self.consumers.get(consumer)
         found: dict[str, Any] = {}
         for (holder, provider, name), amount in self.rows.items():
-            if holder == consumer and there is not None:
+            if holder == consumer and present is not None:
                 found.setdefault(provider, {
                     'generation': self.providers[provider].generation,
                     'resources': {}})['resources'][name] = amount
-        if there is None or not found:
+        if present is None or not found:
             return Answer(200, {'allocations': {}})
-        project_id, user_id, kind = there.owner
+        project_id, user_id, kind = present.owner
         return Answer(200, {
-            'allocations': found, 'consumer_generation': there.generation,
+            'allocations': found, 'consumer_generation': present.generation,
             'project_id': project_id, 'user_id': user_id,
             'consumer_type': kind})
 
@@ -353,14 +354,14 @@ class PlacementModel:
             return self._set_traits(has, body)
         if method == 'PUT':
             return self._set_inventories(parts[1], has, body)
-        told: dict[str, Callable[[], Answer]] = {
+        reported: dict[str, Callable[[], Answer]] = {
             '': lambda: Answer(
                 200, listed(self.providers, parts[1])),
             'traits': lambda: traits_of(has),
             'inventories': lambda: inventories_of(has),
             'usages': lambda: self._usages(parts[1], has),
             'allocations': lambda: self._holders(parts[1], has)}
-        return told[parts[2] if len(parts) > 2 else '']()
+        return reported[parts[2] if len(parts) > 2 else '']()
 
     def _found(self, query: Mapping[str, str]) -> Answer:
         """Return the providers that have a resource or a trait."""
@@ -420,18 +421,18 @@ class PlacementModel:
         self, uuid: str, has: ModelProvider,
         body: Mapping[str, Any],
     ) -> Answer:
-        wanted = {name: {**_DEFAULTS, **said}
-                  for name, said in body['inventories'].items()}
+        requested = {name: {**_DEFAULTS, **value}
+                     for name, value in body['inventories'].items()}
         if body['resource_provider_generation'] != has.generation:
             raise _Refused(409, 'concurrent_update',
                            'resource provider generation conflict')
-        if not self.classes.issuperset(wanted):
+        if not self.classes.issuperset(requested):
             raise _Refused(400, 'undefined_code', 'Unknown resource class')
         held = {name for _, provider, name in self.rows if provider == uuid}
-        if any(name in held and name not in wanted
+        if any(name in held and name not in requested
                for name in has.inventories):
             raise _Refused(409, 'inventory.inuse', 'inventory in use')
-        has.inventories = wanted
+        has.inventories = requested
         has.generation += 1
         return inventories_of(has)
 

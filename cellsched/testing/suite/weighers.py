@@ -81,8 +81,8 @@ class WeigherSuite(suite.ColumnPluginSuite):
             return
         plugin = builders.plugin(self.plugin)
         hosts = self.make_hosts(10)
-        first, *others = [
+        first, *rest = [
             self.ask(plugin, hosts, request).copy()
             for request in self.make_requests() if plugin.applies(request)]
-        for answer in others:
+        for answer in rest:
             np.testing.assert_array_equal(first, answer)
