@@ -169,19 +169,19 @@ class _Search:
                 tuple(sorted(self._room[number].items())))
 
     def _amounts(
-        self, left: Sequence[tuple[str, int]], chosen: dict[str, int]
+        self, remaining: Sequence[tuple[str, int]], chosen: dict[str, int]
     ) -> Iterator[dict[str, int]]:
         """Yield after each choice of places for the unnumbered amounts."""
-        if not left:
+        if not remaining:
             if self._required(chosen):
                 yield chosen
             return
-        (resource, amount), *others = left
+        (resource, amount), *rest = remaining
         for number, place in enumerate(self._places):
             if not self._wanted.forbidden.isdisjoint(place.traits) or not (
                     self._take(((resource, amount),), number)):
                 continue
-            yield from self._amounts(others, {**chosen, resource: number})
+            yield from self._amounts(rest, {**chosen, resource: number})
             self._give_back(((resource, amount),), number)
 
     def _required(self, chosen: Mapping[str, int]) -> bool:
@@ -239,7 +239,7 @@ class _Search:
 
 
 def assign(
-    places: Sequence[Provider], wanted: ProviderDemand,
+    places: Sequence[Provider], requested: ProviderDemand,
     outside: Sequence[frozenset[int]] = (),
 ) -> Assignment | None:
     """Return an assignment of a demand to places; None if none exists.
@@ -251,8 +251,8 @@ def assign(
         of its tree
     """
     if not outside:
-        outside = [frozenset()] * len(wanted.demand.groups)
-    return _Search(places, wanted, outside).run()
+        outside = [frozenset()] * len(requested.demand.groups)
+    return _Search(places, requested, outside).run()
 
 
 def admits(

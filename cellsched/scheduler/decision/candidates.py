@@ -93,13 +93,13 @@ class FilteredHosts:
         :param calls: calls the stages
         """
         calls = calls or plugin_calls.PluginCalls()
-        hosts, mask, left = self.hosts, self.mask, self.left
+        hosts, mask, remaining = self.hosts, self.mask, self.left
         steps = list(self.steps)
         for stage in stages:
-            if not left:
+            if not remaining:
                 break
             if mask is not None and (
-                    stage.by_row or left * _FEW < len(hosts)):
+                    stage.by_row or remaining * _FEW < len(hosts)):
                 hosts = hosts.at(hosts.table_rows(np.flatnonzero(mask)))
                 mask = None
             answer = calls.mask(stage, hosts, request)
@@ -107,11 +107,11 @@ class FilteredHosts:
                 continue
             passed = answer if mask is None else mask & answer
             count = int(np.count_nonzero(passed))
-            if count < left:
+            if count < remaining:
                 steps.append(
-                    FilterStep(stage, hosts, mask, passed, left, count))
-                mask, left = passed, count
-        return FilteredHosts(hosts, mask, left, tuple(steps))
+                    FilterStep(stage, hosts, mask, passed, remaining, count))
+                mask, remaining = passed, count
+        return FilteredHosts(hosts, mask, remaining, tuple(steps))
 
 
 @dataclasses.dataclass(frozen=True)

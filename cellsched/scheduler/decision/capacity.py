@@ -203,17 +203,17 @@ def stages(
     :raises cellsched.exception.InvalidField: an amount is invalid
     """
     amounts = request.resources()
-    others: tuple[base.Filter, ...] = ()
+    rest: tuple[base.Filter, ...] = ()
     wants = provider_groups.asked(hosts, request, amounts)
     if wants is not None:
         check(amounts)
         given = hosts.given_by_others(amounts)
-        others = provider_groups.stages(wants, given)
+        rest = provider_groups.stages(wants, given)
         amounts = {resource: amount for resource, amount in amounts.items()
                    if resource not in given}
     sizes, steps, rooms = _stages(tuple(amounts.items()))
     return [*sizes, *(each for each in steps if each.restricts(hosts)),
-            *rooms, *others]
+            *rooms, *rest]
 
 
 # Cached: few flavors exist, and a stage depends only on the amount.
@@ -303,11 +303,11 @@ class _Counter:
         if number and _is_any(together):
             number, taken = self._one_by_one(place, places, together, number)
         for resource, amount in alone:
-            left = number
+            remaining = number
             for each, copies in _copies(
                     places, resource, amount, self._wants.forbidden):
-                used = min(left, copies)
-                left -= used
+                used = min(remaining, copies)
+                remaining -= used
                 if each.is_sharing and used:
                     taken = {**taken, (each.name, resource): used * amount}
         for key, total in taken.items():
@@ -370,23 +370,23 @@ def _placed(
     outside: Sequence[frozenset[int]], most: int,
 ) -> tuple[int, _Shared]:
     """Assign servers one by one; return their number and shared amounts."""
-    left = list(places)
+    remaining = list(places)
     number = 0
     while number < most:
-        found = assignment.assign(left, wants, outside)
+        found = assignment.assign(remaining, wants, outside)
         if found is None:
             break
         amounts = dict(wants.amounts)
         for resource, chosen in found.amounts.items():
-            left[chosen] = _without(
-                left[chosen], ((resource, amounts[resource]),))
+            remaining[chosen] = _without(
+                remaining[chosen], ((resource, amounts[resource]),))
         for group in wants.demand.groups:
             chosen = found.groups[group.suffix]
-            left[chosen] = _without(left[chosen], group.resources)
+            remaining[chosen] = _without(remaining[chosen], group.resources)
         number += 1
     return number, {
         (before.name, resource): int(room - dict(after.available)[resource])
-        for before, after in zip(places, left) if before.is_sharing
+        for before, after in zip(places, remaining) if before.is_sharing
         for resource, room in before.available
         if room != dict(after.available)[resource]}
 

@@ -116,13 +116,13 @@ class RequestedAggregates(_Stage):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
         target = request.requested_destination
-        wanted = [_uuids([text]) for text in target.get('aggregates') or ()]
+        requested = [_uuids([text]) for text in target.get('aggregates') or ()]
         forbidden = _uuids(target.get('forbidden_aggregates') or ())
 
         def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
-            mine = {each.uuid for each in aggregates}
-            return (forbidden.isdisjoint(mine)
-                    and not any(mine.isdisjoint(some) for some in wanted))
+            own = {each.uuid for each in aggregates}
+            return (forbidden.isdisjoint(own)
+                    and not any(own.isdisjoint(some) for some in requested))
         return hosts.each('aggregates', passes)
 
 
@@ -169,10 +169,10 @@ def stages(silence_s: float) -> list[base.Filter]:
 
     :param silence_s: seconds that a cell may be silent
     """
-    others: list[Callable[[], base.Filter]] = [
+    rest: list[Callable[[], base.Filter]] = [
         RequestedCell, RequestedHost, RequestedAggregates, ForcedHost,
         IgnoredHost]
-    return [SilentCell(silence_s), *(stage() for stage in others),
+    return [SilentCell(silence_s), *(stage() for stage in rest),
             retry.RetryFilter(options=None)]
 
 

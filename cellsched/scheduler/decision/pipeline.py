@@ -141,9 +141,9 @@ class Pipeline:
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
         everyone = FilteredHosts(hosts, None, len(hosts))
-        left = everyone.through(stages, request, self._calls)
-        left = left.narrowed(_FEW)
-        return Candidates(stages, left)
+        remaining = everyone.through(stages, request, self._calls)
+        remaining = remaining.narrowed(_FEW)
+        return Candidates(stages, remaining)
 
     def _check_group(self, request: objects.RequestSpec) -> None:
         """Refuse a server group with a rule that no enabled stage reads.
@@ -177,18 +177,19 @@ class Pipeline:
         """
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
-        left = candidates.filtered
+        remaining = candidates.filtered
         chosen = FilteredHosts(
-            left.hosts.at(np.array([row])), None, 1)
+            remaining.hosts.at(np.array([row])), None, 1)
         asked = chosen.through(
             [stage for stage in again if stage.local], request, self._calls)
         if not asked.left:
-            left = dataclasses.replace(
-                left.without([row]), steps=(*left.steps, *asked.steps))
-        others = [stage for stage in again if not stage.local]
-        if others:
-            left = left.through(others, request, self._calls)
-        return Candidates(candidates.stages, left)
+            remaining = dataclasses.replace(
+                remaining.without([row]),
+                steps=(*remaining.steps, *asked.steps))
+        rest = [stage for stage in again if not stage.local]
+        if rest:
+            remaining = remaining.through(rest, request, self._calls)
+        return Candidates(candidates.stages, remaining)
 
     def rejections(
         self, request: objects.RequestSpec,
@@ -250,10 +251,10 @@ class Pipeline:
         """
         hosts, mask = candidates.filtered.hosts, candidates.filtered.mask
         place = ranking.place(row)
-        still = place is not None and (mask is None or bool(mask[place]))
+        kept = place is not None and (mask is None or bool(mask[place]))
         lost = len(ranking) - len(candidates)
         if (hosts is not ranking.hosts or place is None
-                or len(candidates) < 2 or lost != (not still)):
+                or len(candidates) < 2 or lost != (not kept)):
             again = self.weigh(request, candidates)
             again.detach()
             return again
@@ -262,7 +263,7 @@ class Pipeline:
         moved = False
         for part in ranking.parts:
             weigher = part.weigher
-            if still and weigher.fixed:
+            if kept and weigher.fixed:
                 continue
             if not weigher.local:
                 scores = self._calls.scores(weigher, hosts, request)
@@ -271,7 +272,7 @@ class Pipeline:
                 part.detach(mask)
                 self._calls.ask(weigher, part.find_bounds, mask)
                 moved = True
-            elif still:
+            elif kept:
                 scores = self._calls.scores(weigher, chosen, request)
                 if scores is not None:
                     moved |= self._calls.ask(

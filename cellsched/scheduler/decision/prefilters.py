@@ -89,13 +89,14 @@ class IsolatedAggregate(_Stage):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        wanted = required_traits.named(request) | required_traits.tpm(request)
+        requested = (required_traits.named(request)
+                     | required_traits.tpm(request))
 
         trait = required_traits.TRAIT
 
         def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
             return all(
-                key.removeprefix(trait) in wanted for each in aggregates
+                key.removeprefix(trait) in requested for each in aggregates
                 for key, value in each.metadata.items()
                 if key.startswith(trait) and value == 'required')
         return hosts.each('aggregates', passes)

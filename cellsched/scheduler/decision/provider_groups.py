@@ -375,8 +375,8 @@ class Offers:
                 mask[place] = True
         if group.aggregates or group.forbidden_aggregates:
             mask = both(mask, hosts.each(
-                'aggregates', lambda said: self._is_member(
-                    {each.uuid for each in said})))
+                'aggregates', lambda value: self._is_member(
+                    {each.uuid for each in value})))
         return mask
 
     def _is_member(self, uuids: set[str]) -> bool:
@@ -441,12 +441,12 @@ def _admitting(
     def make(everyone: view.Hosts) -> view.Mask | None:
         if name:
             number = int(name)
-            mask = everyone.each('child_units', lambda said: (
-                number > len(said) or assignment.admits(
-                    said[number - 1], resource, amount)))
+            mask = everyone.each('child_units', lambda value: (
+                number > len(value) or assignment.admits(
+                    value[number - 1], resource, amount)))
         else:
-            mask = everyone.each('units', lambda said: assignment.admits(
-                said, resource, amount))
+            mask = everyone.each('units', lambda value: assignment.admits(
+                value, resource, amount))
         return None if mask.all() else mask
 
     return _picked(hosts, hosts.memo(
@@ -464,8 +464,8 @@ def _suiting(
     def make(everyone: view.Hosts) -> view.Mask | None:
         if name:
             number = int(name)
-            mask = everyone.each('children', lambda said: (
-                number <= len(said) and suits(said[number - 1][1])))
+            mask = everyone.each('children', lambda value: (
+                number <= len(value) and suits(value[number - 1][1])))
         else:
             mask = everyone.each('traits', suits)
         return None if mask.all() else mask
@@ -509,7 +509,7 @@ def most_available(
     for uuid, provider in hosts.sharing.items():
         if required <= provider.traits and (
                 forbidden.isdisjoint(provider.traits)):
-            left = hosts.shared_available(uuid, resource)
-            most = np.maximum(most, left * hosts.each(
+            remaining = hosts.shared_available(uuid, resource)
+            most = np.maximum(most, remaining * hosts.each(
                 'sharing', lambda uuids: uuid in uuids))
     return most

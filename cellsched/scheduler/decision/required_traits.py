@@ -101,10 +101,10 @@ class Traits(RequiredTraits):
         kept = hosts.each('traits', barred.isdisjoint)
         of_root = root(request, 'root_required')
         for trait in sorted(required):
-            there = hosts.each('traits', lambda has: trait in has)
+            present = hosts.each('traits', lambda has: trait in has)
             if trait not in of_root:
-                there |= _elsewhere(hosts, trait)
-            kept &= there
+                present |= _elsewhere(hosts, trait)
+            kept &= present
         return kept
 
 
@@ -182,9 +182,9 @@ def root(request: objects.RequestSpec, name: str) -> set[str]:
     :param name: ``root_required`` or ``root_forbidden``
     :raises cellsched.exception.InvalidField: they are no list of strings
     """
-    said = request.get('request_level_params')
-    data = said.get('nova_object.data', said) if isinstance(
-        said, dict) else None
+    value = request.get('request_level_params')
+    data = value.get('nova_object.data', value) if isinstance(
+        value, dict) else None
     if not isinstance(data, dict):
         return set()
     return _texts(f'request_level_params.{name}', data.get(name))
@@ -197,8 +197,8 @@ def _elsewhere(hosts: view.Hosts, trait: str) -> view.Mask:
     """
     with_it = {uuid for uuid, each in hosts.sharing.items()
                if trait in each.traits}
-    found = hosts.each('children', lambda said: any(
-        trait in has for _, has in said))
+    found = hosts.each('children', lambda value: any(
+        trait in has for _, has in value))
     if with_it:
         found |= hosts.each('sharing', lambda uuids: not with_it.isdisjoint(
             uuids))
@@ -234,17 +234,17 @@ def refuse(field: str, expected: str) -> exception.InvalidField:
 def _of_flavor(request: objects.RequestSpec, value: str) -> set[str]:
     """Return the traits that have this value in the flavor."""
     specs = request.flavor.get('extra_specs') or {}
-    return {key.removeprefix(TRAIT) for key, said in specs.items()
-            if said == value and key.startswith(TRAIT)} if specs else set()
+    return {key.removeprefix(TRAIT) for key, given in specs.items()
+            if given == value and key.startswith(TRAIT)} if specs else set()
 
 
-def _texts(field: str, said: Any) -> set[str]:
-    if said is None:
+def _texts(field: str, value: Any) -> set[str]:
+    if value is None:
         return set()
-    if not isinstance(said, (list, tuple, set)) or not all(
-            isinstance(trait, str) for trait in said):
+    if not isinstance(value, (list, tuple, set)) or not all(
+            isinstance(trait, str) for trait in value):
         raise refuse(field, 'a list of names of traits')
-    return set(said)
+    return set(value)
 
 
 def _spelled(name: str, value: Any) -> str:
@@ -300,8 +300,8 @@ class PackedVirtqueue(_DeviceTraits):
     reads = _names('virtio_packed_ring')
 
     def required(self, request: objects.RequestSpec) -> Set[str]:
-        wanted = _agreed(request, 'virtio_packed_ring', _truth)
-        if not wanted:
+        requested = _agreed(request, 'virtio_packed_ring', _truth)
+        if not requested:
             return NONE
         return {'COMPUTE_NET_VIRTIO_PACKED'}
 
@@ -383,7 +383,7 @@ def _chosen(
 ) -> Set[str]:
     """Return the trait for the value of the flavor or image, if any."""
     value = _agreed(
-        request, name, lambda field, said: _choice(field, said, choices))
+        request, name, lambda field, given: _choice(field, given, choices))
     return NONE if value is None else {value}
 
 
@@ -400,13 +400,13 @@ def _agreed(
     if pair == (None, None):
         return None
     of_image = f'image.properties.hw_{name}'
-    said = [read(field, value) for field, value in zip(
+    given = [read(field, value) for field, value in zip(
         (f'flavor.extra_specs.hw:{name}', of_image), pair)
         if value is not None and value != '']
-    if len(said) > 1 and said[0] != said[1]:
+    if len(given) > 1 and given[0] != given[1]:
         raise refuse(
             of_image, f'what hw:{name} of the flavor says')
-    return said[0] if said else None
+    return given[0] if given else None
 
 
 def _truth(field: str, value: Any) -> bool:

@@ -37,15 +37,15 @@ def of(
 
     :param instances: uuids of the instances
     """
-    told = decision.to_dict()
+    reported = decision.to_dict()
     if decision.way is not None:
         # Reasons contain names of hints and properties from users.
-        told['way']['reasons'] = _texts(decision.way.reasons, _VALUES_MAX)
+        reported['way']['reasons'] = _texts(decision.way.reasons, _VALUES_MAX)
     return {
         'version': VERSION,
         'decided_at': decided_at.isoformat(timespec='milliseconds') + 'Z',
         'request_id': request_id,
-        **told,
+        **reported,
         'request': summary(request, len(instances)),
         'instances': list(instances),
     }

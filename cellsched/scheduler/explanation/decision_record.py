@@ -178,9 +178,9 @@ def counts(
             rejected.get(step.stage, 0) + step.entered - step.left)
     found = []
     for stage in stages:
-        left = hosts - rejected.get(stage, 0)
-        found.append(Count(stage.name, hosts, left, stage.reason))
-        hosts = left
+        remaining = hosts - rejected.get(stage, 0)
+        found.append(Count(stage.name, hosts, remaining, stage.reason))
+        hosts = remaining
     return found
 
 

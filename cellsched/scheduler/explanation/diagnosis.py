@@ -107,14 +107,14 @@ class Diagnosis:
                   for each in self.rejections]
         counts.append((self.lost, _LOST, ''))
         counts.append((self.denied, _DENIED, ''))
-        left = self.hosts - sum(count for count, _, _ in counts)
-        counts.append((left, _LEFT, ''))
-        said = [(count, _said(count, reason) + nearest)
-                for count, reason, nearest in counts if count > 0]
+        remaining = self.hosts - sum(count for count, _, _ in counts)
+        counts.append((remaining, _LEFT, ''))
+        value = [(count, _said(count, reason) + nearest)
+                 for count, reason, nearest in counts if count > 0]
         if self.hosts == 1:
-            return f'the only host {said[0][1]}'
+            return f'the only host {value[0][1]}'
         return f'of {self.hosts} hosts ' + ', '.join(
-            f'{count} {words}' for count, words in said)
+            f'{count} {words}' for count, words in value)
 
 
 def examples(

@@ -172,11 +172,12 @@ def _row(made: _Waiting) -> decisions.DecisionRow | None:
         return None
 
 
-def _request_id(said: str | None) -> str | None:
+def _request_id(value: str | None) -> str | None:
     """Return a request id that every database can store, from the caller's."""
-    if not said:
+    if not value:
         return None
-    if len(said) <= _REQUEST_ID_MAX and said.isascii() and said.isprintable():
-        return said
-    return ''.join(each for each in said[:_REQUEST_ID_MAX]
+    if (len(value) <= _REQUEST_ID_MAX and value.isascii()
+            and value.isprintable()):
+        return value
+    return ''.join(each for each in value[:_REQUEST_ID_MAX]
                    if each.isascii() and each.isprintable())

@@ -44,9 +44,8 @@ def gives(has: ModelProvider, name: str, amount: int, used: int) -> bool:
     return (value is not None
             and value['min_unit'] <= amount <= value['max_unit']
             and amount % value['step_size'] == 0
-            and used + amount <= (
-                value['total'] - value['reserved'])
-                * value['allocation_ratio'])
+            and used + amount <= value['allocation_ratio'] * (
+                value['total'] - value['reserved']))
 
 
 def traits_of(has: ModelProvider) -> Answer:
