@@ -72,27 +72,28 @@ class AggregateGroups:
         if changes.ids is None:
             return set()
         touched: set[str] = set()
-        for key in [(told, number) for told, number in self._aggregates
-                    if not told and number not in changes.ids]:
+        for key in [(reported, number) for reported, number in self._aggregates
+                    if not reported and number not in changes.ids]:
             touched |= self._drop(key)
-        for said in changes.aggregates:
-            touched |= self._put((False, said.id), aggregate.HostAggregate(
-                said.id, said.uuid, said.name, said.metadata), said.hosts)
+        for changed in changes.aggregates:
+            touched |= self._put((False, changed.id), aggregate.HostAggregate(
+                changed.id, changed.uuid, changed.name, changed.metadata),
+                changed.hosts)
         self._regroup(touched)
         return touched
 
-    def tell(self, said: objects.Aggregate) -> frozenset[str]:
+    def tell(self, changed: objects.Aggregate) -> frozenset[str]:
         """Apply a caller's update; return the hosts that it affects.
 
         For an aggregate that is in the API database, the database applies.
         """
-        uuid = said.get('uuid', '')
-        if uuid and any(each.uuid == uuid for (told, _), each
-                        in self._aggregates.items() if not told):
+        uuid = changed.get('uuid', '')
+        if uuid and any(each.uuid == uuid for (reported, _), each
+                        in self._aggregates.items() if not reported):
             return frozenset()
-        touched = self._put((True, said.id), aggregate.HostAggregate(
-            said.id, uuid, said.get('name', ''),
-            said.get('metadata') or {}), said.get('hosts') or ())
+        touched = self._put((True, changed.id), aggregate.HostAggregate(
+            changed.id, uuid, changed.get('name', ''),
+            changed.get('metadata') or {}), changed.get('hosts') or ())
         self._regroup(touched)
         return touched
 
@@ -103,12 +104,12 @@ class AggregateGroups:
         return touched
 
     def _put(
-        self, key: tuple[bool, int], said: aggregate.HostAggregate,
+        self, key: tuple[bool, int], changed: aggregate.HostAggregate,
         hosts: Iterable[str],
     ) -> frozenset[str]:
         touched = self._members.get(key, frozenset()) | frozenset(hosts)
         self._members[key] = frozenset(hosts)
-        self._aggregates[key] = said
+        self._aggregates[key] = changed
         return touched
 
     def _drop(self, key: tuple[bool, int]) -> frozenset[str]:

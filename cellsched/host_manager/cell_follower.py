@@ -97,10 +97,10 @@ class CellFollower:
 
     def regroup(self, hosts: Iterable[str]) -> None:
         """Set the aggregates of these hosts again; the lock is held."""
-        mine = [(host, uuid) for host in hosts
-                for uuid in self._nodes.get(host, ())]
-        self._table.put([uuid for _, uuid in mine],
-                        self._groups(host for host, _ in mine))
+        own = [(host, uuid) for host in hosts
+               for uuid in self._nodes.get(host, ())]
+        self._table.put([uuid for _, uuid in own],
+                        self._groups(host for host, _ in own))
 
     def forget(self) -> None:
         """Remove the cell and its hosts."""
@@ -119,9 +119,9 @@ class CellFollower:
         if mapped is self._compared or mapped is None:
             return False
         self._compared = mapped
-        left = self._nodes.keys() - mapped
-        self._leave_out(left)
-        gone = {uuid for host in left for uuid in self._nodes[host]}
+        unmapped = self._nodes.keys() - mapped
+        self._leave_out(unmapped)
+        gone = {uuid for host in unmapped for uuid in self._nodes[host]}
         with self._lock:
             self._table.drop(gone)
             self._note(gone, ())
@@ -165,13 +165,13 @@ class CellFollower:
         for row in rows:
             del self._waiting[row.uuid]
         if changes.complete:
-            there = {row.uuid for row in changes.nodes}
+            present = {row.uuid for row in changes.nodes}
             gone |= {uuid for nodes in self._nodes.values() for uuid in nodes
-                     if uuid not in there}
+                     if uuid not in present}
         # Unchanged rows cost nothing here.
-        told = (self._nodes if changes.complete
-                else {row.host for row in changes.services})
-        gone |= {uuid for host in told if host not in self._services
+        reported = (self._nodes if changes.complete
+                    else {row.host for row in changes.services})
+        gone |= {uuid for host in reported if host not in self._services
                  for uuid in self._nodes.get(host, ())}
         return self._write(rows, served, gone, now)
 
@@ -240,24 +240,26 @@ class CellFollower:
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
         """Return the service columns of hosts, from new or stored services."""
-        told = {host: self._services[host] for host in hosts
-                if self._services[host] is not None}
-        values = node_columns.of_services(list(told.values()), self.ahead_s)
-        places = dict(zip(told, range(len(told))))
+        reported = {host: self._services[host] for host in hosts
+                    if self._services[host] is not None}
+        values = node_columns.of_services(
+            list(reported.values()), self.ahead_s)
+        places = dict(zip(reported, range(len(reported))))
         return {name: [
-            said[places[host]] if host in places else
+            value[places[host]] if host in places else
             self._table[name][self._table.row(self._nodes[host][0])]
-            for host in hosts] for name, said in values.items()}
+            for host in hosts] for name, value in values.items()}
 
     def _note(
-        self, gone: set[str], there: Iterable[tuple[str, str]]
+        self, gone: set[str], present: Iterable[tuple[str, str]]
     ) -> None:
         if gone:
-            left = {host: tuple(uuid for uuid in nodes if uuid not in gone)
-                    for host, nodes in self._nodes.items()}
-            self._nodes = {host: nodes for host, nodes in left.items()
+            remaining = {host: tuple(uuid for uuid in nodes
+                                     if uuid not in gone)
+                         for host, nodes in self._nodes.items()}
+            self._nodes = {host: nodes for host, nodes in remaining.items()
                            if nodes}
-        for host, uuid in there:
+        for host, uuid in present:
             nodes = self._nodes.get(host, ())
             if uuid not in nodes:
                 self._nodes[host] = (*nodes, uuid)

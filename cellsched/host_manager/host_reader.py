@@ -178,10 +178,10 @@ class HostReader:
         with self._database.reader() as connection:
             found = aggregates.hosts_kept_for(connection, key, value, limit)
         with self._lock:
-            told = list(self._told.values())
+            reported = list(self._told.values())
         return found + [
-            host for each in told for host in each.get('hosts') or ()
-            if any(name.startswith(key) and said == value for name, said
+            host for each in reported for host in each.get('hosts') or ()
+            if any(name.startswith(key) and given == value for name, given
                    in (each.get('metadata') or {}).items())]
 
     def tell_aggregates(
@@ -238,11 +238,11 @@ class HostReader:
             follower = cell_follower.CellFollower(
                 cells[uuid], table, self._lock, groups, self._discovery,
                 self._clock, self.policy.maps_hosts)
-            mine = follower.mapped = mapped.get(uuid, set())
+            own = follower.mapped = mapped.get(uuid, set())
             follower.take(dataclasses.replace(hosts, nodes=[
                 row for row in hosts.nodes
                 # The host was mapped once and its mapping was deleted.
-                if row.host in mine
+                if row.host in own
                 or row.host not in owners and row.mapped < 1]), ahead_s)
 
     def _groups(
@@ -252,8 +252,8 @@ class HostReader:
         groups.apply(aggregates.AggregateChanges(
             (), True, rows, frozenset(row.id for row in rows)))
         with self._lock:
-            told = list(self._told.values())
-        for each in told:
+            reported = list(self._told.values())
+        for each in reported:
             groups.tell(each)
         groups.share({each.uuid: each.aggregate_uuid
                       for each in sharing.providers})
@@ -337,9 +337,9 @@ def count_builds(
         if table.row(each.node) is not None
         and marks.get(each.node) == each.mark)
     if builds:
-        there = table.written(view.BUILDS)
+        present = table.written(view.BUILDS)
         table.put(list(builds), {view.BUILDS: [
-            there[table.row(node)] + count
+            present[table.row(node)] + count
             for node, count in builds.items()]})
 
 

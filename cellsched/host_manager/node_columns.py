@@ -35,8 +35,8 @@ def of_nodes(
     traits = _traits(rows)
     return _sourced(sourced, rows, stats, traits) | {
         'children': [*map(_numbered, children)],
-        'child_uuids': [tuple(each.uuid for each in said)
-                        for said in children],
+        'child_uuids': [tuple(each.uuid for each in value)
+                        for value in children],
         # Most node names are host names, and many values are equal.
         'host': [sys.intern(row.host) for row in rows],
         'nodename': [sys.intern(row.hypervisor_hostname or '')
@@ -129,11 +129,11 @@ def _json(row: Any, name: str, kind: type) -> Any:
     if not text:
         return kind()
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (RecursionError, ValueError):
-        said = None
-    if isinstance(said, kind):
-        return said
+        value = None
+    if isinstance(value, kind):
+        return value
     LOG.warning('Compute node %s: %s is not a JSON %s; ignored', row.uuid,
                 name, 'object' if kind is dict else 'array')
     return kind()
@@ -164,12 +164,12 @@ def _children(row: Any) -> list[child_providers.Child]:
     """
     if not row.providers:
         return []
-    said = sorted(child_providers.load(row.providers), key=lambda each: (
+    providers = sorted(child_providers.load(row.providers), key=lambda each: (
         each.parent is not None, sorted(each.traits), each.name))
-    if len(said) > columns.CHILDREN_MAX:
+    if len(providers) > columns.CHILDREN_MAX:
         LOG.warning('Compute node %s: of %d child providers only %d are used',
-                    row.uuid, len(said), columns.CHILDREN_MAX)
-    return said[:columns.CHILDREN_MAX]
+                    row.uuid, len(providers), columns.CHILDREN_MAX)
+    return providers[:columns.CHILDREN_MAX]
 
 
 def _numbered(
@@ -204,12 +204,12 @@ def _number(stats: dict[str, Any], name: str) -> int:
 
 def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
     """Return how many servers have each value of each image property."""
-    said = stats.get('image_props')
+    given = stats.get('image_props')
     return tuple(
-        (name, value, number) for name, counts in sorted(said.items())
+        (name, value, number) for name, counts in sorted(given.items())
         if isinstance(counts, dict) for value in sorted(counts)
         if (number := _number(counts, value)) > 0
-    ) if isinstance(said, dict) else ()
+    ) if isinstance(given, dict) else ()
 
 
 def _free_devices(row: Any) -> int:
@@ -218,8 +218,9 @@ def _free_devices(row: Any) -> int:
         return 0
     pools = _object(row, 'pci_stats').get('nova_object.data', {})
     objects = pools.get('objects') if isinstance(pools, dict) else None
-    said = [pool.get('nova_object.data')
-            for pool in objects if isinstance(pool, dict)
-            ] if isinstance(objects, list) else []
-    return sum(_number(data, 'count') for data in said
+    if not isinstance(objects, list):
+        return 0
+    each = (pool.get('nova_object.data')
+            for pool in objects if isinstance(pool, dict))
+    return sum(_number(data, 'count') for data in each
                if isinstance(data, dict))
