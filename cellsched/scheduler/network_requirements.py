@@ -76,11 +76,11 @@ def _in_aggregates(
 def _with_trait(
     request: objects.RequestSpec, trait: str
 ) -> objects.RequestSpec:
-    said = copy.deepcopy(request.get('request_level_params') or {
+    value = copy.deepcopy(request.get('request_level_params') or {
         'nova_object.name': 'RequestLevelParams',
         'nova_object.namespace': 'nova', 'nova_object.version': '1.1'})
-    data = said.setdefault('nova_object.data', {})
+    data = value.setdefault('nova_object.data', {})
     data['root_required'] = [*(data.get('root_required') or ()), trait]
     request = copy.copy(request)
-    request.request_level_params = said
+    request.request_level_params = value
     return request

@@ -35,9 +35,9 @@ def on_snapshot(
 
     :param pipeline: the decision in place of the configured one
     """
-    still: Any = SnapshotSource(snapshot)
+    kept: Any = SnapshotSource(snapshot)
     return placer.Placer(
-        still, pipeline or filter_scheduler.pipeline_of(conf),
+        kept, pipeline or filter_scheduler.pipeline_of(conf),
         claims.ClaimBatcher(memory.MemoryClaims()),
         SnapshotClock(snapshot.now),
         filter_scheduler.selection_policy(conf, random), 2, _refuse_to_record,

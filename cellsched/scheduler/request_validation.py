@@ -82,30 +82,30 @@ def check(
     if not isinstance(spec, objects.RequestSpec):
         raise invalid('spec_obj', 'a RequestSpec')
     most, listed = bounds.names_max, bounds.values_max
-    said = spec.values_of(_CHECKED)
-    _check_flavor(said['flavor'], most)
+    value = spec.values_of(_CHECKED)
+    _check_flavor(value['flavor'], most)
     if not spec.resources():
         raise invalid('spec_obj.flavor', 'an amount of some resource class')
-    _check_hints(said['scheduler_hints'] or {}, most, hints, strictly)
-    image = said['image']
+    _check_hints(value['scheduler_hints'] or {}, most, hints, strictly)
+    image = value['image']
     properties = image.get('properties') if image else None
     if properties is not None and len(properties.items()) > most:
         raise invalid('spec_obj.image.properties',
                       f'at most {most} properties')
-    count = 1 if said['num_instances'] is None else said['num_instances']
+    count = 1 if value['num_instances'] is None else value['num_instances']
     if not 1 <= count <= _AMOUNT_MAX:
         raise invalid('spec_obj.num_instances',
                       f'a whole number from 1 to {_AMOUNT_MAX}')
-    if said['instance_uuid'] is not None:
-        check_ids('spec_obj.instance_uuid', [said['instance_uuid']])
+    if value['instance_uuid'] is not None:
+        check_ids('spec_obj.instance_uuid', [value['instance_uuid']])
     for name in _OWNERS:
-        if said[name]:
+        if value[name]:
             claims_validation.check_id(
-                'select_destinations', f'spec_obj.{name}', said[name])
+                'select_destinations', f'spec_obj.{name}', value[name])
     for name in _HOST_LISTS:
-        check_length(f'spec_obj.{name}', said[name], listed)
-    _check_group(said['instance_group'], listed)
-    _check_destination(said['requested_destination'], listed)
+        check_length(f'spec_obj.{name}', value[name], listed)
+    _check_group(value['instance_group'], listed)
+    _check_destination(value['requested_destination'], listed)
     if uuids is not None:
         _check_uuids(uuids, bounds.instances_max)
     elif count > bounds.instances_max:
@@ -120,10 +120,10 @@ def unknown_hints(
 
     :param hints: scheduler hints that are read; None for any
     """
-    said = spec.get('scheduler_hints')
-    if hints is None or not said:
+    value = spec.get('scheduler_hints')
+    if hints is None or not value:
         return []
-    return [_shown(hint) for hint in said if hint not in hints | _HINTS]
+    return [_shown(hint) for hint in value if hint not in hints | _HINTS]
 
 
 def check_length(field: str, values: Any, most: int) -> None:

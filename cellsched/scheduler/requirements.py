@@ -158,9 +158,9 @@ _APART = Condition('if it is ``isolate``, with numbered groups', (
     lambda value, request: value == 'isolate' and _has_groups(request)))
 
 
-def _is(wanted: str) -> Condition:
-    return Condition(f'if it is ``{wanted}``', (
-        lambda value, request: value == wanted))
+def _is(requested: str) -> Condition:
+    return Condition(f'if it is ``{requested}``', (
+        lambda value, request: value == requested))
 
 
 def _is_not(usual: str) -> Condition:
@@ -185,9 +185,9 @@ def _of_both(key: str, what: str, when: Condition) -> Iterator[Requirement]:
 
 
 def _has_other(value: Any, request: objects.RequestSpec) -> bool:
-    said = request.get('requested_resources')
-    return isinstance(said, list) and any(
-        map(request_groups.is_other, said))
+    given = request.get('requested_resources')
+    return isinstance(given, list) and any(
+        map(request_groups.is_other, given))
 
 
 _NUMA, _PINNED = 'a NUMA topology', 'dedicated CPUs'
@@ -418,8 +418,8 @@ class UnsupportedRequirements:
             if each is not None and each.when.holds(value, request):
                 yield _said('flavor extra spec', name, each)
         image = request.get('image')
-        said = image.get('properties') if image is not None else None
-        for name, value in said.items() if said is not None else ():
+        given = image.get('properties') if image is not None else None
+        for name, value in given.items() if given is not None else ():
             each = self._unread(PROPERTY, name)
             if each is not None and each.when.holds(value, request):
                 yield _said('image property', name, each)

@@ -103,17 +103,17 @@ class Scheduler:
 
         :raises cellsched.exception.InvalidField: names the field
         """
-        said = (aggregates.objects
-                if isinstance(aggregates, objects.AggregateList)
-                else [aggregates])
+        value = (aggregates.objects
+                 if isinstance(aggregates, objects.AggregateList)
+                 else [aggregates])
         request_validation.check_length(
-            'aggregates', said, self._bounds.values_max)
-        for each in said:
+            'aggregates', value, self._bounds.values_max)
+        for each in value:
             _check_aggregate('aggregates', each)
             request_validation.check_length(
                 'aggregates.hosts', each.get('hosts'),
                 self._bounds.values_max)
-        self._ask(self._driver.update_aggregates, said)
+        self._ask(self._driver.update_aggregates, value)
 
     def delete_aggregate(
         self, context: RequestContext, aggregate: Any

@@ -77,9 +77,9 @@ class ClaimBatcher:
         If other batches are claimed in the same transaction, some of its new
         claims may not be reported as new.
         """
-        mine = _Batch(claims)
-        self._group_commit.do(mine)
-        return mine.result()
+        own = _Batch(claims)
+        self._group_commit.do(own)
+        return own.result()
 
     def _take(self, batches: Sequence[_Batch]) -> None:
         grouped = [batch for batch in batches if batch.is_grouped]
@@ -142,26 +142,26 @@ class SingleFlight:
     def alone(self, uuids: Iterable[str]) -> Iterator[None]:
         """Wait for requests with any of these instances; block later ones."""
         answered = self._make_event()
-        mine = dict.fromkeys(uuids, answered)
-        while (other := self._enter(mine)) is not None:
+        own = dict.fromkeys(uuids, answered)
+        while (other := self._enter(own)) is not None:
             other.wait()
         try:
             yield
         finally:
             with self._lock:
-                for uuid in mine:
+                for uuid in own:
                     del self._answered[uuid]
             answered.set()
 
     def _enter(
-        self, mine: dict[str, clock.Event]
+        self, own: dict[str, clock.Event]
     ) -> clock.Event | None:
         """Enter, or return the event to wait for before the next attempt."""
         with self._lock:
-            for uuid in mine:
+            for uuid in own:
                 if uuid in self._answered:
                     return self._answered[uuid]
-            self._answered |= mine
+            self._answered |= own
         return None
 
 

@@ -109,12 +109,12 @@ def _stale(
     """
     if not has_tried(request):
         return {}
-    wanted = totals(request)
+    requested = totals(request)
     found = {}
     for instance in instances:
         for name in (instance, migrations.consumer(instance)):
             claims = held.get(name)
-            if not claims or _sums(claims) != wanted:
+            if not claims or _sums(claims) != requested:
                 continue
             node, row = node_of(hosts, claims), row_of(hosts, claims)
             if (row is not None and reported.get(name) != node
@@ -280,10 +280,10 @@ def _row(
     names = hosts['host']
     places = {hosts.row_of_provider(uuid) for uuid in nodes}
     known = {names[row] for row in places if row is not None}
-    forced, wanted = request.get('force_hosts'), request.get('force_nodes')
+    forced, requested = request.get('force_hosts'), request.get('force_nodes')
     rows = hosts.named(forced[0]) if forced and len(forced) == 1 else []
     rows = [row for row in rows if names[row] in known
-            and (not wanted or hosts['nodename'][row] in wanted)]
+            and (not requested or hosts['nodename'][row] in requested)]
     if not rows:
         raise _refused()
     # If the host has several nodes, use the one with the claim.

@@ -335,11 +335,11 @@ class Placer:
         :param again: query the request's own instances too, even if no plug-in
             needs them
         """
-        others = pipeline.located(request).difference(uuids)
-        if not others and not again:
+        rest = pipeline.located(request).difference(uuids)
+        if not rest and not again:
             return existing_claims.NO_LOCATIONS
-        held = self._claims.claims_of([*others, *migrations.consumers(uuids)])
-        reported = self._loader.reported_nodes(others - held.keys())
+        held = self._claims.claims_of([*rest, *migrations.consumers(uuids)])
+        reported = self._loader.reported_nodes(rest - held.keys())
         own = (self._loader.reported_nodes(uuids)
                if existing_claims.has_tried(request) else {})
         hosts = self._loader.table.view(self._clock.steady())

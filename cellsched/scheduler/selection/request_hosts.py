@@ -197,13 +197,13 @@ class RequestHosts:
 
     def _known(self) -> tuple[set[str], set[str]]:
         """Return relevant nodes and host names, whatever their capacity."""
-        others = self._pipeline.located(self._request).difference(self._uuids)
+        rest = self._pipeline.located(self._request).difference(self._uuids)
         held = self._claims.claims_of(
-            [*others, *migrations.consumers(self._uuids)])
+            [*rest, *migrations.consumers(self._uuids)])
         providers = self._refused.union(
             each.provider for claims in held.values() for each in claims)
         roots = self._claims.roots(providers)
-        names = {*self._reported([*others, *self._uuids]).values(),
+        names = {*self._reported([*rest, *self._uuids]).values(),
                  *self._relevant(self._request)}
         return {roots.get(each, each) for each in providers}, names
 
@@ -246,19 +246,19 @@ def query_of(
     :raises cellsched.exception.InvalidField: the request is not valid
     """
     demand = request.group_demand()
-    wanted = _amounts(request, demand.groups)
+    requested = _amounts(request, demand.groups)
     for usage in sharing:
-        for resource in list(wanted):
-            left = (usage.capacity.get(resource, 0)
-                    - usage.used.get(resource, 0))
-            if left >= min(wanted[resource]):
-                del wanted[resource]
-    if not wanted:
+        for resource in list(requested):
+            remaining = (usage.capacity.get(resource, 0)
+                         - usage.used.get(resource, 0))
+            if remaining >= min(requested[resource]):
+                del requested[resource]
+    if not requested:
         return None
     required = set(pipeline.required_traits(request)).union(
         *(group.required for group in demand.groups))
     return claims_base.ProviderQuery(
-        wanted, _known(required.difference(shared_traits)),
+        requested, _known(required.difference(shared_traits)),
         _known(required_traits.forbidden(request)))
 
 
@@ -269,11 +269,11 @@ def _amounts(
     """Return the amounts for a single provider, by resource class."""
     whole = request.resources()
     capacity.check(whole)
-    wanted = {resource: {amount} for resource, amount in whole.items()}
+    requested = {resource: {amount} for resource, amount in whole.items()}
     for group in groups:
         for resource, amount in group.resources:
-            wanted.setdefault(resource, set()).add(amount)
-    return wanted
+            requested.setdefault(resource, set()).add(amount)
+    return requested
 
 
 def _known(traits: Iterable[str]) -> frozenset[str]:

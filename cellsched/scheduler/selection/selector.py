@@ -100,8 +100,8 @@ class SelectionPolicy:
         if self.shuffle:
             tied = ranking.tied()
             self.random.shuffle(tied)
-            others = [row for row in best if row not in tied]
-            best = [*tied, *others][:width]
+            rest = [row for row in best if row not in tied]
+            best = [*tied, *rest][:width]
         return self.random.choice(best) if best else None
 
     def _is_evacuation(
@@ -213,16 +213,16 @@ class Selector:
 
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
         """Return the selected hosts, with alternates in the same cell."""
-        others: dict[int, list[objects.Selection]] = {}
+        rest: dict[int, list[objects.Selection]] = {}
         if self._candidates is None:
             # All instances keep their hosts; find the alternates now.
             self._rank()
         return [[self._selection(row, self._allocations.get(number)),
-                 *self._others(row, alternates, others)]
+                 *self._others(row, alternates, rest)]
                 for number, row in enumerate(self._rows)]
 
     def diagnosis(
-        self, silent: Sequence[str], wanted: int,
+        self, silent: Sequence[str], requested: int,
         left_out: Sequence[candidates.Rejection] = (),
     ) -> diagnosis.Diagnosis:
         """Return the diagnosis of all hosts.
@@ -238,7 +238,7 @@ class Selector:
             if self._candidates is not None else ())
         return diagnosis.Diagnosis(
             len(self._hosts) + sum(each.hosts for each in left_out),
-            [*left_out, *rejections], len(self._refused), silent, wanted,
+            [*left_out, *rejections], len(self._refused), silent, requested,
             len(self._rows), self._denied)
 
     def decision(self) -> decision_record.Decision:
@@ -272,9 +272,9 @@ class Selector:
             if self._hopeless:
                 self._candidates = self._candidates.without(self._hopeless)
             if self._closed:
-                others = self._candidates.without(self._closed)
-                self._denied = len(self._candidates) - len(others)
-                self._candidates = others
+                rest = self._candidates.without(self._closed)
+                self._denied = len(self._candidates) - len(rest)
+                self._candidates = rest
         if self._ranking is None:
             self._ranking = self._pipeline.weigh(request, self._candidates)
         elif self._last_taken is not None:
@@ -296,14 +296,14 @@ class Selector:
         if cell not in known:
             ranking = (self._rank() if len(self._rows) > 1
                        or self._ranking is None else self._ranking)
-            mine = self._hosts.memo(('rows of cell', cell), functools.partial(
+            own = self._hosts.memo(('rows of cell', cell), functools.partial(
                 _rows_of_cell, cell=cell))
             free = np.ones(len(cells), dtype=bool)
             free[self._rows] = False
             known[cell] = [
                 self._selection(other, allocated) for other, allocated in (
                     (other, self._allocate(other)) for other
-                    in ranking.top(count, among=mine[free[mine]]))
+                    in ranking.top(count, among=own[free[own]]))
                 # Earlier selections may have used up shared resources.
                 if allocated is not None or self._wanted is None]
         return known[cell]
