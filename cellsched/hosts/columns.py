@@ -50,58 +50,58 @@ STANDARD = (
     Column('nodename', 'object', '', 'name of the node'),
     Column('uuid', 'object', '', 'uuid of the compute node'),
     Column('host_ip', 'object', None, 'address of the host, as text; None '
-           'where it has not said one'),
+           'if it reported none'),
     Column('cell', CODED, '', 'uuid of the cell'),
     Column('availability_zone', CODED, '', 'name of the availability zone'),
     Column('aggregates', CODED, (), 'the host aggregates, a tuple of '
            ':class:`~cellsched.hosts.aggregate.HostAggregate` by their ids'),
-    Column('traits', CODED, frozenset(), 'names of what the host can do, a '
+    Column('traits', CODED, frozenset(), 'names of the traits of the host, a '
            'frozenset'),
-    Column('units', CODED, (), 'bounds on what one server may take, a tuple '
-           'of tuples of resource class, least, most and step'),
+    Column('units', CODED, (), 'allocation units for one server, a tuple of '
+           'tuples of resource class, minimum, maximum and step size'),
     Column('children', CODED, (), 'child providers, a tuple of tuples of the '
            "parent's number, or 0 for the host, and the traits, a frozenset; "
            'they are numbered from 1'),
     Column('child_uuids', CODED, (), 'uuids of the child providers, a tuple'),
-    Column('child_units', CODED, (), 'bounds as in ``units``, for each child '
+    Column('child_units', CODED, (), 'allocation units, for each child '
            'provider'),
     Column('sharing', CODED, (), 'uuids of the sharing providers of the '
            "host's aggregates, a tuple"),
     Column('service_disabled', 'bool', False, 'an operator disabled it'),
-    Column('forced_down', 'bool', False, 'an operator said that it is down'),
+    Column('forced_down', 'bool', False, 'an operator forced it down'),
     Column('last_seen_up', 'float64', 0.0,
            'its last report, in seconds since the epoch'),
     Column('vcpus_total', WHOLE, 0, 'physical CPUs'),
-    Column('vcpus_used', WHOLE, 0, 'virtual CPUs taken'),
+    Column('vcpus_used', WHOLE, 0, 'virtual CPUs in use'),
     Column('cpu_allocation_ratio', 'float64', 1.0,
            'virtual CPUs for each physical one'),
     Column('total_usable_ram_mb', WHOLE, 0, 'physical memory, MB'),
     Column('free_ram_mb', WHOLE, 0,
-           'physical memory that is neither reserved nor taken, MB; below '
-           'zero where it is overcommitted'),
+           'physical memory that is neither reserved nor in use, MB; '
+           'negative if it is overcommitted'),
     Column('unreserved_ram_mb', WHOLE, 0,
            'physical memory that the host does not keep for itself, MB'),
     Column('ram_allocation_ratio', 'float64', 1.0,
            'memory offered as a multiple of the physical memory'),
     Column('total_usable_disk_gb', WHOLE, 0, 'physical disk, GB'),
     Column('free_disk_mb', WHOLE, 0,
-           'physical disk that is neither reserved nor taken, MB'),
+           'physical disk that is neither reserved nor in use, MB'),
     Column('unreserved_disk_mb', WHOLE, 0,
            'physical disk that the host does not keep for itself, MB'),
-    Column('disk_mb_used', WHOLE, 0, 'disk taken, MB'),
+    Column('disk_mb_used', WHOLE, 0, 'disk in use, MB'),
     Column('disk_allocation_ratio', 'float64', 1.0,
            'disk offered as a multiple of the physical disk'),
     Column('num_instances', WHOLE, 0, 'servers that hold a claim here'),
     Column('num_io_ops', WHOLE, 0, 'builds and moves in progress'),
     Column('failed_builds', WHOLE, 0, 'builds that failed in a row'),
-    Column('free_pci_devices', WHOLE, 0, 'PCI devices that nobody uses'),
-    Column('hypervisor_type', CODED, None, 'kind of the hypervisor; None '
-           'where the host has not said it'),
+    Column('free_pci_devices', WHOLE, 0, 'unused PCI devices'),
+    Column('hypervisor_type', CODED, None, 'type of the hypervisor; None '
+           'if the host reported none'),
     Column('hypervisor_version', WHOLE, 0, 'version of the hypervisor'),
-    Column('cpu_info', CODED, '', 'what the CPUs are, as JSON text'),
+    Column('cpu_info', CODED, '', 'description of the CPUs, as JSON text'),
     Column('supported_instances', CODED, (), 'what the host can run, a tuple '
            'of tuples of architecture, hypervisor type and VM mode'),
-    Column('image_props', CODED, (), 'servers by what their images say, a '
+    Column('image_props', CODED, (), 'servers by image property, a '
            'tuple of tuples of property, value and number of servers'),
     Column('stats', CODED, '', 'statistics, as JSON text of an object'),
     Column('metrics', CODED, '', 'metrics, as JSON text of a list of objects '
@@ -115,10 +115,10 @@ CELL_FACTS = (
     Column('cell_builds', WHOLE, 0,
            'builds and moves in progress in the cell'),
     Column('cell_failures', 'float64', 0.0,
-           'failures of builds and of the database in the cell, forgotten by '
-           'and by'),
+           'failures of builds and of the database in the cell, with '
+           'exponential decay'),
     Column('cell_silent_s', 'float64', 0.0,
-           'seconds since the cell was heard'),
+           'seconds since the last answer of the cell'),
 )
 
 #: Name prefix of the columns with the unclaimed amount of a resource class:

@@ -241,7 +241,7 @@ class Placer:
         located: existing_claims.InstanceLocations,
         refusals: ClaimRefusals, claim: bool,
     ) -> _Choice:
-        """Select again after a failure, without pending allocations in doubt.
+        """Select again after a failure, when no claim is in flight.
 
         Wait for in-flight claims to be confirmed or rolled back, then select
         again: a pending claim must not cause NoValidHost.
