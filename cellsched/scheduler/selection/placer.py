@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selecting hosts for a request and claiming them."""
+"""The selection and claim of hosts for a request."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -40,44 +40,68 @@ Record = Callable[
      decision_record.Decision], None]
 
 
-@dataclasses.dataclass
-class _Choice:
-    """Selected hosts, or the reason why there are none.
-
-    :param places: for each instance its host and alternates, if all have one
-    :param why: the reason for a failure; also given if hosts were refused
-        before
-    :param allocations: the allocations reserved in the table
-    :param is_parted: whether providers other than the hosts have a part of the
-        allocations
-    """
-
-    places: list[list[objects.Selection]]
-    why: diagnosis.Diagnosis | None
-    decision: decision_record.Decision
-    allocations: Sequence[PendingAllocation] = ()
-    is_parted: bool = False
-
-
-#: The condition for a reservation, by attempt. After repeated conflicts
-#: nothing is checked, and the claim store arbitrates.
+#: The conditions on a reservation, in the order in which they are tried. If
+#: concurrent decisions always come first, the last condition accepts the
+#: selected hosts as they are and the claim store arbitrates.
 _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
 
+@dataclasses.dataclass(eq=False)
+class PlacementAttempt:
+    """The state of one request while the placer selects and claims hosts.
+
+    The first fields are the input. Each round replaces the result fields.
+
+    :param request: the request; after a refusal by the group policy it
+        includes the members and hosts that the claim store reported
+    :param claim: True to claim the selected hosts in the claim store; False
+        to count them in the table for a limited time
+    :param reserve: False to select hosts without a reservation in the table
+    :param refusals: the refusals of the claim store in earlier rounds
+    :param located: the locations of the instances, and the claims they hold
+    :param places: the host and alternates of each instance; empty if an
+        instance has no host
+    :param why: the diagnosis of the hosts; None if no error can need it
+    :param decision: the record of the decision
+    :param allocations: the reservations in the table
+    :param is_parted: whether providers other than the hosts serve a part of
+        the request
+    """
+
+    context: RequestContext
+    pipeline: Pipeline
+    request: objects.RequestSpec
+    uuids: Sequence[str]
+    alternates: int
+    claim: bool = True
+    reserve: bool = True
+    refusals: ClaimRefusals = dataclasses.field(default_factory=ClaimRefusals)
+    located: existing_claims.InstanceLocations = existing_claims.NO_LOCATIONS
+    places: list[list[objects.Selection]] = dataclasses.field(
+        default_factory=list)
+    why: diagnosis.Diagnosis | None = None
+    decision: decision_record.Decision = dataclasses.field(
+        init=False, repr=False)
+    allocations: Sequence[PendingAllocation] = ()
+    is_parted: bool = False
+
+
 class Placer:
-    """Selects hosts from a source's table; the claim store arbitrates.
+    """Selects hosts in the table of a source and claims them.
 
-    The selection is reserved in the table at once, so that other threads see
-    it, and is then claimed. If the store refuses the claim, another scheduler
-    took the capacity: the table is refreshed and the selection is repeated.
+    The placer reserves the selected hosts in the table, so that concurrent
+    decisions count them, and then claims them in the claim store. If the
+    store refuses a claim, the placer rolls the reservation back, reloads the
+    hosts from the store and selects again.
 
-    :param policy: how to select one of the best hosts
-    :param attempts_max: the maximum number of selections for one request
-    :param record: receives each decision; must neither block nor fail
-    :param slow_plugin_s: a filter or weigher that takes longer for one request
-        is named in the log
-    :param ignores_demands: whether to accept requirements that no stage reads
+    :param policy: the selection among the best hosts
+    :param attempts_max: the number of rounds for one request
+    :param record: called with each decision; must neither block nor fail
+    :param slow_plugin_s: a filter or weigher that takes longer than this in
+        the decision on one request is named in the log
+    :param ignores_demands: whether requirements that no stage reads are
+        ignored instead of refused
     """
 
     def __init__(
@@ -92,7 +116,7 @@ class Placer:
         self._claims = claims
         self._clock = clock
         self._policy = policy
-        # A plan is reproducible, independent of the process.
+        # Every process makes the same plan from the same hosts.
         self._planned = dataclasses.replace(policy, start=0.0)
         self._attempts_max = attempts_max
         self._record = record
@@ -103,46 +127,337 @@ class Placer:
         self._rebuilds = existing_claims.Rebuilds(loader, claims, clock)
 
     def on(self, source: placement_hosts.PlacementHosts) -> 'Placer':
-        """Return a copy of the placer that selects from other hosts."""
-        made = copy.copy(self)
-        made._loader = source
-        made._rebuilds = existing_claims.Rebuilds(
+        """Return a copy of this placer that selects among other hosts."""
+        placer = copy.copy(self)
+        placer._loader = source
+        placer._rebuilds = existing_claims.Rebuilds(
             source, self._claims, self._clock)
-        return made
+        return placer
 
     def place(
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
-        """Select and claim a host for each instance; see the drivers' base.
+        """Select and claim a host for each instance.
 
-        :param claim: False to claim nothing; the allocations then expire
-        :raises cellsched.exception.NoValidHost: not all instances fit
-        :raises cellsched.exception.HostStateUncertain: another scheduler may
-            have a host
-        :raises cellsched.exception.PluginFailed: names the plug-in
+        Requests for the same instance are placed one after the other.
+
+        :param alternates: the maximum number of alternates for each instance
+        :param claim: False to count the selected hosts in the table for a
+            limited time, without a claim in the claim store
+        :returns: for each instance its host, followed by its alternates
+        :raises cellsched.exception.NoValidHost: the instances do not all fit
+        :raises cellsched.exception.HostStateUncertain: the instances do not
+            all fit, and the state of some hosts is not known
+        :raises cellsched.exception.PluginFailed: a filter or weigher failed;
+            the error names it
         """
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
-            self._record(context, request, uuids, self._undecided(refusal))
+            self._record(context, request, uuids, self._no_decision(refusal))
             raise refusal
         with (self._single_flight.alone(uuids),
               self._timed(context) as pipeline):
+            attempt = PlacementAttempt(
+                context, pipeline, request, uuids, alternates, claim)
             try:
                 if existing_claims.is_asked_for(request):
-                    return self._check_rebuild(
-                        pipeline, context, request, uuids, claim)
-                return self._place(
-                    pipeline, context, request, uuids, alternates, claim)
+                    return self._check_rebuild(attempt)
+                return self._place(attempt)
             except exception.PluginFailed as exc:
-                self._record(context, request, uuids, self._undecided(exc))
+                self._record(context, request, uuids, self._no_decision(exc))
                 raise
+
+    def _check_rebuild(
+        self, attempt: PlacementAttempt
+    ) -> list[list[objects.Selection]]:
+        """Return the host of a server that is rebuilt with another image."""
+        self._loader.follow(attempt.context)
+        verdict = self._rebuilds.check(
+            attempt.pipeline, attempt.request,
+            attempt.uuids if attempt.claim else None)
+        attempt.why, attempt.decision = verdict.why, verdict.decision
+        if attempt.why is not None:
+            raise self._error(attempt)
+        self._record_decision(attempt)
+        return verdict.places
+
+    def _place(
+        self, attempt: PlacementAttempt
+    ) -> list[list[objects.Selection]]:
+        context, claim = attempt.context, attempt.claim
+        attempt.request = with_members(attempt.request, attempt.uuids)
+        asked_at = self._clock.monotonic()
+        fresh = self._loader.follow(context)
+        rounds = 0
+        # Repeated requests are rare, and the claim store detects them. A query
+        # for the request's own claims costs as much as a claim, so the first
+        # round omits it.
+        query_own = False
+        while rounds < self._attempts_max:
+            # 1. Select a host for each instance and reserve it in the table.
+            self._locate(attempt, query_own)
+            self._select_and_reserve(attempt)
+            # 2. If no host is found and neither a newer nor a larger table is
+            # available, wait for pending claims and select a last time.
+            if (not attempt.places and fresh and query_own == claim
+                    and not self._loader.extend()):
+                self._select_after_pending(attempt)
+            # 3. If no host is found, refresh the table and retry. The refresh
+            # is skipped if another thread read it since the request started.
+            if not attempt.places:
+                if not fresh:
+                    self._loader.refresh(context, since=asked_at)
+                fresh, query_own = True, claim
+                continue
+            # 4. Claim the hosts; this confirms the reservation or rolls it
+            # back. A conflict means that an instance holds other claims: query
+            # them and retry.
+            try:
+                if not claim:
+                    self._loader.confirm(attempt.allocations, claimed=False)
+                refusal = self._claim(attempt) if claim else None
+            except exception.ClaimConflict:
+                if query_own:
+                    raise
+                query_own = True
+                continue
+            rounds += 1
+            if refusal is None:
+                LOG.info(
+                    'Placed %d instances on hosts %s', len(attempt.uuids),
+                    sorted({first.service_host
+                            for first, *_ in attempt.places}),
+                    context=context)
+                self._record_decision(attempt)
+                return attempt.places
+            # 5. If a claim is refused, exclude its host and retry.
+            attempt.refusals.add(*refusal)
+            attempt.request = attempt.refusals.inform(attempt.request)
+        # 6. The claim store refused the hosts of every round.
+        self._explain_refusals(attempt)
+        raise self._error(attempt)
+
+    def _locate(self, attempt: PlacementAttempt, query_own: bool) -> None:
+        """Locate the instances that the filters and weighers compare with.
+
+        :param query_own: whether to locate the request's own instances even
+            if the claim store is queried for nothing else
+        """
+        request, uuids = attempt.request, attempt.uuids
+        related = attempt.pipeline.located(request).difference(uuids)
+        if not related and not query_own:
+            attempt.located = existing_claims.NO_LOCATIONS
+            return
+        held = self._claims.claims_of([*related, *migrations.consumers(uuids)])
+        reported = self._loader.reported_nodes(related - held.keys())
+        own = (self._loader.reported_nodes(uuids)
+               if existing_claims.has_tried(request) else {})
+        hosts = self._loader.table.view(self._clock.steady())
+        located = existing_claims.locate(hosts, request, uuids, held, own)
+        attempt.located = dataclasses.replace(
+            located, nodes={**reported, **located.nodes})
+
+    def _select_and_reserve(
+        self, attempt: PlacementAttempt, count_pending: bool = True
+    ) -> None:
+        """Select a host for each instance and reserve the hosts in the table.
+
+        If an instance has no host, nothing is reserved.
+
+        :param count_pending: subtract claims that the reported usage may
+            already include
+        """
+        table = self._loader.table
+        attempt.allocations = ()
+        for check in _CHECKS:
+            hosts = table.view(
+                self._clock.steady(), attempt.located.nodes, count_pending)
+            try:
+                # 1. Select hosts in a view of the table.
+                self._select(attempt, Selector(
+                    attempt.pipeline,
+                    self._policy if attempt.reserve else self._planned, hosts,
+                    attempt.request, attempt.refusals))
+                if not (attempt.places and attempt.reserve):
+                    return
+                # 2. Reserve them, unless a concurrent decision changed them
+                # since the view was made.
+                allocations = table.reserve(hosts, check)
+                if allocations is not None:
+                    attempt.allocations = allocations
+                    return
+            finally:
+                table.reuse(hosts)
+        raise AssertionError('Verify.NONE accepts every reservation')
+
+    def _select(self, attempt: PlacementAttempt, selector: Selector) -> None:
+        """Select a host and alternates for each instance, in order."""
+        located, uuids = attempt.located, attempt.uuids
+        # 1. Select a host for each instance; stop at the first without one.
+        complete = all(
+            selector.choose(uuid, located.kept.get(uuid), uuid == uuids[-1], [
+                (each.provider, each.resources)
+                for each in located.claims.get(uuid, ())])
+            for uuid in uuids)
+        # 2. Diagnose before the alternates are selected, which rejects more
+        # hosts. A complete first round needs no diagnosis if another round
+        # can follow.
+        quiet = not attempt.refusals and complete and self._attempts_max > 1
+        attempt.why = None if quiet else selector.diagnosis(
+            self._loader.silent, len(uuids), self._loader.left_out())
+        # 3. Add the alternates and the record of the decision.
+        attempt.places = (
+            selector.selections(attempt.alternates) if complete else [])
+        attempt.decision = selector.decision()
+        attempt.is_parted = selector.is_parted
+        if attempt.why is not None:
+            attempt.decision.examples = selector.examples()
+
+    def _select_after_pending(self, attempt: PlacementAttempt) -> None:
+        """Wait for pending claims, then select again.
+
+        A pending claim must not cause NoValidHost.
+
+        :raises cellsched.exception.NoValidHost: see :meth:`place`
+        :raises cellsched.exception.HostStateUncertain: see :meth:`place`
+        """
+        events = []
+
+        def watcher() -> Callable[[], None]:
+            events.append(self._clock.event())
+            return events[-1].set
+
+        # 1. Wait until each pending claim is confirmed or rolled back.
+        if attempt.claim:
+            self._loader.table.watch(watcher)
+        for event in events:
+            event.wait()
+        # 2. Select again. The claim store arbitrates, if it is asked.
+        self._select_and_reserve(attempt, count_pending=not attempt.claim)
+        if attempt.places:
+            return
+        # 3. Fail the request, and release the claims of its failed builds.
+        error = self._error(attempt)
+        if isinstance(error, exception.NoValidHost):
+            self._release_stale(attempt)
+        raise error
+
+    def _claim(
+        self, attempt: PlacementAttempt
+    ) -> tuple[exception.ClaimRefused, str] | None:
+        """Claim the selected hosts, and confirm or roll back the reservation.
+
+        :returns: None if the store accepts the claims; else the refusal and
+            the uuid of the compute node that was selected
+        """
+        # 1. Instances that keep their claims need no new ones.
+        batch = self._claims_to_make(attempt)
+        if not batch:
+            self._release_stale(attempt)
+            return None
+        providers = list(dict.fromkeys(claim.provider for claim in batch))
+        # 2. Claim; on an error roll the reservation back and reload the hosts.
+        try:
+            self._release_stale(attempt)
+            created = self._claims.claim(batch)
+        except exception.ClaimRefused as exc:
+            LOG.info('Claim refused; selecting hosts again: %s', exc)
+            self._loader.table.rollback(attempt.allocations)
+            self._loader.reload(providers)
+            consumers = attempt.located.consumers
+            return exc, next((
+                first.compute_node_uuid
+                for uuid, (first, *_) in zip(attempt.uuids, attempt.places)
+                if consumers.get(uuid, uuid) == exc.consumer),
+                exc.provider)
+        except Exception:
+            self._loader.table.rollback(attempt.allocations)
+            self._loader.reload(providers)
+            raise
+        # 3. Confirm the reservation. If the request is a repetition, the table
+        # now counts its earlier claims twice: reload the hosts.
+        self._loader.confirm(attempt.allocations)
+        if created < len(batch):
+            self._loader.reload(providers)
+        return None
+
+    def _claims_to_make(
+        self, attempt: PlacementAttempt
+    ) -> list[claims_base.Claim]:
+        """Return the claims of the selected hosts."""
+        request, located = attempt.request, attempt.located
+        resources, group = request.resources(), request.get('instance_group')
+        project_id = request.get('project_id') or None
+        user_id = request.get('user_id') or None
+        batch = []
+        for uuid, (first, *_) in zip(attempt.uuids, attempt.places):
+            if uuid in located.kept:
+                continue
+            node = first.compute_node_uuid
+            joins = claims_base.membership(group, first.service_host, uuid)
+            batch += [claims_base.Claim(
+                located.consumers.get(uuid, uuid), provider, amounts, joins,
+                project_id, user_id) for provider, amounts in (
+                    first.requested() if attempt.is_parted
+                    else {node: resources}).items()]
+        return batch
+
+    def _release_stale(self, attempt: PlacementAttempt) -> None:
+        """Release the claims of the request's failed builds."""
+        stale = attempt.located.stale
+        if stale:
+            self._claims.release(stale)
+            self._loader.reload([
+                each.provider for claims in stale.values()
+                for each in claims])
+
+    def _explain_refusals(self, attempt: PlacementAttempt) -> None:
+        """Add the refusals of the claim store to the diagnosis."""
+        refusals, why = attempt.refusals, attempt.why
+        assert why is not None
+        for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
+                          (diagnosis.GROUP, refusals.denied)):
+            if nodes:
+                attempt.decision.examples[by] = self._names(nodes)
+        attempt.why = dataclasses.replace(
+            why, placed=0, lost=len(refusals.lost),
+            denied=max(why.denied, len(refusals.denied)))
+
+    def _names(self, nodes: Iterable[str]) -> list[str]:
+        """Return the host names of the nodes that are in the table."""
+        hosts = self._loader.table.view(self._clock.steady())
+        return [hosts['host'][row] for row in map(hosts.row, nodes)
+                if row is not None]
+
+    def _error(
+        self, attempt: PlacementAttempt
+    ) -> exception.NoValidHost | exception.HostStateUncertain:
+        """Log and record why the request fails; return the error."""
+        assert attempt.why is not None
+        error = self._loader.mass_outage_error() or attempt.why.error()
+        LOG.info('%s', error, context=attempt.context)
+        _explain(attempt.decision, attempt.why)
+        self._record_decision(attempt)
+        return error
+
+    def _record_decision(self, attempt: PlacementAttempt) -> None:
+        self._record(attempt.context, attempt.request, attempt.uuids,
+                     attempt.decision)
+
+    def _no_decision(
+        self, error: exception.CellschedException
+    ) -> decision_record.Decision:
+        """Return the record of a request that fails before a decision."""
+        return decision_record.Decision(
+            len(self._loader.table), (), (),
+            error.kwargs.get('reason') or error.format_message())
 
     @contextlib.contextmanager
     def _timed(
         self, context: RequestContext
     ) -> Iterator[Pipeline]:
-        """Return the decision for one request; log its slow plug-ins."""
+        """Return the pipeline for one request; log its slow plug-ins."""
         pipeline = self._pipeline.timed(self._clock.monotonic)
         try:
             yield pipeline
@@ -152,333 +467,45 @@ class Placer:
                     '%s %s took %.1f seconds in the decision on request %s',
                     kind, name, seconds, context.request_id)
 
-    def _undecided(
-        self, error: exception.CellschedException
-    ) -> decision_record.Decision:
-        """Return the diagnosis if no host was evaluated."""
-        return decision_record.Decision(
-            len(self._loader.table), (), (),
-            error.kwargs.get('reason') or error.format_message())
-
-    def _check_rebuild(
-        self, pipeline: Pipeline, context: RequestContext,
-        request: objects.RequestSpec, uuids: Sequence[str], claim: bool,
-    ) -> list[list[objects.Selection]]:
-        """Return the host of a server that is to be rebuilt."""
-        self._loader.follow(context)
-        verdict = self._rebuilds.check(
-            pipeline, request, uuids if claim else None)
-        if verdict.why is not None:
-            raise self._error(
-                context, request, uuids, verdict.why, verdict.decision)
-        self._record(context, request, uuids, verdict.decision)
-        return verdict.places
-
-    def _place(
-        self, pipeline: Pipeline, context: RequestContext,
-        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
-        claim: bool,
-    ) -> list[list[objects.Selection]]:
-        request = with_members(request, uuids)
-        asked_at = self._clock.monotonic()
-        fresh = self._loader.follow(context)
-        refusals = ClaimRefusals()
-        chosen = 0
-        # Repeated requests are rare, and the store detects them. A query
-        # before each claim would cost as much as the claim.
-        again = False
-        while chosen < self._attempts_max:
-            # 1. Select and reserve hosts from the table as it is.
-            located = self._locate(pipeline, request, uuids, again)
-            choice = self._choose(
-                pipeline, request, uuids, alternates, located, refusals)
-            # 2. With a fresh table and no further hosts to read, wait for
-            # pending claims and select for the last time.
-            if (not choice.places and fresh and again == claim
-                    and not self._loader.extend()):
-                choice = self._choose_at_last(
-                    context, pipeline, request, uuids, alternates, located,
-                    refusals, claim)
-            places, why = choice.places, choice.why
-            if not places:
-                # 3. No host: refresh the table once, and select again.
-                # Another thread may have refreshed the table after this
-                # selection.
-                if not fresh:
-                    self._loader.refresh(context, since=asked_at)
-                fresh, again = True, claim
-                continue
-            # 4. Claim the selection. On a conflict the instances have claims
-            # of an earlier request: look them up, and select again.
-            try:
-                if not claim:
-                    self._loader.confirm(choice.allocations, claimed=False)
-                refusal = self._claim(
-                    uuids, request, choice, located) if claim else None
-            except exception.ClaimConflict:
-                if again:
-                    raise
-                again = True
-                continue
-            chosen += 1
-            if refusal is None:
-                LOG.info(
-                    'Placed %d instances on %s', len(uuids),
-                    sorted({first.service_host for first, *_ in places}),
-                    context=context)
-                self._record(context, request, uuids, choice.decision)
-                return places
-            # 5. The store refused a host: exclude it and select again.
-            refusals.add(*refusal)
-            request = refusals.inform(request)
-        assert why is not None
-        why = self._refused(why, choice.decision, refusals)
-        raise self._error(context, request, uuids, why, choice.decision)
-
-    def _choose_at_last(
-        self, context: RequestContext, pipeline: Pipeline,
-        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
-        located: existing_claims.InstanceLocations,
-        refusals: ClaimRefusals, claim: bool,
-    ) -> _Choice:
-        """Select again after a failure, when no claim is in flight.
-
-        Wait for in-flight claims to be confirmed or rolled back, then select
-        again: a pending claim must not cause NoValidHost.
-        """
-        events = []
-
-        def watcher() -> Callable[[], None]:
-            events.append(self._clock.event())
-            return events[-1].set
-
-        if claim:
-            self._loader.table.watch(watcher)
-        for event in events:
-            event.wait()
-        choice = self._choose(
-            pipeline, request, uuids, alternates, located, refusals,
-            count_pending=not claim)
-        if choice.places:
-            return choice
-        assert choice.why is not None
-        error = self._error(
-            context, request, uuids, choice.why, choice.decision)
-        if isinstance(error, exception.NoValidHost):
-            self._give_back(located)
-        raise error
-
     def plan(
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
     ) -> tuple[list[list[objects.Selection]], decision_record.Decision]:
-        """Select as :meth:`place` does, and claim nothing.
+        """Select hosts as :meth:`place` does, without reserving or claiming.
 
-        :returns: no selection and a reason, if not all instances fit
+        :returns: the hosts and the record of the decision; if the instances
+            do not all fit, no hosts, and the record has the reason
         """
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
-            return [], self._undecided(refusal)
+            return [], self._no_decision(refusal)
         request = with_members(request, uuids)
         self._loader.follow(context)
         with self._timed(context) as pipeline:
+            attempt = PlacementAttempt(
+                context, pipeline, request, uuids, alternates, reserve=False)
             while True:
-                located = self._locate(pipeline, request, uuids, again=True)
-                choice = self._choose(
-                    pipeline, request, uuids, alternates, located,
-                    ClaimRefusals(), keep=False)
-                if choice.places or not self._loader.extend():
+                self._locate(attempt, query_own=True)
+                self._select_and_reserve(attempt)
+                if attempt.places or not self._loader.extend():
                     break
-        if not choice.places:
-            assert choice.why is not None
-            _explain(choice.decision, choice.why)
-        return choice.places, choice.decision
+        if not attempt.places:
+            assert attempt.why is not None
+            _explain(attempt.decision, attempt.why)
+        return attempt.places, attempt.decision
 
     def release(self, host: str, instance: str) -> None:
-        """Release the claim of a deleted instance on a host."""
+        """Release the claims of a deleted instance on a host."""
         held = self._claims.claims_of(migrations.consumers([instance]))
         gone = existing_claims.held_on(
             self._loader.table.view(self._clock.steady()), host, held)
         if gone:
             self._claims.release(gone)
 
-    def _refused(
-        self, why: diagnosis.Diagnosis, decision: decision_record.Decision,
-        refusals: ClaimRefusals,
-    ) -> diagnosis.Diagnosis:
-        """Return the error after the store refused too many claims."""
-        for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
-                          (diagnosis.GROUP, refusals.denied)):
-            if nodes:
-                decision.examples[by] = self._names(nodes)
-        return dataclasses.replace(
-            why, placed=0, lost=len(refusals.lost),
-            denied=max(why.denied, len(refusals.denied)))
-
-    def _error(
-        self, context: RequestContext, request: objects.RequestSpec,
-        uuids: Sequence[str], why: diagnosis.Diagnosis,
-        decision: decision_record.Decision,
-    ) -> exception.NoValidHost | exception.HostStateUncertain:
-        error = self._loader.mass_outage_error() or why.error()
-        LOG.info('%s', error, context=context)
-        _explain(decision, why)
-        self._record(context, request, uuids, decision)
-        return error
-
-    def _locate(
-        self, pipeline: Pipeline, request: objects.RequestSpec,
-        uuids: Sequence[str], again: bool,
-    ) -> existing_claims.InstanceLocations:
-        """Return the locations of the instances that plug-ins need.
-
-        :param again: query the request's own instances too, even if no plug-in
-            needs them
-        """
-        rest = pipeline.located(request).difference(uuids)
-        if not rest and not again:
-            return existing_claims.NO_LOCATIONS
-        held = self._claims.claims_of([*rest, *migrations.consumers(uuids)])
-        reported = self._loader.reported_nodes(rest - held.keys())
-        own = (self._loader.reported_nodes(uuids)
-               if existing_claims.has_tried(request) else {})
-        hosts = self._loader.table.view(self._clock.steady())
-        located = existing_claims.locate(hosts, request, uuids, held, own)
-        return dataclasses.replace(
-            located, nodes={**reported, **located.nodes})
-
-    def _choose(
-        self, pipeline: Pipeline, request: objects.RequestSpec,
-        uuids: Sequence[str], alternates: int,
-        located: existing_claims.InstanceLocations,
-        refusals: ClaimRefusals, keep: bool = True,
-        count_pending: bool = True,
-    ) -> _Choice:
-        """Select a host for each instance in turn, and reserve them.
-
-        If any instance has no host, nothing is reserved and only the reason is
-        returned. Hosts that the refusals exclude are skipped.
-
-        :param keep: whether to reserve the selection
-        :param count_pending: see :meth:`cellsched.hosts.table.HostTable.view`
-        """
-        table = self._loader.table
-        for check in _CHECKS:
-            hosts = table.view(
-                self._clock.steady(), located.nodes, count_pending)
-            try:
-                selector = Selector(
-                    pipeline, self._policy if keep else self._planned, hosts,
-                    request, refusals)
-                choice = self._decide(selector, uuids, alternates, located,
-                                      quiet=not refusals)
-                if not (choice.places and keep):
-                    return choice
-                allocations = table.reserve(hosts, check)
-                if allocations is not None:
-                    return dataclasses.replace(choice, allocations=allocations)
-            finally:
-                table.reuse(hosts)
-        raise AssertionError('the last check refuses nothing')
-
-    def _decide(
-        self, selector: Selector, uuids: Sequence[str],
-        alternates: int, located: existing_claims.InstanceLocations,
-        quiet: bool,
-    ) -> _Choice:
-        """Select a host for each instance in turn.
-
-        :param quiet: skip the diagnosis if all instances have a host
-        """
-        complete = all(
-            selector.choose(uuid, located.kept.get(uuid), uuid == uuids[-1], [
-                (each.provider, each.resources)
-                for each in located.claims.get(uuid, ())])
-            for uuid in uuids)
-        quiet = quiet and complete and self._attempts_max > 1
-        # The search for alternates rejects further hosts.
-        why = None if quiet else selector.diagnosis(
-            self._loader.silent, len(uuids), self._loader.left_out())
-        choice = _Choice(
-            selector.selections(alternates) if complete else [],
-            why, selector.decision(), is_parted=selector.is_parted)
-        if why is not None:
-            choice.decision.examples = selector.examples()
-        return choice
-
-    def _names(self, providers: Iterable[str]) -> list[str]:
-        """Return the host names of the nodes that are still known."""
-        hosts = self._loader.table.view(self._clock.steady())
-        return [hosts['host'][row] for row in map(hosts.row, providers)
-                if row is not None]
-
-    def _claim(
-        self, uuids: Sequence[str], request: objects.RequestSpec,
-        choice: _Choice, located: existing_claims.InstanceLocations,
-    ) -> tuple[exception.ClaimRefused, str] | None:
-        """Claim the selected hosts.
-
-        :returns: the refusal and its selected node, or None
-        """
-        batch = self._batch(uuids, request, choice, located)
-        if not batch:
-            self._give_back(located)
-            return None
-        providers = list(dict.fromkeys(claim.provider for claim in batch))
-        try:
-            self._give_back(located)
-            new = self._claims.claim(batch)
-        except exception.ClaimRefused as exc:
-            LOG.info('Claim refused; selecting hosts again: %s', exc)
-            self._loader.table.rollback(choice.allocations)
-            self._loader.reload(providers)
-            return exc, next((
-                first.compute_node_uuid
-                for uuid, (first, *_) in zip(uuids, choice.places)
-                if located.consumers.get(uuid, uuid) == exc.consumer),
-                exc.provider)
-        except Exception:
-            self._loader.table.rollback(choice.allocations)
-            self._loader.reload(providers)
-            raise
-        self._loader.confirm(choice.allocations)
-        if new < len(batch):
-            # The request is a retry: its claims were reserved here again.
-            self._loader.reload(providers)
-        return None
-
-    def _batch(
-        self, uuids: Sequence[str], request: objects.RequestSpec,
-        choice: _Choice, located: existing_claims.InstanceLocations,
-    ) -> list[claims_base.Claim]:
-        """Return the claims for the selected hosts."""
-        resources, group = request.resources(), request.get('instance_group')
-        project_id = request.get('project_id') or None
-        user_id = request.get('user_id') or None
-        batch = []
-        for uuid, (first, *_) in zip(uuids, choice.places):
-            if uuid in located.kept:
-                continue
-            node = first.compute_node_uuid
-            joins = claims_base.membership(group, first.service_host, uuid)
-            batch += [claims_base.Claim(
-                located.consumers.get(uuid, uuid), provider, amounts, joins,
-                project_id, user_id) for provider, amounts in (
-                    first.requested() if choice.is_parted
-                    else {node: resources}).items()]
-        return batch
-
-    def _give_back(self, located: existing_claims.InstanceLocations) -> None:
-        """Release the claims of the request's failed builds."""
-        if located.stale:
-            self._claims.release(located.stale)
-            self._loader.reload([
-                each.provider for claims in located.stale.values()
-                for each in claims])
-
 
 def _explain(
     decision: decision_record.Decision, why: diagnosis.Diagnosis
 ) -> None:
+    """Add the reason and the rejections to the record of a decision."""
     decision.reason = why.text()
     decision.rejections = why.to_list()
