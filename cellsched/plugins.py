@@ -211,7 +211,7 @@ def options(conf: Any, plugin: Any) -> Any:
     return conf if plugin.group == 'DEFAULT' else conf[plugin.group]
 
 
-class Contained:
+class PluginProxy:
     """Proxy of a plug-in that turns fatal errors into failures.
 
     Attributes are those of the plug-in. An error of its methods that is no

@@ -84,7 +84,7 @@ class CheckedDeployment:
         return {cell.uuid: cell for cell in self._cells.all()}
 
     @functools.cached_property
-    def gathered(self) -> gather.Gathered:
+    def gathered(self) -> gather.GatherResult:
         """Answers of the cells."""
         return self._gatherer.gather(
             context.admin(), self.cells.values(), _look)

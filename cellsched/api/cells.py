@@ -125,7 +125,7 @@ class CellStates(base.Controller):
                 - datetime.timedelta(seconds=self._down_s)))
 
 
-def _reason(gathered: gather.Gathered, cell: objects.CellMapping) -> str:
+def _reason(gathered: gather.GatherResult, cell: objects.CellMapping) -> str:
     if cell.uuid in gathered.silent:
         return 'it took too long'
     failure = gathered.failures.get(cell.uuid)

@@ -29,7 +29,7 @@ from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import delivery
 
 
-class _Accepted(NamedTuple):
+class _AcceptedMove(NamedTuple):
     """A move, and the previous state of its server."""
 
     move: server_moves.Migration
@@ -219,7 +219,7 @@ class Moves(base.ServerController):
         check: Callable[[Any, objects.Instance], None] = (
             lambda connection, row: None),
         host: str | None = None,
-    ) -> _Accepted:
+    ) -> _AcceptedMove:
         """Set the task of a server, and record its move, if allowed."""
         assert cell_ctxt.cell is not None
         what = server_moves.KINDS[kind]
@@ -247,10 +247,10 @@ class Moves(base.ServerController):
             server_moves.create(connection, move, cell_ctxt, now)
             instance_history.create_all(
                 connection, {uuid: cell_ctxt}, what.action, now)
-        return _Accepted(move, row.vm_state)
+        return _AcceptedMove(move, row.vm_state)
 
     def _tell(
-        self, cell_ctxt: RequestContext, accepted: _Accepted,
+        self, cell_ctxt: RequestContext, accepted: _AcceptedMove,
         tell: Callable[[], None],
     ) -> None:
         """Send the message that begins a move; undo the move on failure."""

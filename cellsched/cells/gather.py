@@ -15,7 +15,7 @@ from cellsched import objects
 
 
 @dataclasses.dataclass
-class Gathered:
+class GatherResult:
     """Results of a query, by cell uuid.
 
     :param results: return values
@@ -53,9 +53,9 @@ class Gatherer:
         self, context: RequestContext,
         cells: Iterable[objects.CellMapping],
         function: Callable[[RequestContext], Any],
-    ) -> Gathered:
+    ) -> GatherResult:
         """Call a function with a context for each cell."""
-        gathered = Gathered()
+        gathered = GatherResult()
         started: dict[str, float] = {}
         pending: dict[futures.Future[Any], str] = {}
 
@@ -102,7 +102,7 @@ class Gatherer:
 
     @staticmethod
     def _keep(
-        gathered: Gathered, uuid: str, future: futures.Future[Any]
+        gathered: GatherResult, uuid: str, future: futures.Future[Any]
     ) -> None:
         failure = future.exception()
         if failure is None:
@@ -113,7 +113,7 @@ class Gatherer:
             raise failure
 
     def _expire(
-        self, gathered: Gathered, pending: dict[futures.Future[Any], str],
+        self, gathered: GatherResult, pending: dict[futures.Future[Any], str],
         started: dict[str, float], progress: bool,
     ) -> None:
         """Stop waiting for cells whose deadline has passed."""

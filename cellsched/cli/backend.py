@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from cellsched.api import validation
-from cellsched.cells.gather import Gathered
 from cellsched.cells.gather import Gatherer
+from cellsched.cells.gather import GatherResult
 from cellsched.claims.base import Capability
 from cellsched.claims.base import ClaimStore
 from cellsched.claims.copying import ClaimCopier
@@ -321,7 +321,7 @@ class CountingGatherer:
     def gather(
         self, context: RequestContext, cells: Iterable[objects.CellMapping],
         function: Callable[[RequestContext], Any],
-    ) -> Gathered:
+    ) -> GatherResult:
         cells = list(cells)
         done = itertools.count(1)
         with progress.bar('Reading cells', len(cells),

@@ -253,7 +253,7 @@ class _Refused(Exception):
         self.code = code
 
 
-class _Archiving(base.Command):
+class _ArchiveCommand(base.Command):
     """Base of the commands on deleted rows."""
 
     kinds = (plugins.CLAIMS,)
@@ -319,7 +319,7 @@ class _Archiving(base.Command):
             self.app.warn(f'cell {cell} was skipped: {reason}')
 
 
-class ArchiveDeletedRows(_Archiving):
+class ArchiveDeletedRows(_ArchiveCommand):
     """Move deleted rows of cells to shadow tables.
 
     A deleted server is archived with all rows that belong to it, and its
@@ -347,7 +347,7 @@ class ArchiveDeletedRows(_Archiving):
     """
 
     arguments = (
-        *_Archiving.arguments,
+        *_ArchiveCommand.arguments,
         base.argument('--max_rows', default='1000', metavar='ROWS',
                       help='move about this many rows at most; by default '
                            '1000. All rows of a server are moved together, so '
@@ -416,7 +416,7 @@ class ArchiveDeletedRows(_Archiving):
             raise self.refuse(BAD_MAX_ROWS, f'--max_rows: {exc}') from None
 
 
-class PurgeShadowTables(_Archiving):
+class PurgeShadowTables(_ArchiveCommand):
     """Remove archived rows permanently.
 
     Ends with 0 if rows were removed; with 1 unless exactly one of
@@ -432,7 +432,7 @@ class PurgeShadowTables(_Archiving):
     """
 
     arguments = (
-        *_Archiving.arguments,
+        *_ArchiveCommand.arguments,
         base.argument('--before', metavar='DATE',
                       help='remove only rows deleted before this date, '
                            f'{_DATE_HELP}'),

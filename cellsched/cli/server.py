@@ -200,7 +200,7 @@ class _Flavor(columns.FormattableColumn[dict[str, Any]]):
                 f"MB, {flavor['disk']} GB")
 
 
-class _Named(columns.FormattableColumn[dict[str, str]]):
+class _NamedColumn(columns.FormattableColumn[dict[str, str]]):
 
     def human_readable(self) -> str:
         fields = self.machine_readable()
@@ -233,9 +233,9 @@ def _flavor(details: 'ServerDetails') -> _Flavor:
         'extra_specs': dict(flavor.get('extra_specs') or {})})
 
 
-def _group(details: 'ServerDetails') -> _Named:
+def _group(details: 'ServerDetails') -> _NamedColumn:
     group = details.group
-    return _Named({} if group is None else {
+    return _NamedColumn({} if group is None else {
         'id': group.uuid, 'name': group.name})
 
 
@@ -260,7 +260,8 @@ _DETAILS: base.Columns = {
     'id': 'server.uuid', 'name': 'server.name', 'status': 'server.status',
     'task_state': 'server.task_state', 'cell': 'server.cell',
     'host': 'server.host', 'availability_zone': 'server.availability_zone',
-    'flavor': _flavor, 'image': lambda details: _Named(dict(details.image)),
+    'flavor': _flavor,
+    'image': lambda details: _NamedColumn(dict(details.image)),
     'server_group': _group, 'attempts': 'server.attempts',
     'reason': 'server.reason', 'project_id': 'server.project_id',
     'user_id': 'server.user_id',

@@ -62,10 +62,10 @@ def run(
             # A worker that cannot start would be started again for ever, so
             # this was to see that it can.
             made.parts.close()
-            launched = _Launched(program, lambda: factory(conf))
+            launched = _LaunchedService(program, lambda: factory(conf))
         else:
             # One process needs no parent, which would only pass signals on.
-            launched = _Launched(
+            launched = _LaunchedService(
                 program, lambda: made,
                 at_hangup=lambda: _read_again(conf, made.parts))
         launcher = service.launch(
@@ -103,7 +103,7 @@ def _read_again(conf: cfg.ConfigOpts, parts: AgentComponents) -> None:
     parts.compute_cap.forget()
 
 
-class _Launched(service.Service):
+class _LaunchedService(service.Service):
     """A service as oslo.service runs it.
 
     :param make: makes the service, in the process that runs it

@@ -55,7 +55,7 @@ def make(
 ) -> Any:
     """Create the plug-in that an option names.
 
-    Its failures become errors; see :class:`cellsched.plugins.Contained`.
+    Its failures become errors; see :class:`cellsched.plugins.PluginProxy`.
 
     :raises cellsched.exception.ConfigurationInvalid: names the option, the
         plug-in and its problem
@@ -91,7 +91,7 @@ def contained(
     if namespace == plugins.DRIVERS:
         # The scheduler service names the driver in its errors.
         return made
-    return plugins.Contained(made, _SINGLE[namespace][0], name)
+    return plugins.PluginProxy(made, _SINGLE[namespace][0], name)
 
 
 def _named(conf: cfg.ConfigOpts, namespace: str) -> tuple[str, str]:

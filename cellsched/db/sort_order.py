@@ -26,7 +26,7 @@ _NEVER_NULL = frozenset({'created_at', 'uuid'})
 _ASCII = frozenset({'uuid'})
 
 
-class _Descending:
+class _DescendingValue:
     """A value with inverted comparison, for descending keys."""
 
     __slots__ = ('value',)
@@ -35,9 +35,10 @@ class _Descending:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Descending) and self.value == other.value
+        return (isinstance(other, _DescendingValue)
+                and self.value == other.value)
 
-    def __lt__(self, other: '_Descending') -> bool:
+    def __lt__(self, other: '_DescendingValue') -> bool:
         return bool(other.value < self.value)
 
 
@@ -78,7 +79,7 @@ class SortOrder:
         if self.descends:
             return tuple([(value is not None, value) for value in values])
         return tuple([
-            _Descending((value is not None, value)) if descending
+            _DescendingValue((value is not None, value)) if descending
             else (value is not None, value)
             for value, (_, descending) in zip(values, self.keys)])
 

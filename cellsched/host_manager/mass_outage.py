@@ -82,7 +82,7 @@ def find(
 
 
 def _is_broken(
-    hearing: cell_health.Hearing, now: float, limits: OutageLimits
+    hearing: cell_health.AnswerTimes, now: float, limits: OutageLimits
 ) -> bool:
     """Return whether a recent silence of a cell explains its lost hosts."""
     return (now - hearing.last > limits.silence_s

@@ -36,7 +36,7 @@ class CellHealth:
 
 
 @dataclasses.dataclass(frozen=True)
-class Hearing:
+class AnswerTimes:
     """The times of a cell's answers, in seconds since the epoch.
 
     :param last: the last answer
@@ -117,12 +117,12 @@ class Cells:
             return 0.0
         return max(now - cell.heard_at, 0.0)
 
-    def hearing(self, uuid: str, now: float) -> Hearing:
+    def hearing(self, uuid: str, now: float) -> AnswerTimes:
         """Return the times of a cell's answers; all time if not recorded."""
         cell = self._known.get(uuid)
         if cell is None or cell.heard_at is None:
-            return Hearing(now, -math.inf)
-        return Hearing(cell.heard_at, self._since[uuid])
+            return AnswerTimes(now, -math.inf)
+        return AnswerTimes(cell.heard_at, self._since[uuid])
 
     def failures(self, uuid: str, now: float) -> float:
         """Return the decayed number of failures of a cell."""

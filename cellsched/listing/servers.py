@@ -261,7 +261,7 @@ def values(
             else request.instance.get(name) for name in order.names]
 
 
-def log_down(cell: objects.CellMapping, gathered: gather.Gathered) -> None:
+def log_down(cell: objects.CellMapping, gathered: gather.GatherResult) -> None:
     failure = gathered.failures.get(cell.uuid)
     if failure is None or isinstance(failure, exception.CellschedException):
         LOG.warning('Cell %s did not answer a listing: %s', cell.identity,

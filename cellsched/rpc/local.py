@@ -72,7 +72,7 @@ class _Letter(NamedTuple):
     monitor_s: float | None = None
 
 
-class Incoming(base.RpcIncomingMessage):
+class IncomingMessage(base.RpcIncomingMessage):
     """A message as its receiver sees it.
 
     :param text: the message as :class:`Driver` wrote it
@@ -172,8 +172,8 @@ class _World:
                 if not listeners:
                     del self._listeners[address]
 
-    def _opened(self, address: _Address, letter: _Letter) -> Incoming:
-        return Incoming(
+    def _opened(self, address: _Address, letter: _Letter) -> IncomingMessage:
+        return IncomingMessage(
             letter.text,
             None if letter.replies is None else letter.replies.put,
             functools.partial(self.put, address, letter, first=True),
@@ -195,7 +195,7 @@ class _Listener(base.Listener):
         super().start(on_incoming_callback)
         self._world.join(self)
 
-    def take(self, incoming: Incoming) -> None:
+    def take(self, incoming: IncomingMessage) -> None:
         self.on_incoming_callback([incoming])
 
     def stop(self) -> None:
@@ -422,7 +422,7 @@ class PooledServer:
         """True while a received message is not processed."""
         return bool(self._begun)
 
-    def _take(self, incoming: list[Incoming]) -> None:
+    def _take(self, incoming: list[IncomingMessage]) -> None:
         for each in incoming:
             future = self._pool.submit(handle, self.dispatcher, each)
             self._begun.add(future)
@@ -430,7 +430,7 @@ class PooledServer:
 
 
 def handle(
-    dispatcher: oslo_messaging.RPCDispatcher, incoming: Incoming
+    dispatcher: oslo_messaging.RPCDispatcher, incoming: IncomingMessage
 ) -> None:
     """Dispatch a message and send the reply, as a server does."""
     try:

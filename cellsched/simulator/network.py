@@ -72,8 +72,9 @@ class Listener:
     def receive(self, message: Message, gate: stores.Gate) -> None:
         """Dispatch a message, which is acknowledged before."""
         call = message.call
-        incoming = local.Incoming(message.text, None if call is None else (
-            functools.partial(_reply, message.method, call, gate)))
+        incoming = local.IncomingMessage(
+            message.text, None if call is None else (
+                functools.partial(_reply, message.method, call, gate)))
         local.handle(self.dispatcher, incoming)
 
 
@@ -106,7 +107,7 @@ class Network:
                 for listener in self.listeners if listener.hears(message)]
 
 
-class _Started:
+class _StartedListener:
     """The listener of a server, which reads no queue."""
 
     def start(self, on_incoming_callback: Callable[..., Any]) -> None:
@@ -164,9 +165,9 @@ class SimulatedDriver(local.Driver):
     def listen(
         self, target: oslo_messaging.Target, batch_size: int,
         batch_timeout: float | None,
-    ) -> _Started:
+    ) -> _StartedListener:
         self._listens(target)
-        return _Started()
+        return _StartedListener()
 
     def listen_for_notifications(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError('Nothing listens for notifications')

@@ -21,7 +21,7 @@ from cellsched.simulator import stores
 from cellsched.wiring import services
 
 
-class _Numbered(futures.Future[Any]):
+class _NumberedFuture(futures.Future[Any]):
     """A future with a fixed hash, so that sets have a fixed order."""
 
     def __init__(self, number: int) -> None:
@@ -39,7 +39,7 @@ class Inline(futures.Executor):
         self._numbers = itertools.count()
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        future = _Numbered(next(self._numbers))
+        future = _NumberedFuture(next(self._numbers))
         try:
             future.set_result(fn(*args, **kwargs))
         except Exception as exc:

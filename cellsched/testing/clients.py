@@ -49,7 +49,7 @@ class FakeScheduler(scheduler.SchedulerAPI):
         return _travelled(self.answer(**arguments))
 
 
-class _Keeping:
+class _MessageRecorder:
     """Records messages in ``sent``.
 
     As long as ``failure`` is set, that is raised instead.
@@ -70,7 +70,7 @@ class _Keeping:
             Sent(context, method, server, _travelled(arguments)))
 
 
-class FakeCompute(_Keeping, compute.ComputeAPI):
+class FakeCompute(_MessageRecorder, compute.ComputeAPI):
     """A client of compute agents that records messages in ``sent``.
 
     As long as ``failure`` is set, that is raised instead.
@@ -87,7 +87,7 @@ class FakeComputeAPIs(compute.ComputeAPIs):
         return self.clients.setdefault(transport, FakeCompute())
 
 
-class FakeConductor(_Keeping, conductor.ConductorAPI):
+class FakeConductor(_MessageRecorder, conductor.ConductorAPI):
     """A client of conductors that records messages in ``sent``.
 
     As long as ``failure`` is set, that is raised instead.

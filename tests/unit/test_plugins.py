@@ -167,7 +167,7 @@ class TestContained(base.TestCase):
     def setUp(self):
         super().setUp()
         self.plugin = Leaving()
-        self.contained = plugins.Contained(self.plugin, 'Store', 'mine')
+        self.contained = plugins.PluginProxy(self.plugin, 'Store', 'mine')
 
     def test_it_is_as_the_plugin(self):
         self.assertEqual(5, self.contained.add(2, other=3))

@@ -247,12 +247,13 @@ class CassandraClaims(base.ClaimStore):
         if self._ledger.adds is None:
             self._learn(self._session.ask(requests.Describe()))
 
-    def _learn(self, described: requests.Described) -> None:
+    def _learn(self, described: requests.KeyspaceDescription) -> None:
         if self._ledger.adds is None:
             self._ledger.adds = described.adds
 
     def _identity(self) -> str:
-        described: requests.Described = self._session.ask(requests.Describe())
+        described: requests.KeyspaceDescription = self._session.ask(
+            requests.Describe())
         return described.identity
 
 

@@ -188,9 +188,9 @@ class CassandraClient:
 
     def _read_consumer(
         self, request: requests.ReadConsumer
-    ) -> Callable[[], requests.Versioned | None]:
+    ) -> Callable[[], requests.VersionedRow | None]:
         rows = self._read(statements.READ_CONSUMER, (request.consumer,))
-        return lambda: next((requests.Versioned(**row) for row in rows()),
+        return lambda: next((requests.VersionedRow(**row) for row in rows()),
                             None)
 
     def _write_consumer(
@@ -201,7 +201,7 @@ class CassandraClient:
         def answer() -> requests.Written:
             [row] = rows()
             return requests.Written(
-                row['[applied]'], requests.Versioned(
+                row['[applied]'], requests.VersionedRow(
                     row['version'], row['body']) if 'body' in row else None)
 
         return answer
@@ -303,17 +303,18 @@ class CassandraClient:
 
     # Description.
 
-    def _describe(self) -> requests.Described:
+    def _describe(self) -> requests.KeyspaceDescription:
         keyspace = self._address.keyspace
         session = self._connected()
         version = _version(session)
         missing = _missing(session, keyspace)
         if missing:
-            return requests.Described(version, missing)
+            return requests.KeyspaceDescription(version, missing)
         identity = self._read(statements.IDENTITY.text, ())()
         if not identity:
-            return requests.Described(version, (f'{keyspace}.store',))
-        return requests.Described(
+            return requests.KeyspaceDescription(
+                version, (f'{keyspace}.store',))
+        return requests.KeyspaceDescription(
             version, (), str(identity[0]['value']), self._can_add())
 
     def _can_add(self) -> bool:

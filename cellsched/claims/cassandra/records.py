@@ -101,7 +101,7 @@ class Record:
         return text(fields)
 
     @classmethod
-    def parse(cls, consumer: str, row: requests.Versioned) -> Self:
+    def parse(cls, consumer: str, row: requests.VersionedRow) -> Self:
         fields = json.loads(row.body)
         before = fields.get('before')
         return cls(

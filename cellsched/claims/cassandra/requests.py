@@ -19,7 +19,7 @@ SLOTS_SCANNED = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Versioned:
+class VersionedRow:
     """A consumer's row.
 
     :param version: unique to each write
@@ -86,7 +86,7 @@ class WriteConsumer:
 
     consumer: str
     seen: str | None
-    row: Versioned | None
+    row: VersionedRow | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Written:
     """The outcome of a write; after a conflict the row, if it is known."""
 
     applied: bool
-    row: Versioned | None = None
+    row: VersionedRow | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +277,7 @@ class Describe:
 
 
 @dataclasses.dataclass(frozen=True)
-class Described:
+class KeyspaceDescription:
     """The version of the server, and missing tables and indexes.
 
     :param identity: unique to the data of the keyspace

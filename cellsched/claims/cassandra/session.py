@@ -189,9 +189,9 @@ class Session:
         return applied
 
 
-def versioned(record: records.Record | None) -> requests.Versioned | None:
+def versioned(record: records.Record | None) -> requests.VersionedRow | None:
     """Return a row as it is written."""
-    return None if record is None else requests.Versioned(
+    return None if record is None else requests.VersionedRow(
         record.version, record.body())
 
 

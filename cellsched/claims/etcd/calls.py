@@ -95,7 +95,7 @@ class Calls:
         :raises cellsched.exception.DatabaseError: the server refuses it
         """
         answer = self._client.send(request)
-        if isinstance(answer, protocol.Refused):
+        if isinstance(answer, protocol.Refusal):
             raise exception.DatabaseError(
                 schema='claims', reason=f'etcd refuses a request: '
                                         f'{answer.reason}')

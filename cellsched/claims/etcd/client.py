@@ -139,7 +139,7 @@ class EtcdClient:
         self, member: etcd3gw.Etcd3Client, request: protocol.Request
     ) -> protocol.Answer:
         answer = self._answer(member, request)
-        if (isinstance(answer, protocol.Refused) and self._user is not None
+        if (isinstance(answer, protocol.Refusal) and self._user is not None
                 and (answer.code == _UNAUTHENTICATED
                      or _NO_USER in answer.reason)):
             refused = self._log_in(member)
@@ -164,7 +164,7 @@ class EtcdClient:
 
     def _log_in(
         self, member: etcd3gw.Etcd3Client
-    ) -> protocol.Refused | None:
+    ) -> protocol.Refusal | None:
         """Get a token from a member; return the answer if it is refused."""
         assert self._user is not None
         name, password = self._user
@@ -240,14 +240,14 @@ class _Watch:
             if result.get('canceled'):
                 compacted = int(result.get('compact_revision', 0))
                 if compacted:
-                    return protocol.Compacted(compacted)
+                    return protocol.CompactedAnswer(compacted)
                 raise remote.OutcomeUnknown(
                     f'a watch was canceled: {result.get("cancel_reason")}')
             for event in result.get('events', ()):
                 written.append(_found(event['kv']))
             if written:
                 self.position = max(self.position, written[-1].revision)
-        return protocol.Changed(self.position, tuple(written))
+        return protocol.ChangesAnswer(self.position, tuple(written))
 
     def _line(self) -> Any:
         line = next(self._lines, None)
@@ -259,7 +259,7 @@ class _Watch:
 
 class _RefusedByServer(Exception):
 
-    def __init__(self, answer: protocol.Refused) -> None:
+    def __init__(self, answer: protocol.Refusal) -> None:
         super().__init__(answer.reason)
         self.answer = answer
 
@@ -299,14 +299,14 @@ def _unanswered(
     return remote.OutcomeUnknown(reason)
 
 
-def _said(error: exceptions.Etcd3Exception) -> protocol.Refused:
+def _said(error: exceptions.Etcd3Exception) -> protocol.Refusal:
     text = error.detail_text or ''
     try:
         body = json.loads(text)
-        return protocol.Refused(
+        return protocol.Refusal(
             int(body.get('code', 0)), str(body.get('message') or text))
     except (AttributeError, ValueError):
-        return protocol.Refused(
+        return protocol.Refusal(
             0, f'{" ".join(map(str, error.args))} {text:.200}'.strip())
 
 

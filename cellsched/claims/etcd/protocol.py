@@ -126,7 +126,7 @@ class Changes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Changed:
+class ChangesAnswer:
     """The answer to :class:`Changes`.
 
     :param revision: revision up to which the writes are complete
@@ -138,7 +138,7 @@ class Changed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactedAnswer:
     """The answer to :class:`Changes` from before the last compaction."""
 
     revision: int
@@ -157,7 +157,7 @@ class Member:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """The answer to a request that the server rejects for good.
 
     :param code: code of gRPC
@@ -168,7 +168,8 @@ class Refused:
 
 
 Request = Transaction | Changes | MemberStatus
-Answer = TransactionOutcome | Changed | Compacted | Member | Refused
+Answer = (TransactionOutcome | ChangesAnswer | CompactedAnswer | Member
+          | Refusal)
 
 
 class Sender(Protocol):

@@ -171,10 +171,10 @@ class ProviderFeed:
             request = protocol.Changes(
                 everything.key, everything.end, self._position, revision)
             answer = self._calls.repeat(lambda: self._calls.send(request))
-            if isinstance(answer, protocol.Compacted):
+            if isinstance(answer, protocol.CompactedAnswer):
                 self._load()
                 continue
-            assert isinstance(answer, protocol.Changed)
+            assert isinstance(answer, protocol.ChangesAnswer)
             self._note(answer.written)
             self._position = answer.revision
 

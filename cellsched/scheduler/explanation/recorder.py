@@ -37,7 +37,7 @@ _REQUEST_ID_MAX = 255
 
 
 @dataclasses.dataclass(frozen=True)
-class _Waiting:
+class _WaitingDecision:
     """A decision that waits for its write; its objects must not change."""
 
     now: datetime.datetime
@@ -65,7 +65,7 @@ class Recorder:
         self._retention_s = retention_s
         self._lock = threading.Lock()
         self._flushing = clock.lock()
-        self._waiting: collections.deque[_Waiting] = collections.deque()
+        self._waiting = collections.deque[_WaitingDecision]()
         self._forgotten = 0
         self._failing = False
         self._purged_at: float | None = None
@@ -80,7 +80,7 @@ class Recorder:
         """
         if not self._retention_s:
             return
-        made = _Waiting(
+        made = _WaitingDecision(
             self._clock.now(), self._clock.timestamp(), context.request_id,
             request, tuple(uuids), decision)
         with self._lock:
@@ -132,7 +132,7 @@ class Recorder:
                         'written', forgotten)
         self._failing = False
 
-    def _put_back(self, batch: Sequence[_Waiting]) -> None:
+    def _put_back(self, batch: Sequence[_WaitingDecision]) -> None:
         with self._lock:
             self._waiting.extendleft(reversed(batch))
             self._bound()
@@ -156,7 +156,7 @@ class Recorder:
                           'again in %d seconds', PURGE_SPACING_S)
 
 
-def _row(made: _Waiting) -> decisions.DecisionRow | None:
+def _row(made: _WaitingDecision) -> decisions.DecisionRow | None:
     """Return the row of a decision, or None if it cannot be stored."""
     try:
         request_id = _request_id(made.request_id)

@@ -27,7 +27,7 @@ class CassandraModel:
 
     def __init__(self, adds: bool = True) -> None:
         self.adds = adds
-        self.consumers: dict[str, requests.Versioned] = {}
+        self.consumers: dict[str, requests.VersionedRow] = {}
         self.partitions: dict[str, _Partition] = {}
         self.trees: dict[str, requests.Tree] = {}
         self.created = False
@@ -43,7 +43,7 @@ class CassandraModel:
 
     def _read_consumer(
         self, request: requests.ReadConsumer
-    ) -> requests.Versioned | None:
+    ) -> requests.VersionedRow | None:
         return self.consumers.get(request.consumer)
 
     def _write_consumer(
@@ -193,9 +193,11 @@ class CassandraModel:
             each.used[:requests.SLOTS_SCANNED])
             for each in self._scan(requests.Scan(figures=True))]
 
-    def _describe(self, request: requests.Describe) -> requests.Described:
+    def _describe(
+        self, request: requests.Describe,
+    ) -> requests.KeyspaceDescription:
         missing = () if self.created else ('keyspace',)
-        return requests.Described(
+        return requests.KeyspaceDescription(
             '5.0.0', missing, str(id(self)), self.adds)
 
     def _create(self, request: requests.Create) -> None:

@@ -67,10 +67,10 @@ class EtcdModel:
 
     def _transact(
         self, request: protocol.Transaction
-    ) -> protocol.TransactionOutcome | protocol.Refused:
+    ) -> protocol.TransactionOutcome | protocol.Refusal:
         reason = _fault(request, self.ops_max)
         if reason:
-            return protocol.Refused(_INVALID, reason)
+            return protocol.Refusal(_INVALID, reason)
         branches = [(request.compares, request.success),
                     *request.alternatives]
         number = next((number for number, (compares, _) in enumerate(branches)
@@ -104,15 +104,15 @@ class EtcdModel:
 
     def _changes(
         self, request: protocol.Changes
-    ) -> protocol.Changed | protocol.Compacted:
+    ) -> protocol.ChangesAnswer | protocol.CompactedAnswer:
         if request.after + 1 < self.compacted:
-            return protocol.Compacted(self.compacted)
+            return protocol.CompactedAnswer(self.compacted)
         written = tuple(
             kv for kv in self._since(request.after)
             if request.key <= kv.key < request.end)
         if not written or written[-1].revision < request.until:
             raise remote.OutcomeUnknown('nothing of the kind was written')
-        return protocol.Changed(written[-1].revision, written)
+        return protocol.ChangesAnswer(written[-1].revision, written)
 
     def _since(self, revision: int) -> Iterator[protocol.Found]:
         start = len(self._written)

@@ -70,7 +70,7 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
 
     def write(self, provider, name, figures, version):
         seen = self.model.consumers.get(name)
-        row = requests.Versioned(version, f'body of {version}')
+        row = requests.VersionedRow(version, f'body of {version}')
         seen = self.random.choice((None, seen and seen.version, 'old'))
         return requests.WriteConsumer(
             name, seen, row if seen is None

@@ -279,7 +279,7 @@ class TestUsers(FaultCase):
             self.addCleanup(other.close)
             answer = other.send(protocol.Transaction(
                 success=(protocol.Get(b'a'),)))
-            self.assertIsInstance(answer, protocol.Refused)
+            self.assertIsInstance(answer, protocol.Refusal)
             self.assertNotIn('wrong', answer.reason)
 
 
@@ -322,7 +322,7 @@ class TestModel(FaultCase):
             else:
                 kinds[type(answer)] += 1
                 self.assertEqual(expected.code, answer.code)
-        self.assertEqual({True, False, protocol.Refused}, {*kinds})
+        self.assertEqual({True, False, protocol.Refusal}, {*kinds})
         last = max(kv.revision for kv in model.read(prefix, prefix + b'z'))
         changes = protocol.Changes(prefix, prefix + b'z', before, last)
         self.assertEqual(model.answer(changes), sender.send(changes))
@@ -369,9 +369,9 @@ class TestModel(FaultCase):
                 success=(protocol.Put(b'/x/a', b'%d' % number),))).revision
         self.server.compact()
 
-        for after, kind in ((last - 4, protocol.Compacted),
-                            (last - 2, protocol.Compacted),
-                            (last - 1, protocol.Changed)):
+        for after, kind in ((last - 4, protocol.CompactedAnswer),
+                            (last - 2, protocol.CompactedAnswer),
+                            (last - 1, protocol.ChangesAnswer)):
             answer = sender.send(
                 protocol.Changes(b'/x/', b'/x0', after, last))
             self.assertIsInstance(answer, kind)

@@ -162,7 +162,7 @@ class TestGatherer(base.TestCase):
     def test_no_cells_are_no_answers(self):
         gathered = self.ask(self.make(threads=1, cells=0))
 
-        self.assertEqual(gather.Gathered(), gathered)
+        self.assertEqual(gather.GatherResult(), gathered)
 
     def test_more_cells_than_threads_all_answer(self):
         gathered = self.ask(self.make(threads=2, cells=20))

@@ -185,7 +185,8 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 
     def test_server_that_is_too_old_is_refused(self):
         store = self.make_store()
-        self.client.send = lambda request: requests.Described('3.11.4', ())
+        self.client.send = (
+            lambda request: requests.KeyspaceDescription('3.11.4', ()))
 
         found = self.assertRaises(
             exception.ConfigurationInvalid, store.check)

@@ -173,7 +173,7 @@ class TestMake(TestCase):
         made = enabled.make(conf, plugins.VIRT, virt.ComputeDriver, conf, None)
 
         self.assertIsInstance(made, virt.ComputeDriver)
-        self.assertIsInstance(made, plugins.Contained)
+        self.assertIsInstance(made, plugins.PluginProxy)
 
     def test_what_is_broken_is_named_with_its_option(self):
         self.install(broken_packages.write_broken)
