@@ -19,7 +19,7 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
     'test_workload_gives_figures_and_their_floor',
     'test_builds_are_held_against_bars',
     'test_claims_are_held_against_the_same_writes',
-    'test_exactness_is_told_in_files', 'test_every_workload_is_sound',
+    'test_exactness_is_written_to_files', 'test_every_workload_is_sound',
     'test_mistake_is_told_in_one_line',
     reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
