@@ -190,9 +190,8 @@ class Placer:
         asked_at = self._clock.monotonic()
         fresh = self._loader.follow(context)
         rounds = 0
-        # Repeated requests are rare, and the claim store detects them. A query
-        # for the request's own claims costs as much as a claim, so the first
-        # round omits it.
+        # Repeated requests are rare, and the claim store detects them. The
+        # first round omits the query, which costs as much as a claim.
         query_own = False
         while rounds < self._attempts_max:
             # 1. Select a host for each instance and reserve it in the table.
@@ -210,9 +209,8 @@ class Placer:
                     self._loader.refresh(context, since=asked_at)
                 fresh, query_own = True, claim
                 continue
-            # 4. Claim the hosts; this confirms the reservation or rolls it
-            # back. A conflict means that an instance holds other claims: query
-            # them and retry.
+            # 4. Claim the hosts, and confirm or roll back the reservation. On
+            # a conflict, query the claims that the instances hold and retry.
             try:
                 if not claim:
                     self._loader.confirm(attempt.allocations, claimed=False)
