@@ -187,9 +187,18 @@ class Invalid(CellschedException):
 
     def __init__(self, message: str | None = None, **kwargs: Any) -> None:
         if message is None and 'problem' in kwargs:
-            message = self.msg_fmt % {**kwargs, 'expected': (
-                f'{kwargs["problem"]}; expected {kwargs["expected"]}')}
+            message = self.msg_fmt % {
+                **kwargs, 'expected': _detail(**kwargs)}
         super().__init__(message, **kwargs)
+
+    @property
+    def detail(self) -> str:
+        """The expectation, after the problem if the error has one."""
+        return _detail(**self.kwargs)
+
+
+def _detail(expected: str, problem: str | None = None, **_: Any) -> str:
+    return f'{problem}; expected {expected}' if problem else expected
 
 
 class InvalidField(Invalid):

@@ -241,7 +241,7 @@ class Servers(base.ServerController):
             validation.check_text('server list', 'filters.flavor', flavor)
             with self._database.reader() as connection:
                 flavor_id = flavors.get(connection, flavor).id
-        query_filters = query.wanted(
+        query_filters = query.parse_filters(
             filters, None if is_admin else context.project_id or '', is_admin,
             flavor_id)
         return self._reader.list(context, query.ServerQuery(

@@ -244,7 +244,7 @@ def _made(path: pathlib.Path, given: Any) -> objects.RequestSpec:
         return objects.RequestSpec.obj_from_primitive(given)
     except exception.InvalidField as exc:
         raise _invalid(path, f'{exc.where}.{exc.field}', 'invalid value',
-                       f'{exc.expected:.200}') from None
+                       f'{exc.detail:.200}') from None
     except _INVALID:
         raise _invalid(
             path, _first_invalid(given), 'invalid value',

@@ -105,7 +105,7 @@ class Play:
                 raise exception.InvalidField(
                     where=str(self._scenario.path),
                     field=f'requests[{number}].{exc.field}',
-                    expected=exc.expected) from None
+                    expected=exc.detail) from None
             before = len(self.servers)
             found = self._play(
                 request, uuids, lambda done: advance(before + done))

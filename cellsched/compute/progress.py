@@ -106,14 +106,14 @@ class ProgressReports:
         None means that the build must not start. From now on the row says that
         the server may have networks.
         """
-        news = self._said(_News(uuid, message))
+        news = self._exchange(_News(uuid, message))
         return news.had_networks if news.went else None
 
     def finish(self, uuid: str) -> bool:
         """Set a server to ACTIVE, if its build is still in progress."""
-        return self._said(_News(uuid)).went
+        return self._exchange(_News(uuid)).went
 
-    def _said(self, news: _News) -> _News:
+    def _exchange(self, news: _News) -> _News:
         self._group_commit.do(news)
         if news.error is not None:
             raise news.error

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cellsched import exception
 from cellsched.hosts import aggregate
 from cellsched.hosts import cell_health
-from cellsched.hosts import columns as columns_
+from cellsched.hosts import columns as host_columns
 from cellsched.hosts.providers import SharingProvider
 
 
@@ -133,7 +133,7 @@ class Snapshot:
     """
 
     version: int
-    specs: Mapping[str, columns_.Column]
+    specs: Mapping[str, host_columns.Column]
     columns: Mapping[str, Column]
     encodings: Mapping[str, DictionaryEncoding]
     rows: Mapping[str, int]
@@ -165,9 +165,9 @@ class Snapshot:
 
     def missing(self, name: str) -> exception.ColumnNotFound:
         """Return the error for a column that does not exist."""
-        return exception.ColumnNotFound(column=name, near=columns_.near(
+        return exception.ColumnNotFound(column=name, near=host_columns.near(
             str(name), (*self.columns, *FACTS)))
 
 
 #: Columns of facts of the cells, by name.
-FACTS = {column.name: column for column in columns_.CELL_FACTS}
+FACTS = {column.name: column for column in host_columns.CELL_FACTS}

@@ -20,7 +20,7 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.hosts import cell_health
-from cellsched.hosts import columns as columns_
+from cellsched.hosts import columns as host_columns
 from cellsched.hosts.providers import OtherProviders
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.providers import Units
@@ -28,7 +28,7 @@ from cellsched.hosts.snapshot import Column
 from cellsched.hosts.snapshot import DictionaryEncoding
 from cellsched.hosts.snapshot import FACTS
 from cellsched.hosts.snapshot import Snapshot
-from cellsched.hosts import view as view_
+from cellsched.hosts import view as host_view
 
 #: Columns that seldom change. A change discards the results that are cached
 #: across snapshots.
@@ -98,7 +98,7 @@ class PendingAllocation:
                    if name == resource)
 
 
-class _Published(NamedTuple):
+class _PublishedState(NamedTuple):
     """The state of the table that decisions read.
 
     :param overlay: changes by reservations since the snapshot: (row of the
@@ -107,7 +107,7 @@ class _Published(NamedTuple):
     """
 
     snapshot: Snapshot
-    overlay: list[tuple[int, view_.Changes]]
+    overlay: list[tuple[int, host_view.Changes]]
     earlier: int = 0
 
 
@@ -131,7 +131,7 @@ class HostTable:
     """
 
     def __init__(
-        self, columns: Iterable[columns_.Column] = columns_.STANDARD,
+        self, columns: Iterable[host_columns.Column] = host_columns.STANDARD,
         cells: cell_health.Cells | None = None,
     ) -> None:
         self.specs = {column.name: column for column in columns}
@@ -145,7 +145,7 @@ class HostTable:
         self._encodings = {
             name: DictionaryEncoding(spec.default)
             for name, spec in self.specs.items()
-            if spec.dtype == columns_.CODED}
+            if spec.dtype == host_columns.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
         # Builds counted in the columns that no host has reported yet.
@@ -162,8 +162,8 @@ class HostTable:
         self._rows_changed = self._lasting_changed = True
         self._changed = True
         self._batches = 0
-        self._idle: list[view_.MergedColumns] = []
-        self._published = _Published(Snapshot(
+        self._idle: list[host_view.MergedColumns] = []
+        self._published = _PublishedState(Snapshot(
             -1, self.specs, {}, {}, {}, self.cells), [])
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ class HostTable:
     def view(
         self, now: float, located: Mapping[str, str] | None = None,
         count_pending: bool = True,
-    ) -> view_.Hosts:
+    ) -> host_view.Hosts:
         """Return the hosts for one request.
 
         :param now: wall clock time, seconds since the epoch
@@ -216,28 +216,30 @@ class HostTable:
             with self._lock:
                 columns = self._columns_of(self._current())
                 columns.discount(self._doubted(columns.snapshot))
-        return view_.Hosts(columns, now, dict(located or {}))
+        return host_view.Hosts(columns, now, dict(located or {}))
 
-    def _columns_of(self, published: _Published) -> view_.MergedColumns:
+    def _columns_of(
+        self, published: _PublishedState,
+    ) -> host_view.MergedColumns:
         snapshot, overlay, earlier = published
         try:
             columns = self._idle.pop()
         except IndexError:
-            columns = view_.MergedColumns(snapshot)
+            columns = host_view.MergedColumns(snapshot)
         columns.follow(snapshot, overlay, earlier)
         return columns
 
     def _doubted(
         self, snapshot: Snapshot
-    ) -> list[tuple[int, view_.Changes]]:
+    ) -> list[tuple[int, host_view.Changes]]:
         """Return the changes of allocations that may already be reported."""
         return [
-            (row, view_.changes(allocation.resources))
+            (row, host_view.changes(allocation.resources))
             for node, allocations in self._pending.items()
             if (row := snapshot.rows.get(node)) is not None
             for allocation in allocations if allocation.maybe_reported]
 
-    def reuse(self, hosts: view_.Hosts) -> None:
+    def reuse(self, hosts: host_view.Hosts) -> None:
         """Make the columns of a view available to another request.
 
         Updating them costs less than a new copy. The view must not be used
@@ -251,7 +253,7 @@ class HostTable:
     # Reservations.
 
     def reserve(
-        self, hosts: view_.Hosts, check: Verify = Verify.UNCHANGED
+        self, hosts: host_view.Hosts, check: Verify = Verify.UNCHANGED
     ) -> list[PendingAllocation] | None:
         """Add the allocations of a view to the overlay, for all decisions.
 
@@ -286,7 +288,7 @@ class HostTable:
                 row = snapshot.rows.get(allocation.node)
                 if row is not None:
                     overlay.append((
-                        row, view_.changes(allocation.resources)))
+                        row, host_view.changes(allocation.resources)))
                     self._noted_at[allocation.node] = earlier + len(overlay)
         return allocations
 
@@ -299,8 +301,8 @@ class HostTable:
                 allocation.notify()
                 row = snapshot.rows.get(allocation.node)
                 if row is not None:
-                    overlay.append((row, view_.inverse(
-                        view_.changes(allocation.resources))))
+                    overlay.append((row, host_view.inverse(
+                        host_view.changes(allocation.resources))))
 
     def confirm(self, allocations: Iterable[PendingAllocation]) -> list[str]:
         """Record that the claim store has the claims of these allocations.
@@ -329,14 +331,14 @@ class HostTable:
                     if not allocation.claimed:
                         allocation.watchers.append(make_watcher())
 
-    def _is_behind(self, columns: view_.MergedColumns) -> bool:
+    def _is_behind(self, columns: host_view.MergedColumns) -> bool:
         """Return whether the table changed since the columns were updated."""
         snapshot, overlay, _ = self._published
         return (columns.snapshot is not snapshot or self._changed
                 or columns.position < len(overlay))
 
     def _is_touched(
-        self, columns: view_.MergedColumns,
+        self, columns: host_view.MergedColumns,
         taken: Iterable[tuple[str, Any]],
     ) -> bool:
         """Return whether any node was reserved since the columns were updated.
@@ -362,15 +364,15 @@ class HostTable:
         self, node: str, resource: str, count_pending: bool
     ) -> float:
         """Return the amount available on a host after all reservations."""
-        if columns_.AT in resource:
-            uuid = columns_.sharing_provider(resource)
+        if host_columns.AT in resource:
+            uuid = host_columns.sharing_provider(resource)
             if uuid is not None:
                 return self._others.available(uuid, resource) - sum(
                     allocation.amount(resource, count_pending)
                     for allocations in self._pending.values()
                     for allocation in allocations)
         row = self._rows.get(node)
-        column = self._columns.get(columns_.AVAILABLE + resource)
+        column = self._columns.get(host_columns.AVAILABLE + resource)
         if row is None or column is None:
             return 0.0
         return float(column[row]) - sum(
@@ -383,7 +385,7 @@ class HostTable:
         """Return the providers of an allocation on a host."""
         row = self._rows.get(node)
         if row is None or not any(
-                columns_.AT in name for name, _ in resources):
+                host_columns.AT in name for name, _ in resources):
             return node,
         return self._others.given(
             node, self._value('child_uuids', row), resources)
@@ -444,17 +446,17 @@ class HostTable:
             # 3. Begin an overlay with the allocations that are not in the
             # columns. The entry count continues, for _is_touched().
             overlay = [
-                (self._rows[node], view_.changes(allocation.resources))
+                (self._rows[node], host_view.changes(allocation.resources))
                 for node, allocations in self._pending.items()
                 if node in self._rows for allocation in allocations]
             seen = self._published.earlier + len(self._published.overlay)
-            self._published = _Published(
+            self._published = _PublishedState(
                 snapshot, overlay, seen - len(overlay))
             self._private = set()
             self._changed = self._rows_changed = False
             self._lasting_changed = False
 
-    def _current(self) -> _Published:
+    def _current(self) -> _PublishedState:
         if not self._batches and (
                 self._changed or self.cells.version
                 != self._published.snapshot.cells.version):
@@ -486,7 +488,7 @@ class HostTable:
                     uuids, rows, _listed(values['child_uuids'])), **values}
             for name, given in values.items():
                 self._put(name, rows, given)
-            if view_.BUILDS in values:
+            if host_view.BUILDS in values:
                 self._inflight_builds.forget(uuids)
 
     def _put_children(
@@ -508,7 +510,8 @@ class HostTable:
                 continue
             changes.append((node, before, uuids))
             for name in self._columns:
-                if name.startswith(columns_.AVAILABLE) and columns_.AT in name:
+                if (name.startswith(host_columns.AVAILABLE)
+                        and host_columns.AT in name):
                     self._writable(name)[row] = 0
             units.append(((),) * len(uuids))
         if changes:
@@ -516,8 +519,8 @@ class HostTable:
         return {'child_units': units}
 
     def _put(self, name: str, rows: Column, given: Any) -> None:
-        if name.startswith(columns_.AVAILABLE):
-            self._available_column(name.removeprefix(columns_.AVAILABLE))
+        if name.startswith(host_columns.AVAILABLE):
+            self._available_column(name.removeprefix(host_columns.AVAILABLE))
         encoding = self._encodings.get(name)
         if encoding is not None:
             given = encoding.encode(_listed(given))
@@ -579,13 +582,14 @@ class HostTable:
         with self._lock:
             row = self._rows.get(uuid)
             if row is None:
-                self._set_other(uuid, _left(capacity, used), _bounds(units))
+                self._set_other(uuid, _remaining(
+                    capacity, used), _bounds(units))
                 return
             self._fold(reported=uuid)
             for allocation in self._pending.get(uuid, ()):
                 allocation.maybe_reported = True
             self._changed = True
-            self._set_available(row, _left(capacity, used))
+            self._set_available(row, _remaining(capacity, used))
             memory_mb = used.get('MEMORY_MB', 0)
             disk_mb = used.get('DISK_GB', 0) * 1024
             for name, value in (
@@ -606,13 +610,14 @@ class HostTable:
         :param place: suffix of the resource names for a child provider
         """
         for name in self._columns:
-            if name.startswith(columns_.AVAILABLE) and (
+            if name.startswith(host_columns.AVAILABLE) and (
                     name.endswith(place) if place
-                    else columns_.AT not in name):
+                    else host_columns.AT not in name):
                 self._writable(name)[row] = 0
         for resource, room in remaining.items():
             self._available_column(resource + place)
-            self._writable(columns_.AVAILABLE + resource + place)[row] = room
+            self._writable(
+                host_columns.AVAILABLE + resource + place)[row] = room
 
     def _set_other(
         self, uuid: str, remaining: Mapping[str, float],
@@ -633,7 +638,7 @@ class HostTable:
             self._others.set_available(uuid, remaining, units)
             return
         row = self._rows[node]
-        self._set_available(row, remaining, f'{columns_.AT}{number}')
+        self._set_available(row, remaining, f'{host_columns.AT}{number}')
         value = list(self._value('child_units', row))
         value[number - 1] = units
         self._set_lasting('child_units', row, tuple(value))
@@ -673,7 +678,7 @@ class HostTable:
         with self._lock:
             self._fold(before=before)
             for uuid, count in self._inflight_builds.expire(before):
-                self._writable(view_.BUILDS)[
+                self._writable(host_view.BUILDS)[
                     self._rows[uuid]] -= count
                 self._changed = True
 
@@ -699,12 +704,13 @@ class HostTable:
                     continue
                 self._changed = True
                 # Apply each change to its sharing provider or to its column.
-                for name, amount in view_.changes(allocation.resources):
-                    if columns_.AT in name and self._others.add(name, amount):
+                for name, amount in host_view.changes(allocation.resources):
+                    if (host_columns.AT in name
+                            and self._others.add(name, amount)):
                         continue
-                    if name.startswith(columns_.AVAILABLE):
+                    if name.startswith(host_columns.AVAILABLE):
                         self._available_column(
-                            name.removeprefix(columns_.AVAILABLE))
+                            name.removeprefix(host_columns.AVAILABLE))
                     self._writable(name)[row] += amount
                 self._inflight_builds.add(node, allocation.at)
 
@@ -748,23 +754,23 @@ class HostTable:
         """Return the array of a column, which may be longer than the table."""
         column = self._columns.get(name)
         if column is None:
-            raise exception.ColumnNotFound(column=name, near=columns_.near(
+            raise exception.ColumnNotFound(column=name, near=host_columns.near(
                 str(name), (*self._columns, *FACTS)))
         return column
 
     def _available_column(self, resource: str) -> None:
         """Create the column of a resource class if it does not exist."""
-        name = columns_.AVAILABLE + resource
+        name = host_columns.AVAILABLE + resource
         if name not in self._columns:
             self._columns[name] = np.zeros(len(self._columns['uuid']))
             self._private.add(name)
-            resource, _, number = resource.partition(columns_.AT)
+            resource, _, number = resource.partition(host_columns.AT)
             if number:
                 self._places = {**self._places, resource: (
                     *self._places.get(resource, ()), int(number))}
 
 
-def _left(
+def _remaining(
     capacity: Mapping[str, int], used: Mapping[str, int]
 ) -> dict[str, float]:
     """Return the available amount of each resource class."""

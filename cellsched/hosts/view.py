@@ -22,7 +22,7 @@ from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.columns import sharing_provider
 from cellsched.hosts.columns import WHOLE
 from cellsched.hosts.providers import SharingProvider
-from cellsched.hosts import snapshot as snapshot_
+from cellsched.hosts import snapshot as host_snapshot
 
 #: Changes of one host's columns: (column, amount).
 Changes = tuple[tuple[str, int], ...]
@@ -47,10 +47,10 @@ class MergedColumns:
     changed columns again after a new snapshot.
     """
 
-    def __init__(self, snapshot: snapshot_.Snapshot) -> None:
+    def __init__(self, snapshot: host_snapshot.Snapshot) -> None:
         self._begin(snapshot)
 
-    def _begin(self, snapshot: snapshot_.Snapshot) -> None:
+    def _begin(self, snapshot: host_snapshot.Snapshot) -> None:
         self.snapshot = snapshot
         #: The number of overlay entries applied.
         self.position = 0
@@ -64,10 +64,10 @@ class MergedColumns:
         self.taken: list[tuple[int, Mapping[str, int]]] = []
         #: The pending allocations that this decision ignores, or None.
         self.discounted: Sequence[tuple[int, Changes]] | None = None
-        self._copies: dict[str, snapshot_.Column] = {}
+        self._copies: dict[str, host_snapshot.Column] = {}
         self._shared: dict[str, float] = {}
-        self._shown: dict[str, snapshot_.Column] = {}
-        self._extrema: dict[str, snapshot_.Pair] = {}
+        self._shown: dict[str, host_snapshot.Column] = {}
+        self._extrema: dict[str, host_snapshot.Pair] = {}
         self._length = len(snapshot)
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class MergedColumns:
     def __contains__(self, name: str) -> bool:
         return name in self.snapshot.columns or name in self._copies
 
-    def __getitem__(self, name: str) -> snapshot_.Column:
+    def __getitem__(self, name: str) -> host_snapshot.Column:
         """Return a column by name, as a read-only array.
 
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
@@ -94,17 +94,17 @@ class MergedColumns:
         """The names of all columns."""
         return list({**self.snapshot.columns, **self._copies})
 
-    def extrema(self, name: str) -> snapshot_.Pair:
+    def extrema(self, name: str) -> host_snapshot.Pair:
         """Return the minimum and the maximum of a column."""
         known = (self._extrema if name in self._copies
                  else self.snapshot.extrema)
         found = known.get(name)
         if found is None:
-            found = known[name] = snapshot_.extrema_of(self[name])
+            found = known[name] = host_snapshot.extrema_of(self[name])
         return found
 
     def follow(
-        self, snapshot: snapshot_.Snapshot,
+        self, snapshot: host_snapshot.Snapshot,
         overlay: Sequence[tuple[int, Changes]], earlier: int,
     ) -> None:
         """Update to this snapshot and overlay.
@@ -170,7 +170,7 @@ class MergedColumns:
         return provider.available.get(resource, 0) + self._shared.get(
             f'{AVAILABLE}{resource}{AT}{uuid}', 0)
 
-    def _copy(self, name: str) -> snapshot_.Column:
+    def _copy(self, name: str) -> host_snapshot.Column:
         column = self.snapshot.columns.get(name)
         copy = np.zeros(len(self)) if column is None else column.copy()
         self._copies[name] = copy
@@ -239,7 +239,7 @@ class Hosts:
         return len(self.columns) if self._rows is None else len(self._rows)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.columns or name in snapshot_.FACTS
+        return name in self.columns or name in host_snapshot.FACTS
 
     def __getitem__(self, name: str) -> Column:
         """Return a column by name.
@@ -247,7 +247,7 @@ class Hosts:
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
             the nearest column
         """
-        if name in snapshot_.FACTS:
+        if name in host_snapshot.FACTS:
             return self._fact(name)
         if self._rows is None:
             return self.columns[name]
@@ -262,11 +262,11 @@ class Hosts:
     @property
     def names(self) -> list[str]:
         """The names of all columns."""
-        return [*self.columns.names, *snapshot_.FACTS]
+        return [*self.columns.names, *host_snapshot.FACTS]
 
     def kind(self, name: str) -> str:
         """Return the type of a column; see :class:`~.columns.Column`."""
-        spec = (snapshot_.FACTS.get(name)
+        spec = (host_snapshot.FACTS.get(name)
                 or self.columns.snapshot.specs.get(name))
         return spec.dtype if spec else WHOLE
 
@@ -335,10 +335,10 @@ class Hosts:
         """Return the maximum of a column; minus infinity without hosts."""
         return self._extrema(name)[1]
 
-    def _extrema(self, name: str) -> snapshot_.Pair:
-        if self._rows is None and name not in snapshot_.FACTS:
+    def _extrema(self, name: str) -> host_snapshot.Pair:
+        if self._rows is None and name not in host_snapshot.FACTS:
             return self.columns.extrema(name)
-        return snapshot_.extrema_of(self[name])
+        return host_snapshot.extrema_of(self[name])
 
     @property
     def most_children(self) -> int:

@@ -102,7 +102,7 @@ def order(
     return sort_order.SortOrder(tuple(described))
 
 
-def wanted(
+def parse_filters(
     filters: Mapping[str, Any], project_id: str | None, is_admin: bool = True,
     flavor_id: int | None = None,
 ) -> instance_list.InstanceFilter:

@@ -416,20 +416,20 @@ class UnsupportedRequirements:
         for name, value in specs.items() if specs else ():
             each = self._unread(EXTRA_SPEC, name)
             if each is not None and each.when.holds(value, request):
-                yield _said('flavor extra spec', name, each)
+                yield _unsupported('flavor extra spec', name, each)
         image = request.get('image')
         given = image.get('properties') if image is not None else None
         for name, value in given.items() if given is not None else ():
             each = self._unread(PROPERTY, name)
             if each is not None and each.when.holds(value, request):
-                yield _said('image property', name, each)
+                yield _unsupported('image property', name, each)
         values = request.values_of(self._fields)
         for field, value in values.items():
             found = self._fields[field]
             for inner, each in found if value is not None else ():
                 inside = part(value, inner) if inner else value
                 if each.when.holds(inside, request):
-                    yield _said('request field', each.name, each)
+                    yield _unsupported('request field', each.name, each)
 
     def _find(self, kind: str, name: str) -> Requirement | None:
         """Return the requirement of a name if no stage reads it, else None."""
@@ -499,7 +499,7 @@ def _reason(names: Sequence[str]) -> str:
     return f'No enabled stage reads what is asked for: {named}.'
 
 
-def _said(kind: str, name: str, requirement: Requirement) -> str:
+def _unsupported(kind: str, name: str, requirement: Requirement) -> str:
     # Users write property names, so make them safe for the log.
     shown = ascii(name[:_NAME_MAX])[1:-1]
     if len(name) > _NAME_MAX:

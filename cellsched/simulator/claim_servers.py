@@ -137,7 +137,7 @@ class ClaimServerClient:
         try:
             return self._server.send(request, fate)
         finally:
-            self._gate.left(None)
+            self._gate.finished(None)
 
 
 #: The claim stores with a model of their server.

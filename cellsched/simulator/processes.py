@@ -146,7 +146,7 @@ class Process(stores.Gate):
         self._world.pause(what)
         return self._world.strike_server()
 
-    def left(self, store: stores.Store | None) -> None:
+    def finished(self, store: stores.Store | None) -> None:
         self._world.look_at(store)
 
     def _reached(self, step: str) -> None:

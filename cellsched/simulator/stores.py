@@ -93,7 +93,7 @@ class Gate:
         """Return the fate of a request to the server of a claim store."""
         return Fate.ANSWERED
 
-    def left(self, store: Store | None) -> None:
+    def finished(self, store: Store | None) -> None:
         """Check the result of a transaction; None is a claim server."""
 
     @contextlib.contextmanager
@@ -134,7 +134,7 @@ class SimulatedDatabase(session.Database):
             if wrong == 'lost':
                 raise exception.TransactionLost(
                     schema=self.schema, reason='another one was faster')
-        self._gate.left(self._store)
+        self._gate.finished(self._store)
         if wrong == 'unknown':
             raise unreachable(self._store, 'gone at the commit')
 
@@ -144,7 +144,7 @@ class SimulatedDatabase(session.Database):
         with self._gate.inside(self._store), (
                 super().each_alone()) as connection:
             yield connection
-        self._gate.left(self._store)
+        self._gate.finished(self._store)
 
     def close(self) -> None:
         """Close nothing: the connection is shared."""
@@ -193,5 +193,5 @@ class Claims:
             try:
                 return method(*args, **kwargs)
             finally:
-                self._gate.left(None)
+                self._gate.finished(None)
         return entered

@@ -257,7 +257,7 @@ def _check_resources(
             except exception.InvalidField as exc:
                 raise invalid(
                     path, (*field, 'providers'),
-                    f'{exc.field}: {exc.expected}') from None
+                    f'{exc.field}: {exc.detail}') from None
     for number, shared in enumerate(document.get('sharing_providers', ())):
         try:
             providers.changed_inventories({}, {
@@ -266,7 +266,7 @@ def _check_resources(
             providers.check_traits('traits', shared.get('traits', ()))
         except exception.InvalidField as exc:
             raise invalid(
-                path, ('sharing_providers', number, exc.field), exc.expected,
+                path, ('sharing_providers', number, exc.field), exc.detail,
             ) from None
     for number, flavor in enumerate(document['flavors']):
         try:
@@ -274,7 +274,7 @@ def _check_resources(
             request_groups.parse_groups(flavor.get('extra_specs'))
         except exception.InvalidField as exc:
             raise invalid(
-                path, ('flavors', number, exc.field), exc.expected) from None
+                path, ('flavors', number, exc.field), exc.detail) from None
 
 
 def _check_options(

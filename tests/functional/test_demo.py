@@ -340,7 +340,7 @@ class TestBadScenarios(DemoTestCase):
                  ['No', 'ComputeFilter']),
                 ({'scheduler': {'max_attempts': 'x'}}, ['max_attempts']),
                 ({'scheduler': {'max_attempts': -1}}, ['max_attempts']),
-                ({'schedulr': {'a': 'b'}}, ['scheduler?']),
+                ({'schedulr': {'a': 'b'}}, ['[scheduler]?']),
                 ({'somebody': {'a': 'b'}}, ['[somebody]', 'a group']),
                 ({'scheduler': {'driver': 'a\nb = c'}},
                  ['options.scheduler.driver', 'on one line']),

@@ -138,7 +138,7 @@ class TestEvacuate(TestCase):
         found = self.evacuate(to='b1')
 
         self.assertEqual({'stays'}, set(self.outcomes(found).values()))
-        self.assertIn('own cell', found[0].reason)
+        self.assertIn('another cell', found[0].reason)
         self.assertEqual(['moved'] * 3, [
             each.outcome for each in self.evacuate(to='a2')])
 

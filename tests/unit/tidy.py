@@ -82,6 +82,22 @@ COLUMNAR = ('cellsched/filters/*', 'cellsched/weighers/*',
             'cellsched/hosts/table.py', 'cellsched/listing/merge.py',
             'cellsched/scheduler/decision/pipeline.py')
 
+#: Words that the documentation of a thing can do without.
+PRONOUN = re.compile(r'\b(?:who|what|whose|others|nobody|those)\b', re.I)
+PRONOUNS_PER_100_WORDS_MAX = 0.5
+
+#: Names that say nothing of the value.
+COINED = {'doubt', 'left', 'mine', 'nobody', 'others', 'patience', 'said',
+          'standing', 'still', 'taste', 'there', 'told', 'wanted'}
+
+#: Nouns among the words that end like participles.
+NOUNS = {'batching', 'claiming', 'copying', 'embedding', 'enabled', 'encoding',
+         'expected', 'feed', 'finding', 'holding', 'listing', 'mapping',
+         'messaging', 'ordering', 'planning', 'ranking', 'reading', 'seed',
+         'sharing', 'testing', 'unified', 'wiring'}
+
+IMPORTS_IN_FUNCTIONS_MAX = 40
+
 #: First words that tell a reader nothing of the thing.
 QUESTION = re.compile(r'(How|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 
@@ -159,6 +175,93 @@ def docstrings_that_ask(source):
             found = QUESTION.match(ast.get_docstring(node) or '')
             if found:
                 yield f'line {node.body[0].lineno} begins with {found[0]!r}'
+
+
+def pronouns(sources):
+    """Return the pronouns in docstrings per 100 words."""
+    words = found = 0
+    for source in sources:
+        for node in source.nodes:
+            if isinstance(node, (ast.AsyncFunctionDef, ast.ClassDef,
+                                 ast.FunctionDef, ast.Module)):
+                text = ast.get_docstring(node) or ''
+                words += len(re.findall(r"[a-z][a-z'-]*", text, re.I))
+                found += len(PRONOUN.findall(text))
+    return 100 * found / max(words, 1)
+
+
+def underscored_aliases(source):
+    """Complain of a module that is imported under its name with ``_``."""
+    for node in source.nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                if alias.asname == alias.name.rpartition('.')[2] + '_':
+                    yield f'line {node.lineno} imports as {alias.asname}'
+
+
+def coined_names(source):
+    """Complain of arguments, variables and functions with such names.
+
+    A field may keep its name: documents and tables may show it.
+    """
+    fields = {each.target for node in source.nodes
+              if isinstance(node, ast.ClassDef) for each in node.body
+              if isinstance(each, ast.AnnAssign)}
+    for node in source.nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if node in fields:
+                continue
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            name = node.name
+        else:
+            continue
+        if name.strip('_') in COINED:
+            yield f'line {node.lineno} defines {name}'
+
+
+def participles(source):
+    """Complain of modules and classes that are not named by a noun.
+
+    An error may say what happened: ``BuildAborted``.
+    """
+    module = pathlib.PurePath(source.path).stem
+    if _is_participle(module.rpartition('_')[2]):
+        yield f'{module} is no noun'
+    for node in source.nodes:
+        if isinstance(node, ast.ClassDef):
+            words = re.findall(r'[A-Z][a-z]*', node.name)
+            is_error = any(re.search(r'Error|Exception|exception\.',
+                                     ast.unparse(base))
+                           for base in node.bases)
+            if words and not is_error and _is_participle(words[-1]) and (
+                    len(words) == 1 or words[-1].endswith('ing')):
+                yield f'line {node.lineno}: {node.name} is no noun'
+
+
+def _is_participle(word):
+    return (word.endswith(('ing', 'ed'))
+            and word.lower() not in NOUNS)
+
+
+def imports_in_functions(source):
+    """Yield the line of each import in a function, and whether it says why.
+
+    The reason is a comment on the line or above the block of imports.
+    """
+    lines = source.text.splitlines()
+    for function in source.nodes:
+        if not isinstance(function, (ast.AsyncFunctionDef, ast.FunctionDef)):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                line = node.lineno
+                while re.match(r'\s*(from|import) ', lines[line - 2]):
+                    line -= 1
+                yield node.lineno, '#' in lines[node.lineno - 1] or (
+                    lines[line - 2].lstrip().startswith('#'))
 
 
 def signed_comments(source):

@@ -274,9 +274,9 @@ def _answered(call: Callable[[], _Answer]) -> _Answer:
         reason = f'{exc.detail_text or ""} {" ".join(map(str, exc.args))}'
         raise _unanswered(cause, reason.strip()) from exc
     except exceptions.InternalServerError as exc:
-        raise remote.OutcomeUnknown(_said(exc).reason) from exc
+        raise remote.OutcomeUnknown(_refusal_of(exc).reason) from exc
     except exceptions.Etcd3Exception as exc:
-        answer = _said(exc)
+        answer = _refusal_of(exc)
         if _NOT_BEGUN in answer.reason:
             raise remote.NotSent(answer.reason) from exc
         raise _RefusedByServer(answer) from exc
@@ -299,7 +299,7 @@ def _unanswered(
     return remote.OutcomeUnknown(reason)
 
 
-def _said(error: exceptions.Etcd3Exception) -> protocol.Refusal:
+def _refusal_of(error: exceptions.Etcd3Exception) -> protocol.Refusal:
     text = error.detail_text or ''
     try:
         body = json.loads(text)

@@ -113,12 +113,12 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except _BEFORE as exc:
-        raise remote.NotSent(_said(exc)) from None
+        raise remote.NotSent(_describe(exc)) from None
     except (keystone.ConnectFailure, keystone.ConnectTimeout,
             keystone.ConnectionError) as exc:
         kind = (remote.NotSent if _never_connected(exc)
                 else remote.OutcomeUnknown)
-        raise kind(_said(exc)) from None
+        raise kind(_describe(exc)) from None
 
 
 def answer_of(response: requests.Response) -> messages.PlacementAnswer:
@@ -147,7 +147,7 @@ def _adapter(
         conf, group, session=session)
 
 
-def _said(exc: Exception) -> str:
+def _describe(exc: Exception) -> str:
     return urls.mask_text(plugins.said_by(exc))
 
 

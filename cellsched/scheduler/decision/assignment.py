@@ -86,14 +86,14 @@ class _Search:
     """
 
     def __init__(
-        self, places: Sequence[Provider], wanted: ProviderDemand,
+        self, places: Sequence[Provider], parts: ProviderDemand,
         outside: Sequence[frozenset[int]],
     ) -> None:
         self._places = places
-        self._wanted = wanted
+        self._parts = parts
         self._room = [dict(place.available) for place in places]
         self._tries = 0
-        groups = wanted.demand.groups
+        groups = parts.demand.groups
         options = [
             [number for number in range(len(places))
              if number not in outside[place] and self._suits(group, number)]
@@ -113,9 +113,9 @@ class _Search:
         try:
             for _ in self._groups(0):
                 amounts = next(self._amounts(
-                    sorted(self._wanted.amounts), {}), None)
+                    sorted(self._parts.amounts), {}), None)
                 if amounts is not None:
-                    groups = self._wanted.demand.groups
+                    groups = self._parts.demand.groups
                     return Assignment(amounts, {
                         groups[place].suffix: number
                         for place, number in self._chosen.items()})
@@ -125,7 +125,7 @@ class _Search:
 
     def _groups(self, depth: int) -> Iterator[None]:
         """Yield after each choice of places for the remaining groups."""
-        demand = self._wanted.demand
+        demand = self._parts.demand
         if depth == len(self._order):
             if all(self._is_subtree(names) for names in demand.same_subtree):
                 yield
@@ -152,17 +152,17 @@ class _Search:
         """Return the first place to try, past that of an equal group."""
         if not depth:
             return 0
-        groups = self._wanted.demand.groups
+        groups = self._parts.demand.groups
         before, now = self._order[depth - 1], self._order[depth]
         if groups[before][1:] != groups[now][1:] or (
-                self._wanted.demand.same_subtree):
+                self._parts.demand.same_subtree):
             return 0
         return self._chosen[before]
 
     def _state(self, number: int) -> tuple[object, ...]:
         """Return the state of a provider; equal ones are interchangeable."""
         place = self._places[number]
-        if (place.is_sharing or self._wanted.demand.same_subtree
+        if (place.is_sharing or self._parts.demand.same_subtree
                 or number in self._chosen.values()):
             return number,
         return (place.traits, place.units,
@@ -178,7 +178,7 @@ class _Search:
             return
         (resource, amount), *rest = remaining
         for number, place in enumerate(self._places):
-            if not self._wanted.forbidden.isdisjoint(place.traits) or not (
+            if not self._parts.forbidden.isdisjoint(place.traits) or not (
                     self._take(((resource, amount),), number)):
                 continue
             yield from self._amounts(rest, {**chosen, resource: number})
@@ -188,7 +188,7 @@ class _Search:
         """Return whether the places have the required traits."""
         has = self._places[0].traits.union(
             *(self._places[number].traits for number in chosen.values()))
-        return self._wanted.required <= has
+        return self._parts.required <= has
 
     def _suits(
         self, group: request_groups.RequestGroup, number: int
@@ -223,7 +223,7 @@ class _Search:
 
     def _is_subtree(self, suffixes: frozenset[str]) -> bool:
         """Return whether the providers of groups form one subtree."""
-        groups = self._wanted.demand.groups
+        groups = self._parts.demand.groups
         numbers = {self._chosen[place] for place, group in enumerate(groups)
                    if group.suffix in suffixes}
         above = [self._above(number) for number in numbers]

@@ -96,15 +96,16 @@ class Decision:
         return {
             **vars(self),
             'stages': [dict(vars(stage)) for stage in self.stages],
-            'picks': [{**vars(pick), 'first': _told(pick.first),
-                       'second': _told(pick.second)} for pick in self.picks],
+            'picks': [{**vars(pick), 'first': _as_dict(pick.first),
+                       'second': _as_dict(pick.second)}
+                      for pick in self.picks],
             'rejections': list(self.rejections),
             'examples': dict(self.examples),
             'way': None if self.way is None else {
                 'name': self.way.name, 'reasons': list(self.way.reasons)}}
 
 
-def _told(place: Place | None) -> dict[str, Any] | None:
+def _as_dict(place: Place | None) -> dict[str, Any] | None:
     return None if place is None else {
         **vars(place),
         'shares': [dict(vars(share)) for share in place.shares],

@@ -64,7 +64,7 @@ class Diagnosis:
         if self.silent:
             noun = 'cell' if len(self.silent) == 1 else 'cells'
             silent = (f'; {len(self.silent)} {noun} '
-                      f'{_said(len(self.silent), _SILENT)}')
+                      f'{_sentence(len(self.silent), _SILENT)}')
         if not self.hosts:
             return f'No compute hosts are known{silent}.'
         room = 'There are not enough hosts available'
@@ -109,7 +109,7 @@ class Diagnosis:
         counts.append((self.denied, _DENIED, ''))
         remaining = self.hosts - sum(count for count, _, _ in counts)
         counts.append((remaining, _LEFT, ''))
-        value = [(count, _said(count, reason) + nearest)
+        value = [(count, _sentence(count, reason) + nearest)
                  for count, reason, nearest in counts if count > 0]
         if self.hosts == 1:
             return f'the only host {value[0][1]}'
@@ -156,7 +156,7 @@ def plural(reason: str) -> str:
     return f'{found["adverb"]}{verb}{rest}'
 
 
-def _said(count: int, reason: str) -> str:
+def _sentence(count: int, reason: str) -> str:
     return reason if count == 1 else plural(reason)
 
 

@@ -218,7 +218,7 @@ class Selector:
             # All instances keep their hosts; find the alternates now.
             self._rank()
         return [[self._selection(row, self._allocations.get(number)),
-                 *self._others(row, alternates, rest)]
+                 *self._other_hosts(row, alternates, rest)]
                 for number, row in enumerate(self._rows)]
 
     def diagnosis(
@@ -285,7 +285,7 @@ class Selector:
                 request, self._candidates, self._ranking, row)
         return self._ranking
 
-    def _others(
+    def _other_hosts(
         self, row: int, count: int, known: dict[int, list[objects.Selection]]
     ) -> list[objects.Selection]:
         """Return the best unselected hosts in the row's cell."""

@@ -249,7 +249,7 @@ class PlacementModel:
                 f'Unable to allocate inventory No such resource class '
                 f'{min(unknown)}.'))
         before = sums_of(rows)
-        rest = sums_of(self._others(begun, rows))
+        rest = sums_of(self._other_rows(begun, rows))
         more: dict[tuple[str, str], int] = {}
         for _, provider, name, amount in begun.wanted:
             if not amount:
@@ -267,13 +267,13 @@ class PlacementModel:
                     'Unable to allocate inventory: …'))
         return self._with_wanted(begun, rows)
 
-    def _others(self, begun: Begun, rows: _Rows) -> _Rows:
+    def _other_rows(self, begun: Begun, rows: _Rows) -> _Rows:
         consumers = {consumer for consumer, *_ in begun.wanted}
         return {row: amount for row, amount in rows.items()
                 if row[0] not in consumers}
 
     def _with_wanted(self, begun: Begun, rows: _Rows) -> _Rows:
-        return self._others(begun, rows) | {
+        return self._other_rows(begun, rows) | {
             (consumer, provider, name): amount
             for consumer, provider, name, amount in begun.wanted if amount}
 

@@ -63,8 +63,8 @@ class TestCase(base.TestCase):
     def list_all(self, limit=100, **options):
         context = options.get('context', self.context)
         return self.reader.list(context, query.ServerQuery(
-            query.wanted({}, None if context.is_admin
-                         else context.project_id), limit=limit))
+            query.parse_filters({}, None if context.is_admin
+                                else context.project_id), limit=limit))
 
     def listed(self, **options):
         return [found.uuid for found in self.list_all(**options).servers]

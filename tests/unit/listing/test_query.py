@@ -22,11 +22,12 @@ class TestFilters(base.TestCase):
         self.put(self.cell2, display_name='other', launch_index=4)
 
     def shown(self, **filters):
-        page = self.reader.list(self.context, query.ServerQuery(query.wanted(
-            {name.replace('_', '-') if name in (
-                'tags_any', 'not_tags', 'not_tags_any', 'changes_since',
-                'changes_before') else name: value
-             for name, value in filters.items()}, 'project')))
+        page = self.reader.list(self.context, query.ServerQuery(
+            query.parse_filters(
+                {name.replace('_', '-') if name in (
+                    'tags_any', 'not_tags', 'not_tags_any', 'changes_since',
+                    'changes_before') else name: value
+                    for name, value in filters.items()}, 'project')))
         return {found.uuid for found in page.servers}
 
     def test_filters_show_what_they_name(self):
@@ -103,15 +104,15 @@ class TestQuery(base.TestCase):
                         {'status': 'ACTIVE,ERROR'}, {'status': 'UNKNOWN'},
                         {'image': 'a', 'image_ref': 'b'}):
             self.assertIn('filters', self.refused(
-                query.wanted, filters, None), filters)
+                query.parse_filters, filters, None), filters)
         for name in 'host', 'node', 'deleted', 'project_id', 'tenant_id':
             self.assertIn(name, self.refused(
-                query.wanted, {name: 'x'}, 'project', is_admin=False))
+                query.parse_filters, {name: 'x'}, 'project', is_admin=False))
 
     def test_project_is_that_of_who_asks(self):
         self.assertEqual(
             {'project_id': ['project']},
-            query.wanted({}, 'project', is_admin=False).matches)
+            query.parse_filters({}, 'project', is_admin=False).matches)
 
     def test_every_order_ends_with_what_is_unique(self):
         for key in instance_list.SORT_KEYS:

@@ -275,7 +275,7 @@ class TestPages(base.TestCase):
 
     def pages(self, order, limit, **filters):
         """Return the uuids of each page until one is empty."""
-        wanted = query.wanted(filters, 'project')
+        wanted = query.parse_filters(filters, 'project')
         pages, marker = [], None
         while True:
             page = self.reader.list(self.context, query.ServerQuery(
@@ -309,7 +309,7 @@ class TestPages(base.TestCase):
 
         for limit in 5, 20, None:
             page = self.reader.list(self.context, query.ServerQuery(
-                query.wanted({}, 'project'), order, limit))
+                query.parse_filters({}, 'project'), order, limit))
             self.assertEqual(
                 [*made][:limit], [found.uuid for found in page.servers])
 
@@ -334,7 +334,8 @@ class TestPages(base.TestCase):
         for marker in theirs:
             self.assertRaises(
                 exception.MarkerNotFound, self.reader.list, self.context,
-                query.ServerQuery(query.wanted({}, 'project'), marker=marker))
+                query.ServerQuery(
+                    query.parse_filters({}, 'project'), marker=marker))
 
     def test_deleted_marker_keeps_its_place(self):
         second = datetime.timedelta(seconds=1)
@@ -381,7 +382,7 @@ class TestPages(base.TestCase):
             self.targets, policy=ListingPolicy(per_project_cells=True))
 
         page = self.reader.list(self.context, query.ServerQuery(
-            query.wanted({}, 'project')))
+            query.parse_filters({}, 'project')))
 
         self.assertEqual(([mine], []), (
             [found.uuid for found in page.servers], page.down_cells))
