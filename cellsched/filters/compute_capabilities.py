@@ -29,9 +29,8 @@ class ComputeCapabilitiesFilter(base.Filter):
     ``capabilities:free_ram_mb = >= 4096`` compares a column of the host
     table, by Nova's name for it, or else one of the host's statistics.
     Further parts are JSON keys: ``capabilities:cpu_info:vendor = Intel``. A
-    host without the value is rejected. An extra spec without a scope applies
-    only to hosts that have the value. ``hw:maxphysaddr_bits`` is compared
-    with ``cpu_info:maxphysaddr:bits``.
+    host without the value is rejected, or kept if the spec has no scope.
+    ``hw:maxphysaddr_bits`` is compared with ``cpu_info:maxphysaddr:bits``.
 
     The operators are ``=``, ``==``, ``!=``, ``>=``, ``<=`` for numbers, and
     ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=``, ``<in>``, ``<all-in>``

@@ -5,14 +5,12 @@ The first word may be an operator. Spaces separate operands.
 
 * ``=``, ``==``, ``!=``, ``>=``, ``<=`` compare numbers; ``=`` means at least
 * ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=`` compare text
-* ``<in> a``: text that contains ``a``; ``<all-in> a b``: text that contains
-  all of them
+* ``<in> a``: text with ``a``; ``<all-in> a b``: text with all of them
 * ``<or> a <or> b``: one of these texts
 * anything else: exactly this text
 
-Surplus words after the operands are ignored. An operator without an operand
-matches nothing, and neither does a number compared with a value that is not
-numeric.
+Words after the operands are ignored. An operator without an operand, or a
+number compared with a value that is not numeric, matches nothing.
 """
 
 from collections.abc import Callable

@@ -16,9 +16,8 @@ _UNLIMITED = 2 ** 31 - 1
 class RamFilter(base.Filter):
     """Reject a host that lacks memory for the server.
 
-    The capacity is the physical memory times the host's
-    ``ram_allocation_ratio``. A single server may not have more memory than
-    the host physically has.
+    The capacity is the physical memory times ``ram_allocation_ratio``. A
+    single server may not exceed the physical memory.
     """
 
     reason = 'lacks memory'
@@ -29,16 +28,13 @@ class RamFilter(base.Filter):
     limit: ClassVar[tuple[str, int]] = ('memory_mb', 1)
 
     def requested(self, request: objects.RequestSpec) -> int:
-        """Return the amount that one server requests."""
         return request.flavor.memory_mb
 
     def amounts(self, hosts: view.Hosts) -> tuple[view.Column, view.Column]:
-        """Return the physical totals of the hosts, and their usage."""
         total = hosts['total_usable_ram_mb']
         return total, total - hosts['free_ram_mb']
 
     def ratio(self, hosts: view.Hosts) -> view.Column:
-        """Return the allocation ratios of the hosts."""
         return hosts[f'{self.kind}_allocation_ratio']
 
     def keep(

@@ -18,15 +18,16 @@ from tests.unit import tidy
 CHECKS_EVERYWHERE = (
     tidy.global_configuration, tidy.globals_written, tidy.headless,
     tidy.long_functions, tidy.long_plugins, tidy.signed_comments,
-    tidy.vague_names,
+    tidy.underscored_aliases, tidy.vague_names,
 )
 CHECKS_OF_INTEGRATIONS = (
     library_names.imported, tidy.docstrings_that_ask, tidy.mocks,
 )
 CHECKS_OF_PRODUCT = (
-    library_names.imported, tidy.clocks_made, tidy.docstrings_that_ask,
-    tidy.made_outside_of_wiring, tidy.mocks, tidy.oslo_in_columns,
-    tidy.reserved_imports, tidy.time_read,
+    library_names.imported, tidy.clocks_made, tidy.coined_names,
+    tidy.docstrings_that_ask, tidy.made_outside_of_wiring, tidy.mocks,
+    tidy.oslo_in_columns, tidy.participles, tidy.reserved_imports,
+    tidy.time_read,
 )
 
 
@@ -59,6 +60,22 @@ class TestTree(base.TestCase):
 
     def test_packages_keep_to_themselves(self):
         self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
+
+    def test_docstrings_have_few_pronouns(self):
+        product = [source for source in self.sources
+                   if source.path.startswith('cellsched/')]
+
+        self.assertLessEqual(
+            tidy.pronouns(product), tidy.PRONOUNS_PER_100_WORDS_MAX)
+
+    def test_few_imports_are_in_functions_each_with_its_reason(self):
+        found = {(source.path, line, has_reason)
+                 for source in self.sources
+                 if source.path.startswith('cellsched/')
+                 for line, has_reason in tidy.imports_in_functions(source)}
+
+        self.assertLessEqual(len(found), tidy.IMPORTS_IN_FUNCTIONS_MAX)
+        self.assertEqual([], [each for each in found if not each[-1]])
 
     def test_integrations_use_public_names(self):
         packages = [source for source in self.sources
@@ -131,6 +148,42 @@ class TestChecks(base.TestCase):
         self.assertAccepts(tidy.long_functions, 'cellsched/a.py', text)
         self.assertComplains(
             tidy.long_functions, 'cellsched/a.py', text + '    x\n')
+
+    def test_pronouns_are_counted_in_docstrings(self):
+        text = '"""Host."""\nclass A:\n    """Those who say it."""\n# Who?\n'
+
+        self.assertEqual(
+            40.0, tidy.pronouns([tidy.Source('cellsched/a.py', text)]))
+
+    def test_alias_with_an_underscore_is_no_name(self):
+        self.assertAccepts(tidy.underscored_aliases, 'a.py',
+                           'from a import b\nfrom a import base as a_base\n')
+        for text in 'import a as a_\n', 'from a import b as b_\n':
+            self.assertComplains(tidy.underscored_aliases, 'a.py', text)
+
+    def test_coined_name_is_none(self):
+        self.assertAccepts(tidy.coined_names, 'a.py',
+                           'class A:\n    left: int\nx = 1\n')
+        for text in ('said = 1\n', 'def f(wanted): pass\n',
+                     'def _told(): pass\n'):
+            self.assertComplains(tidy.coined_names, 'a.py', text)
+
+    def test_class_is_named_by_a_noun(self):
+        self.assertAccepts(
+            tidy.participles, 'cellsched/listing.py',
+            'class Feed: pass\nclass Lost(Exception): pass\n'
+            'class BuildAborted(exception.Base): pass\n')
+        for text in 'class Taking: pass\n', 'class Wanted: pass\n':
+            self.assertComplains(tidy.participles, 'cellsched/a.py', text)
+        self.assertComplains(tidy.participles, 'cellsched/settling.py', '')
+
+    def test_import_in_a_function_says_why(self):
+        text = ('def f():\n    # Heavy.\n    import a\n    import b\n'
+                'def g():\n    import c\n')
+
+        self.assertEqual(
+            [(3, True), (4, True), (6, False)], sorted(
+                tidy.imports_in_functions(tidy.Source('a.py', text))))
 
     def test_filter_of_101_lines_is_long(self):
         text = 'x = 1\n' * 100

@@ -117,9 +117,9 @@ class PlacementClaims(base.ClaimStore):
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        # keystoneauth1 is an optional extra; the simulator of Placement does
-        # not need it.
         try:
+            # keystoneauth1 is an optional extra; the simulator of Placement
+            # does not need it.
             from cellsched.claims.placement import client
         except ImportError:
             raise ImportError('keystoneauth1 is missing, which '

@@ -40,7 +40,7 @@ _UNLIMITED = {
 
 @dataclasses.dataclass(frozen=True)
 class SelectionPolicy:
-    """How to select one of the best hosts.
+    """The rules to select one of the best hosts.
 
     :param subset_size: the number of best hosts to select from at random
     :param shuffle: select at random among hosts of equal greatest weight

@@ -22,7 +22,7 @@ from cellsched.host_manager import source
 from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched_nova import aggregates
-from cellsched_nova import cells as cells_
+from cellsched_nova import cells as nova_cells
 from cellsched_nova import placement
 
 LOG = log.getLogger(__name__)
@@ -71,7 +71,7 @@ class NovaHosts(source.HostSource):
         self._took_s = 0.0
         self._expired = False
         self._stopping = threading.Event()
-        self._marks: dict[str, cells_.Marks] = {}
+        self._marks: dict[str, nova_cells.Marks] = {}
         self._nodes: dict[str, Any] = {}
         self._aggregates = aggregates.NovaAggregates(host_manager, conf)
         # When to ask for what is taken of a node; the oldest is first.
@@ -221,7 +221,7 @@ class NovaHosts(source.HostSource):
 
     def places(
         self, instances: Iterable[str]
-    ) -> tuple[dict[str, cells_.Place], bool]:
+    ) -> tuple[dict[str, nova_cells.Place], bool]:
         """Return where instances are, and whether all cells have answered.
 
         May block: each cell is asked.
@@ -231,7 +231,7 @@ class NovaHosts(source.HostSource):
             return {}, True
         by_name = {(node.host, node.hypervisor_hostname): uuid
                    for uuid, node in list(self._nodes.items())}
-        found, is_complete = cells_.places(
+        found, is_complete = nova_cells.places(
             self._make_context(), list(self._host_manager.cells.values()),
             uuids)
         return {uuid: dataclasses.replace(
@@ -277,7 +277,7 @@ class NovaHosts(source.HostSource):
         for uuid in self._marks.keys() - cells.keys():
             self._drop(self._marks.pop(uuid))
             self.table.cells.drop(uuid)
-        found = dict(cells_.changes(
+        found = dict(nova_cells.changes(
             context, list(cells.values()), self._marks))
         now = timeutils.utcnow_ts(microsecond=True)
         new: set[str] = set()
@@ -294,7 +294,7 @@ class NovaHosts(source.HostSource):
         self.silent_cells = frozenset(silent)
         return new
 
-    def _apply(self, cell: str, changes: cells_.CellChanges) -> set[str]:
+    def _apply(self, cell: str, changes: nova_cells.CellChanges) -> set[str]:
         """Take over what changed in a cell; return nodes that are new."""
         before = self._marks.get(cell, {})
         known = [uuid for uuid in before if uuid in self._nodes]
@@ -305,16 +305,16 @@ class NovaHosts(source.HostSource):
         self._drop(gone)
         nodes = [node for node in changes.nodes
                  if node.host in changes.services
-                 and cells_.has_reported(node)]
+                 and nova_cells.has_reported(node)]
         uuids = [node.uuid for node in nodes]
         new = {uuid for uuid in uuids if uuid not in self._nodes}
         again_at = time.monotonic() + _DELETING_S
         self._freed.extend(
             (again_at, node.uuid) for node in nodes if node.uuid not in new
-            and cells_.uses_less(node, self._nodes[node.uuid]))
+            and nova_cells.uses_less(node, self._nodes[node.uuid]))
         self._nodes.update(zip(uuids, nodes))
         if nodes:
-            self.table.put(uuids, cells_.columns(nodes, cell))
+            self.table.put(uuids, nova_cells.columns(nodes, cell))
             for uuid in uuids:
                 # What Placement said before is newer than what hosts say.
                 facts = self._providers.facts(uuid)
@@ -325,7 +325,7 @@ class NovaHosts(source.HostSource):
             if uuid in self._nodes}
         mine = list(self._marks[cell])
         if mine:
-            self.table.put(mine, cells_.service_columns([
+            self.table.put(mine, nova_cells.service_columns([
                 changes.services[self._nodes[uuid].host] for uuid in mine]))
         return new
 
@@ -337,7 +337,7 @@ class NovaHosts(source.HostSource):
     def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
         """Take over what Placement says of a host."""
         node = self._nodes[uuid]
-        told = cells_.usage([node])
+        told = nova_cells.usage([node])
         reserved_mb = facts.reserved.get('MEMORY_MB', 0)
         used = collections.Counter(self._unclaimed.held(uuid))
         used.update(facts.used)

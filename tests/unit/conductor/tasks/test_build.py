@@ -5,19 +5,19 @@ import itertools
 
 import oslo_messaging
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import build as build_module
 from cellsched import exception
 from cellsched import objects
 from tests.unit import base
 
-Outcome = build_.Outcome
+Outcome = build_module.Outcome
 
 LOST = (Outcome.DELETED, Outcome.FINISHED, Outcome.BUILT_ELSEWHERE)
 
 
 def make(*outcomes):
     """Return a build that came to these, one after the other."""
-    build = build_.Build(
+    build = build_module.Build(
         objects.BuildRequest(instance_uuid='uuid'), None, None)
     for outcome in outcomes:
         build.end(outcome)
@@ -52,11 +52,11 @@ class TestBuild(base.TestCase):
     def test_what_the_table_has_not_is_refused(self):
         for before, after in itertools.product(Outcome, Outcome):
             build = make(*WAYS[before])
-            if after is before or after in build_.TRANSITIONS[before]:
+            if after is before or after in build_module.TRANSITIONS[before]:
                 build.end(after)
                 self.assertIs(after, build.outcome)
                 continue
-            with self.assertRaises(build_.OutcomeConflict) as raised:
+            with self.assertRaises(build_module.OutcomeConflict) as raised:
                 build.end(after, ValueError())
             self.assertEqual(
                 ('uuid', before, after),
@@ -68,7 +68,7 @@ class TestBuild(base.TestCase):
     def test_no_step_fails_what_is_settled_elsewhere(self):
         for outcome in LOST:
             self.assertRaises(
-                build_.OutcomeConflict, make(outcome).fail, ValueError())
+                build_module.OutcomeConflict, make(outcome).fail, ValueError())
 
     def test_first_reason_stays(self):
         build, first = make(), ValueError()
@@ -92,7 +92,7 @@ class TestBatch(base.TestCase):
 
     def test_what_is_gone_is_not_missed(self):
         for outcome in LOST:
-            batch = build_.Batch([make(), make(outcome)], 2)
+            batch = build_module.Batch([make(), make(outcome)], 2)
             batch.fail_together()
 
             self.assertEqual(1, batch.needed)
@@ -104,14 +104,14 @@ class TestBatch(base.TestCase):
                 ([Outcome.RETRY], Outcome.RETRY),
                 ([Outcome.RETRY, Outcome.FAILED], Outcome.FAILED)):
             builds = [make(), *map(make, failed)]
-            build_.Batch(builds, len(builds)).fail_together()
+            build_module.Batch(builds, len(builds)).fail_together()
 
             self.assertEqual({others}, {each.outcome for each in builds})
 
     def test_what_could_not_be_undone_stays_so(self):
         builds = [make(), make(Outcome.RETRY), make(
             Outcome.FAILED, Outcome.UNKNOWN)]
-        build_.Batch(builds, 3).fail_together()
+        build_module.Batch(builds, 3).fail_together()
 
         self.assertEqual(
             [Outcome.RETRY, Outcome.RETRY, Outcome.UNKNOWN],
@@ -136,4 +136,5 @@ class TestPasses(base.TestCase):
                 (exception.NoValidHost(reason=''), False),
                 (exception.PluginFailed(kind='Filter', plugin='p'), False),
                 (RuntimeError(), False)):
-            self.assertEqual(passing, build_.is_transient(error), repr(error))
+            self.assertEqual(
+                passing, build_module.is_transient(error), repr(error))

@@ -7,7 +7,7 @@ import threading
 
 import oslo_messaging
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import build as build_mod
 from cellsched.conductor.tasks import saga as tasks
 from cellsched import context
 from cellsched import exception
@@ -16,7 +16,7 @@ from tests.unit import base
 
 CONTEXT = context.admin()
 
-Outcome = build_.Outcome
+Outcome = build_mod.Outcome
 
 
 class Failure(Exception):
@@ -75,7 +75,7 @@ class TestRun(base.TestCase):
         super().setUp()
         self.notes = []
         self.builds = [
-            build_.Build(
+            build_mod.Build(
                 objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in 'abc']
         self.a, self.b, self.c = self.builds
@@ -85,7 +85,7 @@ class TestRun(base.TestCase):
 
     def run_steps(self, *steps, least=1, **options):
         return tasks.Runner(steps).run(
-            build_.Batch(self.builds, least), **options)
+            build_mod.Batch(self.builds, least), **options)
 
     def test_steps_are_done_in_order_for_all(self):
         gone_on = self.run_steps(self.step('1'), self.step('2'))
@@ -298,9 +298,10 @@ class TestJointSteps(base.TestCase):
         :returns: those that went through every step
         """
         runner = tasks.Runner([self.batched('0', self.wait), *steps])
-        first, *others = [build_.Batch([
-            build_.Build(objects.BuildRequest(instance_uuid=uuid), None,
-                         CONTEXT) for uuid in each], least) for each in names]
+        first, *others = [build_mod.Batch([
+            build_mod.Build(
+                objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
+            for uuid in each], least) for each in names]
         asked = [self.pool.submit(runner.run, first, **options)]
         self.assertTrue(self.begun.wait(600))
         asked += [self.pool.submit(runner.run, each, **options)
