@@ -35,8 +35,8 @@ class TestPlugin(base.CommandTestCase):
              for name in plugins.names(namespace)}, set(rows))
         self.assertEqual(
             {'Kind': 'filter', 'Name': 'NumInstancesFilter',
-             'Summary': 'Reject a host that already runs its limit of '
-                        'instances.',
+             'Summary': 'Reject a host whose number of instances has reached '
+                        'the limit.',
              'Module': 'cellsched.filters.num_instances', 'Problem': ''},
             rows['filter', 'NumInstancesFilter'])
         for row in rows.values():
