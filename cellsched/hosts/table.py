@@ -557,6 +557,11 @@ class HostTable:
             self._inflight_builds.forget(remaining)
             for uuid in remaining:
                 self._noted_at.pop(uuid, None)
+                # A confirmed allocation goes with its host. If the host
+                # comes back, the claim store reports the claim.
+                for allocation in list(self._pending.get(uuid, ())):
+                    if allocation.claimed:
+                        self._remove(allocation)
             for name, column in self._columns.items():
                 self._columns[name] = column[:self._length][stay]
             self._length = int(stay.sum())

@@ -107,6 +107,25 @@ class TestKept(base.TestCase):
         self.assertEqual({}, self.table.snapshot.kept)
 
 
+class TestDroppedHost(base.TestCase):
+
+    def test_confirmed_allocation_goes_with_its_host(self):
+        hosts = table.HostTable()
+        hosts.put(['x', 'y'], {})
+        view = hosts.view(0.0)
+        view.take(0, {})
+        allocations = hosts.reserve(view, table.Verify.NONE)
+        # The usage may include the allocation, so it stays in the overlay.
+        hosts.set_usage('x', {}, {}, 0)
+        hosts.confirm(allocations)
+
+        hosts.drop(['x'])
+        hosts.put(['x'], {})
+
+        again = hosts.view(0.0)
+        self.assertEqual(0, again['num_instances'][again.row('x')])
+
+
 _UUIDS = strategies.sampled_from('abcdefgh')
 _AMOUNTS = strategies.dictionaries(
     strategies.sampled_from(['VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X']),
