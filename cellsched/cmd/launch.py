@@ -15,6 +15,9 @@ import signal
 import sys
 import threading
 
+# The imports below would warn of eventlet.
+from cellsched import silence_eventlet  # noqa: F401
+
 from oslo_concurrency import processutils
 from oslo_config import cfg
 from oslo_context import context
@@ -26,7 +29,6 @@ from cellsched.conf import loader
 from cellsched import exception
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
-from cellsched import silence_eventlet  # noqa: F401
 from cellsched.wiring.base import AgentComponents
 from cellsched.wiring.service import Service
 

@@ -7,6 +7,9 @@ it in the module of its noun, import it here, and record its fingerprint in
 the test.
 """
 
+# The imports below would warn of eventlet.
+from cellsched import silence_eventlet  # noqa: F401
+
 from cellsched.objects.base import READ_ERRORS
 from cellsched.objects.cells import CELL0_UUID
 from cellsched.objects.cells import CellMapping
@@ -32,7 +35,6 @@ from cellsched.objects.servers import Instance
 from cellsched.objects.servers import InstanceList
 from cellsched.objects.servers import Tag
 from cellsched.objects.servers import TagList
-from cellsched import silence_eventlet  # noqa: F401
 
 __all__ = (
     'Aggregate', 'AggregateList', 'BlockDeviceMapping',
