@@ -6,6 +6,7 @@ The pages "Hosts" and "Several cells" go on where it ends.
 
 from tests.integration import base
 from tests.integration import pages
+from tests import profile
 
 PAGE = 'admin/first-deployment.rst'
 HOSTS = 'admin/hosts.rst'
@@ -14,6 +15,7 @@ CELLS = 'admin/several-cells.rst'
 
 class TestFirstDeployment(pages.Following):
 
+    @profile.full_only('a real clock: services see new cells after a while')
     def test_page_leads_to_an_active_server(self):
         for block in pages.blocks(PAGE):
             self.follow(block)
