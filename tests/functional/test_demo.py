@@ -341,7 +341,7 @@ class TestBadScenarios(DemoTestCase):
                 ({'scheduler': {'max_attempts': 'x'}}, ['max_attempts']),
                 ({'scheduler': {'max_attempts': -1}}, ['max_attempts']),
                 ({'schedulr': {'a': 'b'}}, ['[scheduler]?']),
-                ({'somebody': {'a': 'b'}}, ['[somebody]', 'a group']),
+                ({'somebody': {'a': 'b'}}, ['[somebody]', 'unknown option']),
                 ({'scheduler': {'driver': 'a\nb = c'}},
                  ['options.scheduler.driver', 'on one line']),
                 ({'scheduler': {'a\nb': 'c'}}, ['options.scheduler']),
