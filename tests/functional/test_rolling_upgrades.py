@@ -260,8 +260,8 @@ class TestAutomaticVersions(base.TestCase):
             self.delete(each.uuid)
         self.gone(*[each.uuid for each in found])
         newest = compute.SERVICE_VERSION
-        self.assertIn(f'has version {newest}; the newest that is known here '
-                      f'is {newest}', self.logs.output)
+        self.assertIn(f'has version {newest}; the newest known version is '
+                      f'{newest}', self.logs.output)
 
     def test_unreachable_cell_is_skipped(self):
         down = self.cells()['cell1'].identity
@@ -271,7 +271,9 @@ class TestAutomaticVersions(base.TestCase):
 
         self.assertEqual({('ACTIVE', 'cell2')},
                          {(each.status, each.cell) for each in found})
-        self.assertIn(f'of cell {down} are not known', self.logs.output)
+        self.assertIn(
+            f'Could not read the versions of compute services of cell {down}',
+            self.logs.output)
 
     def test_cells_are_upgraded_one_by_one_and_the_api_last(self):
         found = self.built(min_count=2)
@@ -307,8 +309,8 @@ class TestAutomaticVersions(base.TestCase):
 
         self.assertEqual('ERROR', found.status)
         self.assertIn(f'compute services up to version '
-                      f'{compute.SERVICE_VERSION}, and the lowest that runs '
-                      'is 99', self.logs.output)
+                      f'{compute.SERVICE_VERSION}, but the oldest one has '
+                      'version 99', self.logs.output)
         self.assertHoldsNothing(found.uuid)
 
     def test_conductor_that_knows_the_oldest_agent_goes_on(self):
