@@ -307,15 +307,19 @@ class HostTable:
     def confirm(self, allocations: Iterable[PendingAllocation]) -> list[str]:
         """Record that the claim store has the claims of these allocations.
 
-        :returns: the providers whose usage was reported after the reservation;
-            it is unknown whether the usage includes the claim
+        :returns: the providers whose usage the caller must read again: it was
+            reported after the reservation, or the host was dropped, so it is
+            unknown whether the known usage includes the claim
         """
         doubtful: list[str] = []
         with self._lock:
             for allocation in allocations:
                 allocation.claimed = True
                 allocation.notify()
-                if allocation.maybe_reported:
+                gone = allocation.node not in self._rows
+                if gone:
+                    self._remove(allocation)
+                if gone or allocation.maybe_reported:
                     doubtful.extend(allocation.providers)
         return doubtful
 

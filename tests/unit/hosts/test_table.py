@@ -109,21 +109,33 @@ class TestKept(base.TestCase):
 
 class TestDroppedHost(base.TestCase):
 
-    def test_confirmed_allocation_goes_with_its_host(self):
-        hosts = table.HostTable()
-        hosts.put(['x', 'y'], {})
-        view = hosts.view(0.0)
+    def setUp(self):
+        super().setUp()
+        self.hosts = table.HostTable()
+        self.hosts.put(['x', 'y'], {})
+        view = self.hosts.view(0.0)
         view.take(0, {})
-        allocations = hosts.reserve(view, table.Verify.NONE)
+        self.allocations = self.hosts.reserve(view, table.Verify.NONE)
+
+    def instances_of_returned_host(self):
+        self.hosts.put(['x'], {})
+        view = self.hosts.view(0.0)
+        return view['num_instances'][view.row('x')]
+
+    def test_confirmed_allocation_goes_with_its_host(self):
         # The usage may include the allocation, so it stays in the overlay.
-        hosts.set_usage('x', {}, {}, 0)
-        hosts.confirm(allocations)
+        self.hosts.set_usage('x', {}, {}, 0)
+        self.hosts.confirm(self.allocations)
 
-        hosts.drop(['x'])
-        hosts.put(['x'], {})
+        self.hosts.drop(['x'])
 
-        again = hosts.view(0.0)
-        self.assertEqual(0, again['num_instances'][again.row('x')])
+        self.assertEqual(0, self.instances_of_returned_host())
+
+    def test_allocation_confirmed_later_is_not_counted_on_return(self):
+        self.hosts.drop(['x'])
+
+        self.assertEqual(['x'], self.hosts.confirm(self.allocations))
+        self.assertEqual(0, self.instances_of_returned_host())
 
 
 _UUIDS = strategies.sampled_from('abcdefgh')
