@@ -3,9 +3,9 @@
 
     run_tests.py [--environment-s SECONDS] PART…
 
-``tools/test.sh`` runs this in the environment that it makes. Integration tests
-wait most of the time, so they run beside the other parts. The exit status is 0
-if nothing failed.
+``tools/test.sh`` runs this in the environment that it makes. Integration and
+functional tests wait most of the time, so they run beside the other parts. The
+exit status is 0 if nothing failed.
 """
 
 import argparse
@@ -361,9 +361,11 @@ def unit() -> list[Step]:
 
 def functional() -> list[Step]:
     steps: list[Step] = [
-        Tests('functional', 'tests/functional', 450, COMPUTING)]
+        Tests('functional', 'tests/functional', 450, WAITING,
+              repository='tests/functional')]
     if any((TOP / 'tests/regressions').glob('test_*.py')):
-        steps.append(Tests('regressions', 'tests/regressions', 1, COMPUTING))
+        steps.append(Tests('regressions', 'tests/regressions', 1, WAITING,
+                           repository='tests/functional'))
     return steps
 
 
@@ -414,6 +416,9 @@ def _lowest_environment() -> Check:
 COMPUTING = profile.size(2, 4)
 WAITING = profile.size(5, 8)
 
+#: The parts that wait most of the time, in their order.
+WAITING_PARTS = ('integration', 'functional')
+
 PARTS: Mapping[str, Callable[[], list[Step]]] = {
     each.__name__: each for each in (
         style, unit, functional, integration, docs, smoke, lowest)}
@@ -426,8 +431,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help='how long it took to make the environment')
     args = parser.parse_args(argv)
     begin = time.monotonic()
-    beside = integration() if 'integration' in args.parts else []
-    steps = [step for part in args.parts if part != 'integration'
+    beside = [step for part in WAITING_PARTS if part in args.parts
+              for step in steps_of(part)]
+    steps = [step for part in args.parts if part not in WAITING_PARTS
              for step in steps_of(part)]
     with tempfile.TemporaryDirectory() as directory, Report() as report:
         runner = Runner(report, pathlib.Path(directory))

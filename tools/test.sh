@@ -14,8 +14,8 @@
 # what finds most of the same in a minute.
 #
 # Integration tests start the servers that they need, and skip where those are
-# not installed; with CELLSCHED_REQUIRE_SERVERS=1 that is a failure. They wait
-# most of the time, so the other parts run beside them.
+# not installed; with CELLSCHED_REQUIRE_SERVERS=1 that is a failure. They and
+# functional tests wait most of the time, so the other parts run beside them.
 #
 # CELLSCHED_TEST_PROFILE=full selects the full profile, too.
 set -eu

@@ -15,9 +15,8 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
 @profile.by_default(
-    'test_builds_are_told_with_what_each_process_spends',
+    'test_builds_are_told_though_a_scheduler_is_killed',
     'test_calls_are_held_against_calls_of_nothing',
-    'test_nova_is_told_beside_the_manager_in_its_place',
     reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
 
