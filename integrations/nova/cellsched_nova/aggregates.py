@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregates as Nova's host manager has them, as columns of hosts."""
+"""Nova's aggregates as columns of hosts."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from cellsched.hosts import aggregate
 
 
 class NovaAggregates:
-    """Knows which hosts are in which aggregates, and what changed of that.
+    """Tracks the aggregates of hosts, and the changes between two reads.
 
-    :param host_manager: Nova's, which hears of changes
+    :param host_manager: Nova's host manager, which receives changes
     :param conf: Nova's configuration
-    :param read_all: returns all aggregates, as Nova's own method does
+    :param read_all: returns all aggregates
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class NovaAggregates:
         self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
 
     def read(self, context: Any) -> None:
-        """Read all aggregates, if that was not done for long.
+        """Read all aggregates if the last read is too old.
 
-        Nova's API tells each scheduler of a change once; one that was not
-        there then would never know.
+        Nova's API sends a change once to each scheduler, so a scheduler that
+        does not run at that time misses the change.
         """
         now = time.monotonic()
         if now < self._read_at + self._conf.cellsched.full_refresh_interval:
@@ -44,35 +44,35 @@ class NovaAggregates:
         manager = self._host_manager
         found = self._read_all(context)
         manager.update_aggregates(found)
-        there = {each.id for each in found}
+        existing = {each.id for each in found}
         for number in [*manager.aggs_by_id]:
-            if number not in there:
+            if number not in existing:
                 manager.delete_aggregate(manager.aggs_by_id[number])
 
     def changes(
         self, nodes: Mapping[str, Any], new: Iterable[str]
     ) -> tuple[list[str], dict[str, list[Any]]]:
-        """Return the compute nodes whose aggregates changed, and the columns.
+        """Return the compute nodes with changed aggregates, and the columns.
 
         :param nodes: Nova's compute nodes, by uuid
-        :param new: the nodes that count as changed in any case
+        :param new: nodes that always count as changed
         """
         groups = self._grouped()
         before, self._groups = self._groups, groups
         new = set(new)
         changed = [uuid for uuid, node in nodes.items() if uuid in new
                    or before.get(node.host) != groups.get(node.host)]
-        mine = [groups.get(nodes[uuid].host, ()) for uuid in changed]
+        columns = [groups.get(nodes[uuid].host, ()) for uuid in changed]
         return changed, {
-            'aggregates': mine,
-            'availability_zone': [self._zone(group) for group in mine]}
+            'aggregates': columns,
+            'availability_zone': [self._zone(group) for group in columns]}
 
     def _grouped(self) -> dict[str, tuple[aggregate.HostAggregate, ...]]:
-        """Return the aggregates of each host that is in any."""
-        said = dict(self._host_manager.aggs_by_id)
-        for number in self._known.keys() - said.keys():
+        """Return the aggregates by host, for hosts in at least one."""
+        current = dict(self._host_manager.aggs_by_id)
+        for number in self._known.keys() - current.keys():
             del self._known[number]
-        for number, each in said.items():
+        for number, each in current.items():
             facts = (each.uuid, each.name, dict(each.metadata),
                      frozenset(each.hosts))
             if (number not in self._known
@@ -83,7 +83,7 @@ class NovaAggregates:
         for _, ((_, _, _, hosts), one) in sorted(self._known.items()):
             for host in hosts:
                 groups.setdefault(host, []).append(one)
-        # Hosts in the same aggregates share what is said of them.
+        # Hosts in the same aggregates share one tuple.
         shared: dict[Any, Any] = {}
         return {host: shared.setdefault(tuple(group), tuple(group))
                 for host, group in groups.items()}

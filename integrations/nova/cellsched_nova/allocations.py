@@ -55,11 +55,11 @@ class Allocations:
     """
 
     def __init__(
-        self, client: server.PlacementClient, patience: Deadline,
+        self, client: server.PlacementClient, deadline: Deadline,
         guards: int,
     ) -> None:
         self._server = server.PlacementServer(client)
-        self._patience = patience
+        self._deadline = deadline
         self._guards = Guards(
             self._server, _OWNERS, clock.Clock(), random.Random(), guards)
 
@@ -78,7 +78,7 @@ class Allocations:
         """
         return self._write(instance, holds.released(_OWNERS)).is_done
 
-    def take_off(
+    def remove(
         self, addition: Addition, holds: messages.Holding | None
     ) -> bool:
         """Remove an added claim.
@@ -108,33 +108,33 @@ class Allocations:
 
         :returns: False if an instance has no allocations any more
         """
-        left = {*instances}
+        outdated = {*instances}
 
         def attempt() -> bool | None:
-            found = self.read(left)
-            if found.keys() != left:
+            found = self.read(outdated)
+            if found.keys() != outdated:
                 return False
-            left.difference_update([
+            outdated.difference_update([
                 instance for instance, holds in found.items()
                 if self._write(instance, holds.body(
                     _OWNERS, holds.generation)).is_done])
-            return None if left else True
+            return None if outdated else True
 
-        return self._patiently(attempt)
+        return self._retry(attempt)
 
     def plan(
-        self, instance: str, wanted: Resources, project_id: str, user_id: str
+        self, instance: str, claim: Resources, project_id: str, user_id: str
     ) -> Addition:
         """Return the additional claim of an instance, with retries.
 
         As in Nova, a provider with allocations of the instance, for example
         shared storage, is not claimed again.
         """
-        found = self._patiently(lambda: self.read([instance]))
+        found = self._retry(lambda: self.read([instance]))
         before = found[instance].allocations if found else {}
         return Addition(instance, {
             provider: dict(resources)
-            for provider, resources in wanted.items()
+            for provider, resources in claim.items()
             if provider not in before}, project_id, user_id)
 
     def add(self, addition: Addition) -> bool:
@@ -150,7 +150,7 @@ class Allocations:
                 addition, holds, {**before, **addition.resources}))
             return None if answer.is_conflict else answer.is_done
 
-        return self._patiently(attempt)
+        return self._retry(attempt)
 
     def _write(
         self, instance: str, body: messages.Body
@@ -159,21 +159,21 @@ class Allocations:
             self._guards.settle(held.guard)
             return self._guards.write(held.guard, {instance: body})
 
-    def _patiently(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
+    def _retry(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
         """Return the first outcome of an attempt that is not None."""
         try:
             return remote.first_outcome(
                 attempt, clock.Clock(), random.Random(),
-                self._patience.left_s())
+                self._deadline.remaining_s())
         except remote.GivenUp as exc:
-            report_client.give_up(str(exc))
+            report_client.raise_unreachable(str(exc))
 
 
 def _body(
-    addition: Addition, holds: messages.Holding | None, wanted: Resources
+    addition: Addition, holds: messages.Holding | None, resources: Resources
 ) -> messages.Body:
     """Return the body that sets the allocations of an instance."""
     generation, kind = (None, None) if holds is None else (
         holds.generation, holds.consumer_type)
-    return _OWNERS.body(wanted, generation, addition.project_id,
+    return _OWNERS.body(resources, generation, addition.project_id,
                         addition.user_id, kind)

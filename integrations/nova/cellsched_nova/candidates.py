@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers of hosts: all of it there, or what Placement found possible."""
+"""The possible claims on hosts, with or without Placement's candidates."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from cellsched_nova import rows
 
 
 class WholeHosts:
-    """Everything is claimed of the host itself.
+    """Claims all resources from the host itself.
 
     :param resources: amounts by resource class
     """
@@ -32,21 +32,21 @@ class WholeHosts:
         self._states = states
 
     def first(self, uuid: str) -> Mapping[str, Any]:
-        """Return what to claim on a compute node."""
+        """Return the claim on a compute node."""
         return {'allocations': {uuid: {'resources': dict(self._resources)}},
                 'mappings': {'': [uuid]}}
 
     def chosen(
         self, uuid: str, instance: str, request: Mapping[str, Any]
     ) -> None:
-        """Learn that a compute node was claimed for an instance."""
+        """Count a claim of a compute node for an instance."""
         _consume(self._states.get(uuid), self._spec)
 
 
 class AllocationCandidates:
-    """The claims that Placement found possible.
+    """Claims the allocation candidates of Placement.
 
-    :param by_provider: allocation requests by each provider in them, in
+    :param by_provider: allocation requests by each of their providers, in
         Placement's order
     """
 
@@ -59,21 +59,18 @@ class AllocationCandidates:
         self._states = states
 
     def first(self, uuid: str) -> Mapping[str, Any] | None:
-        """Return what to claim on a compute node.
-
-        Filters may have left some of its candidates out, or all.
-        """
+        """Return the first candidate that the filters left, or None."""
         state = self._states.get(uuid)
-        left = (self._by_provider.get(uuid, ()) if state is None
-                else state.allocation_candidates)
-        return left[0] if left else None
+        remaining = (self._by_provider.get(uuid, ()) if state is None
+                     else state.allocation_candidates)
+        return remaining[0] if remaining else None
 
     def chosen(
         self, uuid: str, instance: str, request: Mapping[str, Any]
     ) -> None:
-        """Learn that a compute node was claimed for an instance.
+        """Count a claim of a compute node for an instance.
 
-        The conductor fills the request in by itself, from the selection.
+        The conductor does not use these providers: it reads the selection.
         """
         for group in self._spec.requested_resources:
             group.provider_uuids = request['mappings'][group.requester_id]
@@ -82,20 +79,19 @@ class AllocationCandidates:
 
 def find(
     context: Any, client: Any, host_manager: Any, spec: Any, fallback: bool,
-    left_s: Callable[[], float] = lambda: 0.0,
+    remaining_s: Callable[[], float] = lambda: 0.0,
 ) -> tuple[dict[str, list[Mapping[str, Any]]], frozenset[str]]:
-    """Return the allocation candidates of a request, as Nova asks for them.
+    """Return the allocation candidates of a request, requested as in Nova.
 
-    Nova's own filters of requests are run before; they write the request.
+    Nova's request filters run before and modify the request.
 
-    :param fallback: ask for virtual CPUs in place of pinned ones too, which
-        hosts of an older configuration report
-    :param left_s: returns for how many seconds a Placement is asked again that
-        does not answer
-    :returns: allocation requests by each provider in them, and the providers
-    :raises nova.exception.NoValidHost: a filter found that there is none
+    :param fallback: request virtual CPUs in place of pinned CPUs too, which
+        hosts with an older configuration report
+    :param remaining_s: returns the seconds that remain for retries
+    :returns: allocation requests by each of their providers, and all providers
+    :raises nova.exception.NoValidHost: a request filter found no host
     :raises cellsched_nova.placement.PlacementUnavailable: Placement does not
-        answer, or takes the request for wrong
+        answer, or rejects the request as invalid
     """
     try:
         request_filter.process_reqspec(context, spec)
@@ -104,12 +100,12 @@ def find(
     found: list[Mapping[str, Any]] = []
     providers: set[str] = set()
     for translated in (True, False):
-        wanted = utils.resources_from_request_spec(
+        query = utils.resources_from_request_spec(
             context, spec, host_manager, enable_pinning_translate=translated)
-        said = _ask(context, client, wanted, left_s())
-        found.extend(said['allocation_requests'])
-        providers.update(said['provider_summaries'])
-        if not (wanted.cpu_pinning_requested and fallback):
+        answer = _request(context, client, query, remaining_s())
+        found.extend(answer['allocation_requests'])
+        providers.update(answer['provider_summaries'])
+        if not (query.cpu_pinning_requested and fallback):
             break
     by_provider: dict[str, list[Mapping[str, Any]]] = {}
     for each in found:
@@ -118,30 +114,30 @@ def find(
     return by_provider, frozenset(providers)
 
 
-def _ask(
-    context: Any, client: Any, wanted: Any, patience_s: float
+def _request(
+    context: Any, client: Any, query: Any, timeout_s: float
 ) -> Mapping[str, Any]:
-    """Return what Placement says of candidates.
+    """Return Placement's answer, with retries.
 
-    Nova's client does not tell of an answer that never came.
+    Nova's own client does not report a missing answer.
     """
     reason = ''
-    for _ in remote.attempts(clock.Clock(), random.Random(), patience_s):
+    for _ in remote.attempts(clock.Clock(), random.Random(), timeout_s):
         try:
-            said: Mapping[str, Any] = placement.read(
+            answer: Mapping[str, Any] = placement.read(
                 client, context,
-                f'/allocation_candidates?{wanted.to_querystring()}')
+                f'/allocation_candidates?{query.to_querystring()}')
         except placement.PlacementRefused:
             raise
         except placement.PlacementUnavailable as exc:
             reason = exc.kwargs['reason']
         else:
-            return said
+            return answer
     raise placement.PlacementUnavailable(reason=reason)
 
 
 def _consume(state: Any | None, spec: Any) -> None:
-    """Have Nova's host state count what was taken, where there is one."""
+    """Count a claim in Nova's host state, if it was read."""
     if state is not None:
         state.consume_from_request(spec)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts and instances of Nova's cells, as their databases say."""
+"""The hosts and instances in the databases of Nova's cells."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -16,22 +16,22 @@ from nova.db.main import models
 from nova import objects as nova_objects
 from oslo_utils import timeutils
 
-#: Times in databases are whole seconds: what was written shortly before it
-#: was read may be written again without another time.
+#: Databases store whole seconds: a row written within this time before a read
+#: may change again with the same timestamp.
 _UNSURE = datetime.timedelta(seconds=2)
 
-#: By uuid, when each compute node was written; None where that may be written
-#: again.
+#: The last update of each compute node, by uuid; None if the node may change
+#: again with the same timestamp.
 Marks = Mapping[str, datetime.datetime | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class CellChanges:
-    """The changes of a cell since it was read before.
+    """The changes in a cell since the last read.
 
-    :param marks: of its compute nodes
-    :param nodes: the compute nodes that changed
-    :param services: the compute services, by host
+    :param marks: marks of all compute nodes
+    :param nodes: changed compute nodes
+    :param services: all compute services, by host
     """
 
     marks: Marks
@@ -42,12 +42,13 @@ class CellChanges:
 def changes(
     context: Any, cells: Sequence[Any], before: Mapping[str, Marks]
 ) -> Iterator[tuple[str, CellChanges | None]]:
-    """Yield the uuid of each cell, and what changed in it.
+    """Yield the uuid of each cell, and its changes.
 
-    Blocks: all are asked at once. It is None for a cell that does not answer.
+    Blocks while all cells are read in parallel. The changes are None for a
+    cell that does not answer.
 
-    :param cells: Nova's mappings
-    :param before: by uuid of a cell, the marks of what is known of it
+    :param cells: Nova's cell mappings
+    :param before: marks of the last read, by uuid of the cell
     """
     def read(cell_context: Any) -> CellChanges:
         return _changes(cell_context, before.get(cell_context.cell_uuid, {}))
@@ -60,11 +61,12 @@ def changes(
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of an instance, and whether Nova may change it just now.
+    """The host of an instance.
 
-    :param host: the name of its host, if it has one
-    :param node: the name of its compute node, if it has one
-    :param is_changing: whether Nova does something to it
+    :param host: name of the host, or None
+    :param node: name of the compute node, or None; ``NovaHosts.places`` gives
+        its uuid instead
+    :param is_changing: whether the instance has a task state
     """
 
     host: str | None
@@ -75,9 +77,9 @@ class Place:
 def places(
     context: Any, cells: Sequence[Any], instances: Sequence[str]
 ) -> tuple[dict[str, Place], bool]:
-    """Return where instances are, and whether all cells have answered.
+    """Return the places of instances, and whether all cells answered.
 
-    Blocks: all cells are asked at once.
+    Blocks while all cells are read in parallel.
     """
     found: dict[str, Place] = {}
     answers = nova_context.scatter_gather_cells(
@@ -93,7 +95,7 @@ def places(
 
 
 def _changes(context: Any, before: Marks) -> CellChanges:
-    """Return what changed in the cell that a context is aimed at."""
+    """Return the changes in the cell that a context targets."""
     sure = timeutils.utcnow() - _UNSURE
     marks, services = _signs(context)
     marks = {uuid: mark if mark is not None and mark < sure else None
@@ -108,7 +110,7 @@ def _changes(context: Any, before: Marks) -> CellChanges:
 @db.pick_context_manager_reader
 def _signs(context: Any) -> tuple[
         dict[str, datetime.datetime | None], dict[str, Any]]:
-    """Return when compute nodes were written, and the compute services."""
+    """Return the marks of compute nodes, and the compute services."""
     node, service = models.ComputeNode, models.Service
     marks = {uuid: written for uuid, written in context.session.query(
         node.uuid, node.updated_at).filter(node.deleted == 0)}
@@ -121,7 +123,7 @@ def _signs(context: Any) -> tuple[
 
 @db.pick_context_manager_reader
 def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
-    """Return where instances of a cell are."""
+    """Return the places of the instances in one cell."""
     instance = models.Instance
     return {uuid: Place(host, node, task_state is not None)
             for uuid, host, node, task_state in context.session.query(
@@ -130,19 +132,19 @@ def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
                     instance.deleted == 0, instance.uuid.in_(uuids))}
 
 
-#: Statistics that tell each host apart; the first two are columns.
+#: Statistics that differ between hosts; the first two have columns.
 _COUNTS = frozenset({'failed_builds', 'io_workload', 'image_props'})
 
 
 def has_reported(node: Any) -> bool:
-    """Return whether a compute node has said yet what is free on it."""
+    """Return whether a compute node has reported its free resources."""
     return 'free_disk_gb' in node and node.free_disk_gb is not None
 
 
 def columns(nodes: Sequence[Any], cell: str) -> dict[str, Any]:
-    """Return the columns that compute nodes fill.
+    """Return the columns from compute nodes.
 
-    :param nodes: Nova's ``ComputeNode`` objects, which have reported
+    :param nodes: Nova's ``ComputeNode`` objects; all have reported
     """
     stats = [node.stats or {} for node in nodes]
     return {
@@ -173,7 +175,7 @@ def columns(nodes: Sequence[Any], cell: str) -> dict[str, Any]:
 
 
 def usage(nodes: Sequence[Any]) -> dict[str, list[int]]:
-    """Return the columns of what compute nodes said is used on them."""
+    """Return the columns of the usage that compute nodes reported."""
     free_mb = [1024 * min(
         node.free_disk_gb, node.free_disk_gb
         if node.disk_available_least is None else node.disk_available_least)
@@ -199,9 +201,9 @@ def uses_less(now: Any, before: Any) -> bool:
 
 
 def service_columns(services: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the columns that rows of compute services fill.
+    """Return the columns from compute services.
 
-    :param services: one for each host
+    :param services: one service for each host
     """
     return {
         'service_disabled': [bool(each.disabled) for each in services],
@@ -212,7 +214,7 @@ def service_columns(services: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _timestamp(time: datetime.datetime | None) -> float:
-    """Return seconds since the epoch of a time as databases keep it."""
+    """Return the seconds since the epoch of a time from a database."""
     if time is None:
         return 0.0
     return time.replace(tzinfo=datetime.UTC).timestamp()
@@ -233,7 +235,7 @@ def _supported(node: Any) -> tuple[tuple[str, ...], ...]:
 
 
 def _lasting(stats: Any) -> str:
-    """Return the statistics that hosts have in common, as JSON text."""
+    """Return the statistics that many hosts share, as JSON text."""
     lasting = {name: value for name, value in stats.items()
                if name not in _COUNTS and not name.startswith('num_')}
     return json.dumps(lasting, sort_keys=True) if lasting else ''

@@ -31,15 +31,15 @@ class ClaimComponents:
     """The components that the claims of all requests share.
 
     :param store: the product's claim store
-    :param holdings: allocations in the same Placement
-    :param owed: the deferred releases
-    :param patience: the deadline for Placement
+    :param allocations: allocations in the same Placement
+    :param deferred: the deferred releases
+    :param deadline: the deadline for Placement
     """
 
     store: base.ClaimStore
-    holdings: Allocations
-    owed: deferred_releases.DeferredReleases
-    patience: Deadline
+    allocations: Allocations
+    deferred: deferred_releases.DeferredReleases
+    deadline: Deadline
 
 
 def make(
@@ -53,14 +53,14 @@ def make(
     :param places: returns the places of instances
     :param guards: number of guards for writes
     """
-    patience = Deadline(timeout_s)
-    sender = report_client.ReportClient(client, patience)
-    holdings = Allocations(sender, patience, guards)
+    deadline = Deadline(timeout_s)
+    sender = report_client.ReportClient(client, deadline)
+    allocations = Allocations(sender, deadline, guards)
     store = placement_claims.PlacementClaims(
         sender, clock.Clock(), random.Random(), guards=guards,
         retry_timeout_s=timeout_s)
-    return ClaimComponents(store, holdings, deferred_releases.DeferredReleases(
-        store, holdings, places), patience)
+    deferred = deferred_releases.DeferredReleases(store, allocations, places)
+    return ClaimComponents(store, allocations, deferred, deadline)
 
 
 class NotTogether(Exception):
@@ -91,8 +91,8 @@ class ServerClaims:
         self, parts: ClaimComponents, context: Any, spec: Any
     ) -> None:
         self._store = parts.store
-        self._holdings = parts.holdings
-        self._owed = parts.owed
+        self._allocations = parts.allocations
+        self._deferred = parts.deferred
         self._project_id = spec.project_id
         # Requests of old servers have no user.
         self._user_id = (spec.user_id if 'user_id' in spec and spec.user_id
@@ -106,22 +106,23 @@ class ServerClaims:
         self.writes: list[dict[str, dict[str, int]]] = []
 
     def claim_all(
-        self, wanted: Sequence[tuple[str, AllocationRequest]]
+        self, requests: Sequence[tuple[str, AllocationRequest]]
     ) -> str | None:
         """Claim for all of these instances, or for none of them.
 
+        :param requests: the uuid of each instance, and its request
         :returns: a provider without capacity for all; None if all are claimed
         :raises cellsched.exception.ClaimConflict: an instance has allocations
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
         """
-        claims = [base.Claim(uuid, provider, dict(asked['resources']),
+        claims = [base.Claim(uuid, provider, dict(amounts['resources']),
                              project_id=self._project_id,
                              user_id=self._user_id)
-                  for uuid, request in wanted
-                  for provider, asked in request['allocations'].items()]
+                  for uuid, request in requests
+                  for provider, amounts in request['allocations'].items()]
         try:
-            self._owed.pay([uuid for uuid, _ in wanted])
+            self._deferred.release_due([uuid for uuid, _ in requests])
         except exception.DatabaseUnreachable:
             self._is_answering = False
             raise
@@ -129,8 +130,8 @@ class ServerClaims:
             taken = self._store.claim(claims)
             # An existing claim may be about to be released: renew its
             # generation, so that the release fails.
-            while taken < len(claims) and not self._holdings.renew(
-                    {uuid for uuid, _ in wanted}):
+            while taken < len(claims) and not self._allocations.renew(
+                    {uuid for uuid, _ in requests}):
                 taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
             return exc.provider
@@ -145,7 +146,7 @@ class ServerClaims:
         return None
 
     def claim_together(
-        self, wanted: Sequence[tuple[str, AllocationRequest]]
+        self, requests: Sequence[tuple[str, AllocationRequest]]
     ) -> None:
         """Claim for all instances of a request with one write.
 
@@ -154,7 +155,7 @@ class ServerClaims:
             answer
         """
         try:
-            refused = self.claim_all(wanted)
+            refused = self.claim_all(requests)
         except exception.ClaimConflict:
             raise NotTogether(None) from None
         if refused is not None:
@@ -170,17 +171,17 @@ class ServerClaims:
         try:
             return self.claim_all([(uuid, allocation_request)]) is None
         except exception.ClaimConflict:
-            return self._claim_beside(uuid, allocation_request)
+            return self._claim_additional(uuid, allocation_request)
 
-    def _claim_beside(self, uuid: str, request: AllocationRequest) -> bool:
+    def _claim_additional(self, uuid: str, request: AllocationRequest) -> bool:
         """Claim for an instance that keeps its other allocations."""
         try:
-            addition = self._holdings.plan(
+            addition = self._allocations.plan(
                 uuid, {provider: asked['resources'] for provider, asked
                        in request['allocations'].items()},
                 self._project_id, self._user_id)
             self._added.append(addition)
-            taken = self._holdings.add(addition)
+            taken = self._allocations.add(addition)
         except exception.DatabaseUnreachable:
             self._is_answering = False
             raise
@@ -191,7 +192,7 @@ class ServerClaims:
                             in addition.resources.items()})
         return True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the claims of this request; earlier claims remain."""
         new, self._new = self._new, []
         added, self._added = self._added, []
@@ -199,20 +200,20 @@ class ServerClaims:
             return
         if not self._is_answering:
             # The caller has already waited until the deadline.
-            self._owed.add(new, added)
+            self._deferred.add(new, added)
             return
         try:
             if new:
                 self._store.release({each.consumer for each in new})
                 new = []
-            held = self._holdings.read(each.instance for each in added)
-            added = [each for each in added if not self._holdings.take_off(
+            held = self._allocations.read(each.instance for each in added)
+            added = [each for each in added if not self._allocations.remove(
                 each, held.get(each.instance))]
         except (exception.CellschedException, remote.NotSent,
                 remote.OutcomeUnknown) as exc:
             LOG.warning('Claims cannot be released now: %s', exc)
         if new or added:
-            self._owed.add(new, added)
+            self._deferred.add(new, added)
 
 
 def _total(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:

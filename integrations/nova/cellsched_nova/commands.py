@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``cellsched-nova``: the product's commands, about a deployment of Nova."""
+"""``cellsched-nova``: the product's commands for a deployment of Nova."""
 
 import functools
 import os
@@ -15,18 +15,18 @@ from cellsched.cli import host
 
 
 class Plan(decision.Plan):
-    """Decide where servers of Nova's would go, and take nothing.
+    """Decide on hosts for servers of Nova, and claim nothing.
 
-    Decides as the scheduler does, by what nova.conf enables, on the hosts as
-    they are now: a plain request on columns, another one on Placement's
-    allocation candidates. Which way it went is shown. A flavor is read from
-    Nova's API database; what it says of NUMA and PCI devices is worked out as
-    Nova's API does it, and ports of networks are not known.
+    The command uses the filters and weighers of nova.conf, on the hosts as
+    they are now. A plain request is decided on columns, and all other requests
+    on Placement's allocation candidates; the output names the way. The flavor
+    comes from Nova's API database. NUMA topologies and PCI devices are
+    computed as in Nova's API. Ports of networks are not known.
 
-    With ``--snapshot`` it decides on the columns of a file that
-    ``cellsched-nova host export`` wrote.
+    With ``--snapshot``, the command decides on the columns of a file from
+    ``cellsched-nova host export``.
 
-    Ends with 2 if they fit nowhere, and shows the reasons.
+    Ends with 2 if the servers fit on no host, and shows the reasons.
 
     Examples::
 
@@ -36,16 +36,16 @@ class Plan(decision.Plan):
 
 
 class ShowCapacity(capacity.ShowCapacity):
-    """Show how many more servers of one kind fit in each cell of Nova's.
+    """Show how many more servers of one kind fit in each cell of Nova.
 
-    The filters that nova.conf enables say which hosts take one, and these
-    are as many as there is room for there. What filters would say of the next
-    ones does not count. Servers that take something of child or sharing
-    providers, or ask for NUMA or PCI devices, are not counted.
+    The filters of nova.conf select the hosts, and the number of servers that
+    fit on each of them is counted. The filters are not asked again for further
+    servers. Servers with resources of child or sharing providers, NUMA
+    topologies or PCI devices cannot be counted.
 
-    A bar chart is drawn above the table on a terminal, or with ``--chart``.
-    ``--plot`` draws one into a file, and needs ``cellsched[plot]``. Ends with
-    2 if none fits.
+    On a terminal, or with ``--chart``, a bar chart is drawn above the table.
+    ``--plot`` draws a chart to a file, and requires ``cellsched[plot]``. Ends
+    with 2 if no server fits.
 
     Examples::
 
@@ -57,10 +57,10 @@ class ShowCapacity(capacity.ShowCapacity):
 class Explain(decision.Explain):
     """Show how cellsched-nova-scheduler decided on a server.
 
-    Shows the way that the request went, how many hosts each filter left, and
-    for the chosen host and the second how each weigher scored them. Where
-    there was no host, shows what rejected how many, what was missing where
-    least was missing, and the names of some of these hosts.
+    Shows the way of the request, how many hosts each filter left, and the
+    score of each weigher for the selected host and the second best. If no
+    host was found, shows how many hosts each filter rejected, the smallest
+    shortage, and the names of some rejected hosts.
 
     Decisions are kept for ``[cellsched] decision_retention`` seconds, in the
     database that ``[cellsched] records_connection`` names.
@@ -73,11 +73,12 @@ class Explain(decision.Explain):
 
 
 class ExportHosts(host.ExportHosts):
-    """Write all that a scheduler knows of Nova's hosts to a file.
+    """Write the hosts of Nova that a scheduler knows to a file.
 
-    ``cellsched-nova plan --snapshot`` decides on it, elsewhere and later. It
-    is JSON, has no credentials, and may be edited. A cell that does not answer
-    is named, and its hosts are missing.
+    ``cellsched-nova plan --snapshot`` makes decisions on the file, on another
+    machine or at another time. The file is JSON, has no credentials, and may
+    be edited. If a cell does not answer, a warning names it and its hosts are
+    missing.
 
     Examples::
 
@@ -87,10 +88,9 @@ class ExportHosts(host.ExportHosts):
 
 
 class NovaShell(app.Shell):
-    """Plans, room and decisions of a deployment of Nova.
+    """Plans, capacity and decisions of a deployment of Nova.
 
-    Reads nova.conf as it is, Nova's databases and Placement, and changes
-    nothing.
+    Reads nova.conf, Nova's databases and Placement, and changes nothing.
     """
 
     NAME = 'cellsched-nova'
@@ -106,22 +106,23 @@ class NovaShell(app.Shell):
     @functools.cached_property
     def deployment(self) -> Any:
         """The deployment of Nova that the configuration names."""
-        # To import Nova takes longer than a help needs.
+        # An import of Nova would slow down the output of --help.
         from cellsched_nova import deployment
 
         return deployment.NovaDeployment(self.config_options)
 
     @functools.cached_property
     def conf(self) -> Any:
-        """The product's options, as Nova's configuration says them."""
+        """The product's options, with the values of Nova's configuration."""
         return self.deployment.conf
 
 
 def main() -> NoReturn:
     """Run one command for operators of Nova."""
-    # Nova would read its configuration at once, and fail in its own way.
+    # Without this, Nova reads its configuration during the patch and fails
+    # with its own errors.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
-    # It has to see to its threads before anything else of it is imported.
+    # Nova must patch the threads before any other module of it is imported.
     monkey_patch.patch(backend='threading')
     app.main(NovaShell)
 

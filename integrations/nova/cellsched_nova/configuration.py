@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The product's options, as a configuration of Nova's says them.
+"""The product's options, with the values of Nova's configuration.
 
-Nova's options have the same groups and names as the product's, and other
-definitions, so the two cannot be registered in one configuration. Values are
-taken over from Nova's, again and again: Nova reads its own at each request.
+Nova has options with the same names but other definitions, so one
+configuration cannot register both. The values are copied from Nova's
+configuration before each request, because Nova reads its options then too.
 """
 
 from collections.abc import Iterable
@@ -31,33 +31,33 @@ from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import records
 
-#: What names plug-ins is read by Nova's own loaders.
-_OTHERS = frozenset(enabled.OPTIONS)
+#: Options that list plug-ins, which Nova's own loaders read.
+_PLUGIN_LISTS = frozenset(enabled.OPTIONS)
 
-#: Groups whose options are taken over; of the first those alone that decide.
+#: Copied groups; of ``DEFAULT`` only the options in ``_DEFAULT``.
 _GROUPS = ('DEFAULT', 'filter_scheduler', 'metrics', 'scheduler')
 _DEFAULT = frozenset({'default_availability_zone', 'service_down_time'})
 
-#: By groups: options of which one has to be set, and what it says.
+#: By group: options of which one must be set, and their meaning.
 _NEEDED = {
     'api_database': (('connection',), 'the URL of Nova\'s API database'),
     'database': (('connection',), 'the URL of Nova\'s database of cell0'),
     'placement': (('auth_type', 'auth_section'),
-                  'how Placement is to know the scheduler'),
+                  'how the scheduler authenticates to Placement'),
 }
 
-#: Settings of Nova's that this scheduler does not honour, and why not.
+#: Settings of Nova that this scheduler does not support, with the reason.
 _REFUSED = {
     ('DEFAULT', 'servicegroup_driver', 'mc'):
-        'only the driver db is honoured: when services were last seen is '
-        'read from the cells',
+        'only the driver db is supported: the scheduler reads the last report '
+        'of a service from the cells',
 }
 
 
 class ProductOptions:
-    """The options of filters and weighers, which follow those of Nova's.
+    """The options of filters and weighers, with values of Nova's options.
 
-    :param nova: Nova's configuration, which has been read
+    :param nova: Nova's configuration, already read
     :ivar conf: the product's configuration
     """
 
@@ -74,16 +74,17 @@ class ProductOptions:
         self._shared = [
             (group, name) for group in _GROUPS
             for name in _names(self.conf, group)
-            if (group, name) not in _OTHERS and name in _section(nova, group)
+            if (group, name) not in _PLUGIN_LISTS
+            and name in _section(nova, group)
             and (group != 'DEFAULT' or name in _DEFAULT)]
         self._values: dict[tuple[str, str], object] = {}
         self.follow()
 
     def follow(self) -> bool:
-        """Take over what Nova's options say now; return whether it changed.
+        """Copy the current values; return whether any value changed.
 
-        :raises cellsched.exception.ConfigurationInvalid: a value cannot be
-            taken over; it is left as it was, and is told of once
+        :raises cellsched.exception.ConfigurationInvalid: a value is invalid;
+            the previous value remains, and later calls report no error
         """
         changed, problem = False, None
         for group, name in self._shared:
@@ -105,28 +106,29 @@ class ProductOptions:
 
 
 def check_cells(nova: cfg.ConfigOpts, cells: Iterable[Any]) -> None:
-    """Make sure that URLs of cells' databases say where these are.
+    """Check the database URLs of cells.
 
-    :param cells: Nova's mappings
-    :raises cellsched.exception.ConfigurationInvalid: one is a template, of an
-        option that is not set
+    :param cells: Nova's cell mappings
+    :raises cellsched.exception.ConfigurationInvalid: a URL is a template for
+        an option that is not set
     """
     for cell in cells:
         if '{' in cell.database_connection and not nova.database.connection:
             raise exception.ConfigurationInvalid(
                 field='[database] connection',
-                expected='the URL that the one of the database of the cell '
-                f'{cell.identity} is a template for')
+                expected='a URL, because the database URL of cell '
+                f'{cell.identity} is a template')
 
 
 def read(argv: Sequence[str]) -> None:
     """Read Nova's configuration.
 
-    :param argv: as nova-scheduler's
-    :raises cellsched.exception.ConfigurationInvalid: it cannot be read
+    :param argv: the arguments of nova-scheduler
+    :raises cellsched.exception.ConfigurationInvalid: an option is invalid, or
+        a file cannot be read
     """
     try:
-        # Its files are read too, where none are named.
+        # Without --config-file, this reads the default files too.
         config.parse_args(list(argv), prog='nova-scheduler')
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
@@ -137,18 +139,18 @@ def read(argv: Sequence[str]) -> None:
 
 
 def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
-    """Return what of a configuration cannot be honoured, a line for each.
+    """Return the problems of a configuration, a line for each.
 
-    :param needed: groups of options that have to say where something is
+    :param needed: groups that must be set
     """
     found = _wrong_values(nova)
     if found:
-        # What else there is depends on these.
+        # The later checks read these values.
         return found
     for group in needed:
-        names, what = _NEEDED[group]
+        names, meaning = _NEEDED[group]
         if not any(nova[group][name] for name in names):
-            found.append(f'[{group}] {names[0]}: {what} is missing')
+            found.append(f'[{group}] {names[0]}: {meaning} is missing')
     for (group, name, value), why in _REFUSED.items():
         section = _section(nova, group)
         if name in section and section[name] == value:
@@ -158,7 +160,7 @@ def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
         'available_filters', own.available_filters,
         nova_filters.HostFilterHandler())
     found += wrong
-    found += [f'[filter_scheduler] enabled_filters: {name} is none of '
+    found += [f'[filter_scheduler] enabled_filters: {name} is not in '
               'available_filters' for name in own.enabled_filters
               if name not in available]
     try:
@@ -175,7 +177,7 @@ def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
 
 
 def _wrong_values(nova: cfg.ConfigOpts) -> list[str]:
-    """Return what is wrong with values of options, a line for each."""
+    """Return the invalid values of options, a line for each."""
     found = []
     for group in (*_GROUPS, options.GROUP.name):
         section = _section(nova, group)
@@ -191,14 +193,14 @@ def _wrong_values(nova: cfg.ConfigOpts) -> list[str]:
 def _classes(
     option: str, paths: Iterable[str], handler: Any
 ) -> tuple[set[str], list[str]]:
-    """Return the names of classes that Nova finds, and what it cannot find."""
+    """Return the names of the classes that Nova finds, and the problems."""
     names, wrong = set(), []
     for path in paths:
         try:
             names |= {each.__name__
                       for each in handler.get_matching_classes([path])}
         except Exception as exc:
-            # Code of others may fail in any way when it is imported.
+            # An import of a plug-in may raise any error.
             wrong.append(f'[filter_scheduler] {option}: {path}: '
                          f'{type(exc).__name__}: {exc}')
     return names, wrong
@@ -219,13 +221,14 @@ CONF = nova.conf.CONF
 
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate what they raise, so that it can be told in one line.
+    """Translate errors of Nova's libraries to errors with a one-line text.
 
-    :raises cellsched.exception.ConfigurationInvalid: an option is missing, or
-        has a wrong value
-    :raises cellsched.exception.DatabaseUnreachable: a database of Nova's does
-        not answer, or is something else
-    :raises cellsched_nova.placement.PlacementUnavailable: likewise Placement
+    :raises cellsched.exception.ConfigurationInvalid: an option is missing or
+        invalid
+    :raises cellsched.exception.DatabaseUnreachable: a database of Nova does
+        not answer, or has another schema
+    :raises cellsched_nova.placement.PlacementUnavailable: Placement or
+        Keystone does not answer
     """
     try:
         yield

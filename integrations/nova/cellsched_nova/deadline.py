@@ -28,7 +28,7 @@ class Deadline(threading.local):
         finally:
             self._until = before
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Return the seconds that remain for retries."""
         if self._until is None:
             return self._timeout_s

@@ -54,8 +54,8 @@ from cellsched_nova import source
 LOG = log.getLogger(__name__)
 
 
-def _forget(*decision: Any) -> None:
-    """Discard a decision."""
+def _discard(*decision: Any) -> None:
+    """Record no decision."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Components:
     :param host_manager: Nova's host manager
     :param client: Nova's report client
     :param claims: the components that claim in Placement
-    :param unread: finds requirements that no column covers
+    :param unsupported: finds requirements that no column covers
     :param conf: Nova's configuration
     :param record: called with each decision; must neither block nor fail
     """
@@ -73,18 +73,18 @@ class Components:
     hosts: source.NovaHosts
     plugins: enabled_plugins.EnabledPlugins
     policy: selector.SelectionPolicy
-    unread: requirements.UnsupportedRequirements
+    unsupported: requirements.UnsupportedRequirements
     host_manager: Any
     client: Any
     claims: ClaimComponents
     conf: Any
-    record: placer.Record = _forget
+    record: placer.Record = _discard
 
 
 def make_components(
     conf: Any, random: Random, hosts: source.NovaHosts,
     host_manager: Any, client: Any, claims: ClaimComponents,
-    nova_conf: Any, record: placer.Record = _forget,
+    nova_conf: Any, record: placer.Record = _discard,
 ) -> Components:
     """Return the components for the current options.
 
@@ -187,17 +187,17 @@ class Chooser:
             ranking.detach()
         for row in self._in_order(ranking):
             uuid = self._uuid(row)
-            wanted = self._offers.first(uuid)
-            if wanted is None:
+            request = self._offers.first(uuid)
+            if request is None:
                 continue
-            if not self._claim(instance, wanted):
+            if not self._claim(instance, request):
                 self.refused.append(uuid)
                 continue
             self._chosen.append(ChosenHost(
-                row, wanted, self._limits(row)))
-            self._picks.append(self._pick(ranking, row, instance, wanted))
-            self._offers.chosen(uuid, instance, wanted)
-            self._hosts.take(row, _taken(uuid, wanted), instance)
+                row, request, self._limits(row)))
+            self._picks.append(self._pick(ranking, row, instance, request))
+            self._offers.chosen(uuid, instance, request)
+            self._hosts.take(row, _own_resources(uuid, request), instance)
             self._taken = row
             return True
         return False
@@ -214,25 +214,29 @@ class Chooser:
         ranking = (self._rank() if len(self._chosen) > 1
                    or self._ranking is None else self._ranking)
         cells = self._hosts['cell']
-        mine = {chosen.row for chosen in self._chosen}
-        others: dict[int, list[ChosenHost]] = {}
+        selected = {chosen.row for chosen in self._chosen}
+        alternates: dict[int, list[ChosenHost]] = {}
         for chosen in self._chosen:
             cell = int(cells[chosen.row])
-            if cell not in others:
-                others[cell] = self._alternates(
-                    ranking, np.flatnonzero(cells == cell), mine, count)
-        return [[chosen, *others[int(cells[chosen.row])]]
+            if cell not in alternates:
+                alternates[cell] = self._alternates(
+                    ranking, np.flatnonzero(cells == cell), selected, count)
+        return [[chosen, *alternates[int(cells[chosen.row])]]
                 for chosen in self._chosen]
 
     def diagnosis(
-        self, silent: Sequence[str], wanted: int
+        self, silent: Sequence[str], count: int
     ) -> diagnosis.Diagnosis:
-        """Return why each host was rejected, after no host was found."""
+        """Return why each host was rejected, after no host was found.
+
+        :param silent: names of the cells that did not answer
+        :param count: number of requested instances
+        """
         found, rows = self._candidates, self._lost()
         rejections = () if found is None else self._pipeline.rejections(
             self._request, found, rows)
         return diagnosis.Diagnosis(
-            len(self._hosts), rejections, len(rows), silent, wanted,
+            len(self._hosts), rejections, len(rows), silent, count,
             len(self._chosen))
 
     def decision(self) -> decision_record.Decision:
@@ -252,27 +256,27 @@ class Chooser:
 
     def _pick(
         self, ranking: Ranking, row: int, instance: str,
-        wanted: AllocationRequest,
+        request: AllocationRequest,
     ) -> decision_record.Pick:
         """Return the record of one selected host."""
         pick = decision_record.pick(
             self._hosts, ranking, row, instance, detailed=not self._picks)
         pick.first.providers = _providers(
-            pick.first.node, self._uuid(row), wanted)
+            pick.first.node, self._uuid(row), request)
         return pick
 
     def _alternates(
-        self, ranking: Ranking, among: view.Column, mine: set[int],
+        self, ranking: Ranking, among: view.Column, selected: set[int],
         count: int,
     ) -> list[ChosenHost]:
         found = []
         # Selected hosts may rank first.
-        for row in ranking.top(count + len(mine), among):
-            if row in mine or len(found) >= count:
+        for row in ranking.top(count + len(selected), among):
+            if row in selected or len(found) >= count:
                 continue
-            wanted = self._offers.first(self._uuid(row))
-            if wanted is not None:
-                found.append(ChosenHost(row, wanted, self._limits(row)))
+            request = self._offers.first(self._uuid(row))
+            if request is not None:
+                found.append(ChosenHost(row, request, self._limits(row)))
         return found
 
     def _rank(self) -> Ranking:
@@ -311,31 +315,31 @@ class Chooser:
         return uuid
 
 
-def _taken(uuid: str, wanted: AllocationRequest) -> dict[str, int]:
+def _own_resources(uuid: str, request: AllocationRequest) -> dict[str, int]:
     """Return the resources that a claim takes from the host itself."""
-    asked = wanted['allocations'].get(uuid)
-    return dict(asked['resources']) if asked else {}
+    own = request['allocations'].get(uuid)
+    return dict(own['resources']) if own else {}
 
 
 def _providers(
-    node: str, uuid: str, wanted: AllocationRequest
+    node: str, uuid: str, request: AllocationRequest
 ) -> list[dict[str, Any]]:
     """Return the resources of each provider if there are several.
 
     A provider may serve several groups; the amounts are not split by group.
     """
-    allocations = wanted['allocations']
+    allocations = request['allocations']
     if not allocations.keys() - {uuid}:
         return []
     groups: dict[str, list[str]] = {}
-    for suffix, providers in wanted.get('mappings', {}).items():
+    for suffix, providers in request.get('mappings', {}).items():
         for provider in providers:
             groups.setdefault(provider, []).append(suffix)
     return [
         {'group': ', '.join(sorted(groups.get(provider, ()))),
          'provider': provider, 'name': node if provider == uuid else None,
-         'resources': dict(asked['resources'])}
-        for provider, asked in sorted(
+         'resources': dict(amounts['resources'])}
+        for provider, amounts in sorted(
             allocations.items(), key=lambda pair: (pair[0] != uuid, pair[0]))]
 
 
@@ -373,7 +377,7 @@ class RequestDecision:
         self._context = context.elevated()
         self._spec = spec
         self._claiming = claim and instances is not None
-        self._patience = parts.claims.patience
+        self._deadline = parts.claims.deadline
         self._counts = claim
         self._watcher = watcher
         self._instances = list(
@@ -401,7 +405,7 @@ class RequestDecision:
                      if self._claiming else 0.0)
         try:
             self._request = requests.read(self._spec, self._instances)
-            with self._patience.of_request(timeout_s):
+            with self._deadline.of_request(timeout_s):
                 found = self._select()
         except (exception.DatabaseUnreachable, exception.Invalid,
                 exception.PluginFailed,
@@ -425,7 +429,7 @@ class RequestDecision:
         if utils.request_is_rebuild(self._spec):
             return self._on_fresh_hosts(self._rebuild)
         why = requests.beyond_columns(
-            self._spec, self._request, parts.unread,
+            self._spec, self._request, parts.unsupported,
             parts.hosts.given_by_others, parts.conf.scheduler
             .query_placement_for_routed_network_aggregates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
@@ -488,7 +492,7 @@ class RequestDecision:
         by_provider, providers = candidates.find(
             self._context, parts.client, parts.host_manager, self._spec,
             not parts.conf.workarounds.disable_fallback_pcpu_query,
-            self._patience.left_s)
+            self._deadline.remaining_s)
         if not by_provider:
             LOG.info('Placement has no allocation candidates')
             self._decision = self._undecided(
@@ -513,9 +517,9 @@ class RequestDecision:
             return choose()
         except nova_exception.NoValidHost:
             if not hosts.refresh(self._context, self._asked_at) and (
-                    hosts.unread is None):
+                    hosts.unread_reason is None):
                 raise
-        hosts.await_placement(self._context, self._patience.left_s())
+        hosts.await_placement(self._context, self._deadline.remaining_s())
         return choose()
 
     def _on_freed_hosts(
@@ -542,20 +546,20 @@ class RequestDecision:
         cell database.
         """
         hosts = self._view()
-        rows_ = {row for name in self._spec.force_hosts or ()
-                 for row in hosts.named(name)}
-        mine = {hosts.row(node) for node in (
+        forced = {row for name in self._spec.force_hosts or ()
+                  for row in hosts.named(name)}
+        reported = {hosts.row(node) for node in (
             self._parts.hosts.reported_nodes(self._instances).values())}
-        found = sorted(rows_ & mine)
+        found = sorted(forced & reported)
         states = self._states({})
         pipeline = self._parts.plugins.on_columns(self._spec, states)
-        its = hosts.at(np.array(found, dtype='int64'))
-        left = pipeline.candidates(its, self._request, rebuild=True)
-        self._decision = decision_record.of(its, left, ())
-        if not len(left):
+        host = hosts.at(np.array(found, dtype='int64'))
+        passed = pipeline.candidates(host, self._request, rebuild=True)
+        self._decision = decision_record.of(host, passed, ())
+        if not len(passed):
             raise nova_exception.NoValidHost(reason=self._refuse(
                 'the host does not suit the new image'))
-        [row] = left.filtered.rows[:1].tolist()
+        [row] = passed.filtered.rows[:1].tolist()
         chosen = ChosenHost(row, None, {})
         return [[make_selection(hosts, chosen, states)]
                 for _ in self._instances]
@@ -580,11 +584,11 @@ class RequestDecision:
             watcher.begin(hosts)
         claimed = claims.ServerClaims(
             self._parts.claims, self._context, self._spec)
-        wanted: list[tuple[str, AllocationRequest]] = []
+        batch: list[tuple[str, AllocationRequest]] = []
 
         def claim(uuid: str, request: AllocationRequest) -> bool:
             if together:
-                wanted.append((uuid, request))
+                batch.append((uuid, request))
             return (together or not self._claiming
                     or claimed.claim(uuid, request))
 
@@ -599,17 +603,17 @@ class RequestDecision:
                     raise nova_exception.NoValidHost(
                         reason=self._none_left(chooser))
             if together:
-                claimed.claim_together(wanted)
+                claimed.claim_together(batch)
             places = chooser.with_alternates(self._alternates)
             found = [[make_selection(hosts, each, states)
                       for each in place] for place in places]
             self._decision = chooser.decision()
         except BaseException:
-            claimed.give_back()
+            claimed.release()
             self._parts.hosts.expire(chooser.refused)
             raise
         if self._counts:
-            self._note(hosts, chooser.refused, claimed.writes)
+            self._reserve(hosts, chooser.refused, claimed.writes)
         LOG.info('Placed %d instances on hosts %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
@@ -620,7 +624,7 @@ class RequestDecision:
         self._spec.instance_uuid = instance
         self._spec.obj_reset_changes(['instance_uuid'])
 
-    def _note(
+    def _reserve(
         self, hosts: view.Hosts, refused: Iterable[str],
         writes: Iterable[dict[str, dict[str, int]]],
     ) -> None:
@@ -688,12 +692,12 @@ def make_selection(
         chosen.row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
     state = states.get(uuid)
     limits = {**({} if state is None else state.limits), **chosen.limits}
-    wanted = chosen.allocation_request
+    request = chosen.allocation_request
     return nova_objects.Selection(
         compute_node_uuid=uuid, service_host=host, nodename=nodename,
         cell_uuid=cell,
         limits=nova_objects.SchedulerLimits.from_dict(limits),
-        allocation_request=jsonutils.dumps(wanted),
+        allocation_request=jsonutils.dumps(request),
         allocation_request_version=(
-            None if wanted is None else candidates.VERSION),
+            None if request is None else candidates.VERSION),
         availability_zone=zone)

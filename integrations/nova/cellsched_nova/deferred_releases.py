@@ -24,10 +24,10 @@ _SPACING_S = 1.0
 #: Amounts by provider and resource class.
 _Amounts = dict[str, dict[str, int]]
 
-#: All allocations of a new consumer, or a claim in addition to others.
-_Owed = _Amounts | Addition
+#: All allocations of a new consumer, or an additional claim.
+_Deferred = _Amounts | Addition
 
-#: Returns the places of instances, and whether all cells have answered.
+#: Returns the places of instances, and whether all cells answered.
 Places = Callable[[Iterable[str]], tuple[Mapping[str, cells.Place], bool]]
 
 _NOWHERE = cells.Place(None, None, False)
@@ -46,18 +46,18 @@ class DeferredReleases:
     released, even for equal amounts on the same host.
 
     :param store: the product's claim store
-    :param holdings: allocations in the same Placement
+    :param allocations: allocations in the same Placement
     """
 
     def __init__(
-        self, store: base.ClaimStore, holdings: Allocations,
+        self, store: base.ClaimStore, allocations: Allocations,
         places: Places,
     ) -> None:
         self._store = store
-        self._holdings = holdings
+        self._allocations = allocations
         self._places = places
         # By instance, the claims to release.
-        self._owed: dict[str, _Owed] = {}
+        self._deferred: dict[str, _Deferred] = {}
         self._lock = threading.Lock()
         # Held during a release, which may take long.
         self._turn = threading.Lock()
@@ -73,15 +73,15 @@ class DeferredReleases:
         :param claims: claims of instances without other allocations
         :param added: claims of instances with other allocations
         """
-        owed: dict[str, _Owed] = {**_amounts(claims)}
-        owed |= {addition.instance: addition for addition in added}
+        deferred: dict[str, _Deferred] = {**_amounts(claims)}
+        deferred |= {addition.instance: addition for addition in added}
         LOG.warning('Claims of instances %s are released when Placement '
-                    'answers', ', '.join(owed))
+                    'answers', ', '.join(deferred))
         with self._lock:
-            self._owed |= owed
+            self._deferred |= deferred
         self._due.set()
 
-    def pay(self, instances: Iterable[str] | None = None) -> bool:
+    def release_due(self, instances: Iterable[str] | None = None) -> bool:
         """Release the deferred claims; may block.
 
         :param instances: release for these instances only, before the caller
@@ -100,48 +100,50 @@ class DeferredReleases:
             # Afterwards, earlier writes can no longer take effect.
             self._store.release(())
             try:
-                return self._pay(due, only is None)
+                return self._release_all(due, only is None)
             except (remote.NotSent, remote.OutcomeUnknown) as exc:
-                report_client.give_up(str(exc))
+                report_client.raise_unreachable(str(exc))
 
-    def _pay(self, due: Mapping[str, _Owed], is_careful: bool) -> bool:
+    def _release_all(
+        self, due: Mapping[str, _Deferred], is_careful: bool
+    ) -> bool:
         """Release deferred claims by the consumer generation.
 
         :param is_careful: whether other processes may claim for the instances
         """
-        held = self._holdings.read(due)
+        held = self._allocations.read(due)
         places, is_complete = self._places(due)
         remaining = []
-        for instance, owed in due.items():
+        for instance, deferred in due.items():
             place = places.get(instance)
             if is_careful and (not is_complete if place is None
                                else place.is_changing):
                 remaining.append(instance)
                 continue
-            if not self._release(instance, owed, held.get(instance),
-                                 place or _NOWHERE):
+            if not self._release_one(instance, deferred, held.get(instance),
+                                     place or _NOWHERE):
                 remaining.append(instance)
                 continue
             with self._lock:
-                if self._owed.get(instance) is owed:
-                    del self._owed[instance]
+                if self._deferred.get(instance) is deferred:
+                    del self._deferred[instance]
         return not remaining
 
-    def _release(
-        self, instance: str, owed: _Owed, held: messages.Holding | None,
-        place: cells.Place,
+    def _release_one(
+        self, instance: str, deferred: _Deferred,
+        held: messages.Holding | None, place: cells.Place,
     ) -> bool:
         """Release the claim of an instance; return whether it is done."""
-        is_addition = isinstance(owed, Addition)
+        is_addition = isinstance(deferred, Addition)
         if place.host is not None and (place.node is None or place.node in (
-                owed.resources if is_addition else owed)):
+                deferred.resources if is_addition else deferred)):
             return True
         if is_addition:
-            is_done = self._holdings.take_off(owed, held)
-        elif held is None or held.allocations != owed:
+            is_done = self._allocations.remove(deferred, held)
+        elif held is None or held.allocations != deferred:
             return True
         else:
-            is_done = self._holdings.release(instance, held)
+            is_done = self._allocations.release(instance, held)
         if is_done:
             LOG.info('Claim of instance %s is released', instance)
         return is_done
@@ -155,7 +157,7 @@ class DeferredReleases:
                     return
                 self._due.clear()
                 try:
-                    is_done = self.pay()
+                    is_done = self.release_due()
                 except Exception as exc:
                     # The thread goes on; the next attempt may work.
                     LOG.warning('Claims cannot be released yet: %s', exc)
@@ -166,20 +168,21 @@ class DeferredReleases:
 
         self._stopping.clear()
         threading.Thread(
-            target=work, name='owed releases', daemon=True).start()
+            target=work, name='deferred releases', daemon=True).start()
 
     def stop(self) -> None:
         """Stop the thread, and log the claims without a release."""
         self._stopping.set()
         self._due.set()
         with self._lock:
-            if self._owed:
+            if self._deferred:
                 LOG.error('Claims of instances %s were not released and '
-                          'remain', ', '.join(self._owed))
+                          'remain', ', '.join(self._deferred))
 
-    def _due_of(self, only: set[str] | None) -> dict[str, _Owed]:
+    def _due_of(self, only: set[str] | None) -> dict[str, _Deferred]:
         with self._lock:
-            return {instance: owed for instance, owed in self._owed.items()
+            return {instance: claims
+                    for instance, claims in self._deferred.items()
                     if only is None or instance in only}
 
 

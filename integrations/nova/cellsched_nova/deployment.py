@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deployment of Nova, as commands read it."""
+"""A deployment of Nova, read by the commands."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -24,6 +24,7 @@ from cellsched import exception
 from cellsched.hosts import document
 from cellsched import objects
 from cellsched.objects import base
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import planning as product_planning
 from cellsched_nova import claims
@@ -42,13 +43,13 @@ from cellsched_nova import source
 
 
 class NovaPlanner:
-    """Decides as the scheduler does, by either way, and claims nothing.
+    """Selects hosts as the scheduler does, without claims.
 
-    :param parts: what decides; what it is to record is not
+    :param parts: the components; no decision is recorded
     """
 
     def __init__(self, parts: Components) -> None:
-        # A plan is the same each time, whichever process makes it.
+        # Without a random start, each process makes the same plan.
         self._parts = dataclasses.replace(
             parts, policy=dataclasses.replace(parts.policy, start=0.0))
 
@@ -56,26 +57,28 @@ class NovaPlanner:
         self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
     ) -> tuple[list[list[Any]], decision_record.Decision]:
-        """Return for each server its host and others, and the decision.
+        """Return the host and alternates of each server, and the decision.
 
-        Nothing is chosen, and there is a reason, where not all of them fit.
+        If some servers do not fit, the list is empty and the decision has the
+        reason.
 
-        :raises cellsched.exception.Invalid: Nova's API would have refused it
+        :raises cellsched.exception.Invalid: Nova's API would reject the
+            request
         """
         kept: list[decision_record.Decision] = []
         parts = dataclasses.replace(
-            self._parts, record=lambda *said: kept.append(said[-1]))
-        asking = nova_context.RequestContext(
+            self._parts, record=lambda *fields: kept.append(fields[-1]))
+        requester = nova_context.RequestContext(
             user_id=context.user_id, project_id=context.project_id,
             is_admin=True)
         decision = RequestDecision(
-            parts, asking, requests.write(asking, request, uuids[0]), uuids,
-            alternates, claim=False)
+            parts, requester, requests.write(requester, request, uuids[0]),
+            uuids, alternates, claim=False)
         try:
             places = decision.select()
         except nova_exception.NoValidHost as exc:
             if not kept:
-                # Of a request that makes no sense nothing is recorded.
+                # An invalid request has no decision.
                 raise exc.__cause__ or exc from None
             places = []
         return places, kept[-1]
@@ -83,17 +86,18 @@ class NovaPlanner:
 
 CONF = nova.conf.CONF
 
-#: The uuid of a server that is none.
-_NOBODY = '00000000-0000-4000-8000-000000000000'
+#: A uuid that no instance has.
+_NO_INSTANCE = '00000000-0000-4000-8000-000000000000'
 
 
 class NovaDeployment(deployment.ReadDeployment):
     """Nova's databases and Placement, and the records of decisions.
 
-    What Nova's configuration enables decides. Nothing is claimed or written.
+    The filters and weighers of Nova's configuration select hosts. Nothing is
+    claimed or written.
 
-    :param arguments: options that say which configuration is read
-    :raises cellsched.exception.Invalid: what cannot be honoured
+    :param arguments: options that name the configuration files
+    :raises cellsched.exception.Invalid: the configuration is not supported
     """
 
     retention_option = '[cellsched] decision_retention'
@@ -105,10 +109,10 @@ class NovaDeployment(deployment.ReadDeployment):
             raise exception.Invalid(
                 'invalid configuration of Nova: '
                 f'{"; ".join(problems)}')
-        #: The product's options, as Nova's configuration says them.
+        #: The product's options, with the values of Nova's configuration.
         self.conf = configuration.ProductOptions(CONF).conf
         self._random = random.Random()
-        self._taken: document.HostDocument | None = None
+        self._last_snapshot: document.HostDocument | None = None
 
     @property
     def retention_s(self) -> int:
@@ -116,7 +120,7 @@ class NovaDeployment(deployment.ReadDeployment):
 
     @property
     def hints(self) -> frozenset[str] | None:
-        # Nova ignores those that nobody reads.
+        # Nova ignores unknown hints.
         return None
 
     def cells(self) -> Mapping[str, str]:
@@ -146,44 +150,39 @@ class NovaDeployment(deployment.ReadDeployment):
     def snapshot(self) -> document.HostDocument:
         with configuration.translate_errors():
             self._check_placement()
-            self._taken = self._hosts.snapshot(_admin())
-            return self._taken
+            self._last_snapshot = self._hosts.snapshot(_admin())
+            return self._last_snapshot
 
     def planner(
         self, snapshot: document.HostDocument | None = None
     ) -> deployment.Planner:
         if snapshot is not None:
             return product_planning.on_snapshot(
-                self.conf, snapshot, self._random,
-                self._without_cells.on_columns(None, rows.HostStates(
-                    _refuse, {})))
+                self.conf, snapshot, self._random, self._file_pipeline)
         with configuration.translate_errors():
             self._check_placement()
-            return _Translating(NovaPlanner(self._parts))
+            return _TranslatedPlanner(NovaPlanner(self._parts))
 
     def capacity(
         self, snapshot: document.HostDocument, request: objects.RequestSpec
     ) -> product_planning.Capacity:
-        """Return how many servers of one kind fit, and what rejects.
+        """Return how many servers of one kind fit, and the rejections.
 
-        :raises cellsched.exception.Invalid: columns do not say all about what
-            is asked for
+        :raises cellsched.exception.Invalid: columns do not cover the request
         """
-        if snapshot is not self._taken:
+        if snapshot is not self._last_snapshot:
             return product_planning.capacity(
-                self.conf, snapshot, request,
-                self._without_cells.on_columns(None, rows.HostStates(
-                    _refuse, {})))
+                self.conf, snapshot, request, self._file_pipeline)
         with configuration.translate_errors():
             parts, context = self._parts, _admin()
-            spec = requests.write(context, request, _NOBODY)
+            spec = requests.write(context, request, _NO_INSTANCE)
             why = requests.beyond_columns(
-                spec, requests.read(spec, [_NOBODY]), parts.unread,
+                spec, requests.read(spec, [_NO_INSTANCE]), parts.unsupported,
                 parts.hosts.given_by_others, False)
             if why:
                 raise exception.Invalid(
-                    'Room is counted on columns, which do not say all about: '
-                    f'{"; ".join(why)}')
+                    'the capacity cannot be computed for a request with '
+                    f'{"; ".join(why)}; expected a request that columns cover')
             read = functools.partial(
                 self._manager.get_host_states_by_uuids, context)
             states = rows.HostStates(
@@ -208,8 +207,8 @@ class NovaDeployment(deployment.ReadDeployment):
 
     @functools.cached_property
     def _manager(self) -> Any:
-        # Instances are read of the hosts that are asked about, and not at
-        # once of all.
+        # Read instances only for the requested hosts, not for all hosts at
+        # the start.
         CONF.set_override('track_instance_changes', False, 'filter_scheduler')
         manager = host_manager.HostManager()
         configuration.check_cells(CONF, manager.cells.values())
@@ -226,25 +225,26 @@ class NovaDeployment(deployment.ReadDeployment):
             claims.make(self._client, 0.0, self._hosts.places), CONF)
 
     @functools.cached_property
-    def _without_cells(self) -> enabled_plugins.EnabledPlugins:
-        """The filters and weighers, for hosts of a file."""
+    def _file_pipeline(self) -> Pipeline:
+        """The filters and weighers for the hosts of a file."""
         return enabled_plugins.EnabledPlugins(
-            self.conf, *enabled_plugins.load(CONF))
+            self.conf, *enabled_plugins.load(CONF)).on_columns(
+                None, rows.HostStates(_refuse, {}))
 
     def _check_placement(self) -> None:
-        """Make sure that Placement answers.
+        """Check that Placement answers.
 
-        A scheduler goes on with what it knew; here that is nothing.
+        A scheduler continues with the last known hosts; a command has none.
         """
         answer = self._client.get('/traits?name=in:COMPUTE_NODE',
                                   version=placement.CANDIDATES)
         if answer.status_code != 200:
             raise placement.PlacementUnavailable(
-                reason=f'it answers with {answer.status_code}')
+                reason=f'it answered with status {answer.status_code}')
 
 
-class _Translating:
-    """Plans, and translates the errors of Nova's libraries."""
+class _TranslatedPlanner:
+    """A planner that translates the errors of Nova's libraries."""
 
     def __init__(self, planner: NovaPlanner) -> None:
         self._planner = planner
@@ -257,12 +257,13 @@ class _Translating:
 def configure(arguments: Sequence[str]) -> None:
     """Read Nova's configuration.
 
-    :param arguments: options that say which
-    :raises cellsched.exception.ConfigurationInvalid: it cannot be read
+    :param arguments: options that name the configuration files
+    :raises cellsched.exception.ConfigurationInvalid: an option is invalid, or
+        a file cannot be read
     """
     options.register_opts(CONF)
     database.be_impatient(CONF)
-    # Nothing is sent, but URLs of cells may be templates of that of messages.
+    # No message is sent, but URLs of cells may be templates of transport_url.
     configuration.read(['', *arguments])
     nova_objects.register_all()
 
@@ -272,10 +273,11 @@ def _admin() -> Any:
 
 
 def _read(thing: Any) -> Any:
-    """Return an object of Nova's as one of the product's."""
+    """Return the product's object for an object of Nova."""
     return base.Object.obj_from_primitive(thing.obj_to_primitive())
 
 
 def _refuse(uuids: Sequence[str]) -> Any:
     raise exception.Invalid(
-        'a filter or weigher of Nova\'s reads of hosts what no file has')
+        'a filter or weigher of Nova reads an attribute that a file of hosts '
+        'does not have; expected plug-ins that read columns')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters and weighers that a configuration of Nova's enables.
+"""The filters and weighers that Nova's configuration enables.
 
-Nova's own loaders find and make them. One of Nova's that the product has too,
-under the same name, is the product's, which reads columns; every other is
-asked about one host after the other.
+Nova's own loaders find and create them. A shipped plug-in of Nova that the
+product has under the same name is replaced by the product's, which reads
+columns. All other plug-ins check one host at a time.
 """
 
 from collections.abc import Callable
@@ -27,21 +27,21 @@ from cellsched.weighers import base as weighers_base
 from cellsched.weighers import registry as weighers
 from cellsched_nova import rows
 
-#: Where plug-ins of Nova's are that may be the product's too.
+#: Modules of Nova's plug-ins that the product can replace.
 _FILTERS, _WEIGHERS = 'nova.scheduler.filters.', 'nova.scheduler.weights.'
 
-#: Those that read what Nova's computes do not report.
+#: Plug-ins that read facts which Nova's computes do not report.
 _BY_ROW = frozenset({'ImagePropertiesWeigher'})
 
 Plugin = Any
 
 
 def load(conf: Any) -> tuple[list[Plugin], list[Plugin]]:
-    """Return the filters and weighers that are enabled, as Nova makes them.
+    """Return the enabled filters and weighers, created as in Nova.
 
-    Nova's host manager has them too, and reads databases.
+    Unlike Nova's host manager, this reads no database.
 
-    :param conf: Nova's configuration, which has no problems
+    :param conf: Nova's configuration, without problems
     """
     options = conf.filter_scheduler
     known = {each.__name__: each for each in (
@@ -54,11 +54,11 @@ def load(conf: Any) -> tuple[list[Plugin], list[Plugin]]:
 
 
 class EnabledPlugins:
-    """The plug-ins that decide, as the product's pipeline wants them.
+    """The plug-ins of a decision, for the product's pipeline.
 
     :param conf: the product's configuration
-    :param nova_filters: the filters that Nova enabled, in order
-    :param nova_weighers: the weighers
+    :param nova_filters: the enabled filters of Nova, in order
+    :param nova_weighers: the enabled weighers of Nova
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class EnabledPlugins:
         self._destinations = destinations.stages(
             conf.scheduler.stale_cell_timeout)
         kinds = set(map(type, self._always))
-        # Those that look at one host after the other come last.
+        # Filters that check one host at a time come last.
         self._filters = sorted(
             ((plugin, column) for plugin, column in (
                 (each, _column(conf, each, filters.make, _FILTERS,
@@ -79,10 +79,10 @@ class EnabledPlugins:
         self._weighers = [
             (each, _column(conf, each, weighers.make, _WEIGHERS,
                            plugins.WEIGHERS)) for each in nova_weighers]
-        #: Names of those that look at one host after the other.
+        #: Names of the plug-ins that check one host at a time.
         self.by_row = [type(plugin).__name__ for plugin, column in (
             *self._filters, *self._weighers) if column is None]
-        #: Demands that are read on columns.
+        #: Requirements that columns cover.
         self.reads = self._pipeline(
             None, rows.HostStates(list, {}), self._always).reads
 
@@ -90,14 +90,14 @@ class EnabledPlugins:
         self, spec: Any, states: rows.HostStates,
         more: Iterable[filters_base.Filter] = (),
     ) -> pipeline.Pipeline:
-        """Return the decision on a request that columns say all about."""
+        """Return the pipeline for a request that columns cover."""
         return self._pipeline(spec, states, (*more, *self._always))
 
     def on_candidates(
         self, spec: Any, states: rows.HostStates,
         more: Iterable[filters_base.Filter] = (),
     ) -> pipeline.Pipeline:
-        """Return the decision on hosts that Placement found to have room."""
+        """Return the pipeline for hosts that Placement found."""
         return self._pipeline(
             spec, states, (*more, *self._destinations), _nothing)
 
@@ -119,7 +119,7 @@ class EnabledPlugins:
 def _nothing(
     hosts: view.Hosts, request: objects.RequestSpec
 ) -> Sequence[filters_base.Filter]:
-    """Return no stage: Placement has looked at what the request takes."""
+    """Return no filter, because Placement has checked the resources."""
     return ()
 
 
@@ -127,7 +127,7 @@ def _column(
     conf: Any, plugin: Plugin, make: Callable[..., list[Any]], prefix: str,
     namespace: str,
 ) -> Any | None:
-    """Return the product's plug-in in the place of one of Nova's."""
+    """Return the product's plug-in that replaces one of Nova, or None."""
     kind = type(plugin)
     name = kind.__name__
     shipped = {point.name for point in plugins.shipped(namespace)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages of a decision that only a scheduler in Nova's place has."""
+"""Filters that only a scheduler in Nova's place has."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,12 +21,12 @@ class _Stage(base.Filter):
 
 
 class CandidateHosts(_Stage):
-    """Reject hosts that are no allocation candidates.
+    """Reject hosts that are not among the allocation candidates.
 
-    :param uuids: providers of those that are, and others
+    :param uuids: providers of the candidates; child providers are ignored
     """
 
-    reason = 'is no allocation candidate of Placement'
+    reason = 'is not an allocation candidate of Placement'
 
     def __init__(self, uuids: Iterable[str]) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class CandidateHosts(_Stage):
 
 
 class EnabledCells(_Stage):
-    """Reject hosts of disabled cells, unless a request names its cell.
+    """Reject hosts of disabled cells, unless the request names its cell.
 
     :param disabled: uuids of cells
     """
@@ -67,10 +67,9 @@ class EnabledCells(_Stage):
 
 
 class AnsweringCells(_Stage):
-    """Reject hosts of cells that did not answer when they were read last.
+    """Reject hosts of cells that did not answer the last read.
 
-    Nova's conductor would lose a server that is put in such a cell, and what
-    was claimed for it.
+    Nova's conductor would lose a server in this cell, and its claim.
 
     :param silent: uuids of cells
     """
@@ -91,7 +90,7 @@ class AnsweringCells(_Stage):
 
 
 def enabled_cells(manager: Any) -> EnabledCells:
-    """Return the stage that knows which cells are disabled now.
+    """Return the filter for the cells that are disabled now.
 
     :param manager: Nova's host manager
     """

@@ -9,13 +9,13 @@ from oslo_config import cfg
 
 def main() -> int:
     """Run the scheduler until it is stopped; return an exit code."""
-    # Nova must patch the threads before any other module of it is imported.
     try:
         monkey_patch.patch(backend='threading')
     except cfg.Error as exc:
         # The patch reads the configuration.
         print(f'invalid configuration: {exc}', file=sys.stderr)
         return 1
+    # This imports other modules of Nova, so the patch must come first.
     from cellsched_nova import manager
 
     return manager.run(sys.argv)

@@ -104,7 +104,7 @@ class ColumnSchedulerManager(SchedulerManager):
         interval_s = CONF.cellsched.refresh_interval
         if interval_s:
             self._hosts.start(interval_s)
-        self._claims.owed.start()
+        self._claims.deferred.start()
         self._records.start()
 
     def graceful_shutdown(self, timeout: float) -> None:
@@ -112,7 +112,7 @@ class ColumnSchedulerManager(SchedulerManager):
         # Nova ends the threads that read the cells.
         self._hosts.stop()
         super().graceful_shutdown(timeout)
-        self._claims.owed.stop()
+        self._claims.deferred.stop()
         self._records.stop()
 
     def _follow_options(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of this package, in addition to those of Nova."""
+"""Options of this package, in addition to Nova's options."""
 
 from oslo_config import cfg
 

@@ -103,7 +103,7 @@ class ProviderReader:
         self._client = client
         self._threads = threads
         self._known: dict[str, _Known] = {}
-        # Providers to read again, whatever their generation.
+        # Providers to read again, with any generation.
         self._doubtful: set[str] = set()
         # Providers with unknown bounds.
         self._partial: set[str] = set()
@@ -157,14 +157,14 @@ class ProviderReader:
         """
         if not resources:
             return {}
-        said = self._get(
+        summaries = self._get(
             context, '/allocation_candidates?' + urllib.parse.urlencode({
                 'resources': ','.join(f'{name}:{amount}' for name, amount
                                       in sorted(resources.items())),
                 'limit': limit}), version=CANDIDATES)['provider_summaries']
         return {uuid: {name: each['used'] for name, each
                        in summary['resources'].items()}
-                for uuid, summary in said.items()}
+                for uuid, summary in summaries.items()}
 
     def overrated(self, taken: Mapping[str, Mapping[str, int]]) -> list[str]:
         """Return the providers that may have less usage than recorded.
@@ -218,8 +218,8 @@ class ProviderReader:
             if uuid in nodes:
                 yield uuid, NOTHING
         changed = [
-            uuid for uuid, said in listed.items() if uuid not in self._known
-            or self._known[uuid].generation != said['generation']
+            uuid for uuid, each in listed.items() if uuid not in self._known
+            or self._known[uuid].generation != each['generation']
             or self._known[uuid].is_host != (uuid in nodes)]
         summaries = (self._summaries(context)
                      if len(changed) >= _MANY else {})
@@ -231,29 +231,30 @@ class ProviderReader:
                 self._read_all(functools.partial(self._read, context), [
                     uuid for uuid in changed if uuid not in summaries]),
                 self._completed(context, listed.keys() - set(changed))):
-            said = listed[uuid]
+            provider = listed[uuid]
             self._others.pop(uuid, None)
             is_host = uuid in nodes
             if is_host:
                 yield uuid, facts
-            elif said['root_provider_uuid'] != uuid or _SHARES in facts.traits:
+            elif (provider['root_provider_uuid'] != uuid
+                  or _SHARES in facts.traits):
                 self._others[uuid] = frozenset(facts.capacity)
-            self._known[uuid] = _Known(said['generation'], facts, is_host)
+            self._known[uuid] = _Known(provider['generation'], facts, is_host)
 
     def _summaries(self, context: Any) -> dict[str, ProviderFacts]:
         """Return the summaries of all providers with free VCPUs.
 
         Bounds and reserved amounts are missing.
         """
-        said = self._get(context, '/allocation_candidates?resources=VCPU:1',
-                         version=CANDIDATES)['provider_summaries']
+        found = self._get(context, '/allocation_candidates?resources=VCPU:1',
+                          version=CANDIDATES)['provider_summaries']
         return {uuid: ProviderFacts(
             {name: each['capacity']
              for name, each in summary['resources'].items()},
             {name: each['used']
              for name, each in summary['resources'].items()},
             {}, {}, frozenset(summary['traits']))
-            for uuid, summary in said.items()}
+            for uuid, summary in found.items()}
 
     def _completed(
         self, context: Any, among: Set[str]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of decisions, in a database that is none of Nova's."""
+"""Records of decisions, in a database separate from Nova's databases."""
 
 import threading
 from typing import Any
@@ -15,11 +15,11 @@ LOG = log.getLogger(__name__)
 
 
 def open_database(conf: Any) -> session.Database:
-    """Return the database of records; it is connected to when it is used.
+    """Return the database of records; it connects at the first use.
 
     :param conf: Nova's configuration
-    :raises cellsched.exception.ConfigurationInvalid: not a URL of a database
-        that can be opened
+    :raises cellsched.exception.ConfigurationInvalid: the URL of the database
+        is invalid
     """
     return session.Databases(Clock()).get(
         conf.cellsched.records_connection, 'records')
@@ -28,12 +28,12 @@ def open_database(conf: Any) -> session.Database:
 def find(
     database: session.Database, name: str, limit: int | None
 ) -> list[decisions.DecisionRow]:
-    """Return the decisions on a server or a request, the newest first.
+    """Return the decisions on a server or request, newest first.
 
-    Where nothing was ever recorded there are none, and nothing is made.
+    A missing database or table is not created and counts as empty.
 
     :param name: uuid of a server, or id of a request
-    :raises cellsched.exception.DatabaseUnreachable: it does not answer
+    :raises cellsched.exception.DatabaseUnreachable: no connection
     """
     if not database.exists():
         return []
@@ -44,9 +44,9 @@ def find(
 
 
 class DecisionRecords:
-    """Keeps decisions, apart from who decides.
+    """Records decisions without blocking the requests.
 
-    :param retention_s: seconds for which they are kept; zero for none
+    :param retention_s: seconds to keep a decision; 0 records none
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class DecisionRecords:
         self._retention_s = retention_s
         self._recorder = recorder.Recorder(
             database, clock or Clock(), retention_s)
-        #: Remembers a decision until it is written; never blocks.
+        #: Queue a decision until the next flush; never blocks.
         self.record = self._recorder.record
         self._has_tables = self._is_failing = False
         self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Have decisions written all the time, in a thread."""
+        """Start the thread that writes decisions."""
         def work() -> None:
             while not self._stopping.wait(recorder.SPACING_S):
                 self.flush()
@@ -74,30 +74,31 @@ class DecisionRecords:
                 target=work, name='decisions', daemon=True).start()
 
     def stop(self) -> None:
-        """Write what still waits, for the last time."""
+        """Stop the thread, and write the queued decisions."""
         self._stopping.set()
         if self._retention_s and self._make_tables():
             self._recorder.close()
 
     def flush(self) -> None:
-        """Write what waits, and forget what is too old; never fails."""
+        """Write the queue, and remove expired decisions; never fails."""
         if self._make_tables():
             self._recorder.flush()
 
     def _make_tables(self) -> bool:
-        """Make the tables if need be; return whether they are there."""
+        """Create the tables if necessary; return whether they exist."""
         if self._has_tables:
             return True
         try:
             try:
                 self._create_tables()
             except Exception:
-                # Another process may have made them at the same time.
+                # Another process may have created them at the same time.
                 self._create_tables()
         except Exception:
-            # They wait, the newest of them.
+            # The queue keeps the newest decisions.
             if not self._is_failing:
-                LOG.exception('Decisions cannot be kept; that is tried again')
+                LOG.exception('Decisions cannot be recorded; the scheduler '
+                              'retries')
             self._is_failing = True
             return False
         self._has_tables, self._is_failing = True, False

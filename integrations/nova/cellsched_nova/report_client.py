@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement as the product's claim store asks for it, by Nova's client."""
+"""Nova's report client as a client of the product's claim store."""
 
 from typing import Any
 from typing import NoReturn
@@ -14,10 +14,10 @@ from cellsched_nova.deadline import Deadline
 
 
 class LateReportClient:
-    """Nova's report client, which is made when it is first used.
+    """Nova's report client, created at its first use.
 
-    It cannot be made until Keystone and Placement say where Placement is, and
-    raises what keystoneauth1 says of that.
+    A report client cannot be created while Keystone or Placement do not
+    answer; a call then raises an error of keystoneauth1.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -25,27 +25,27 @@ class LateReportClient:
 
 
 class ReportClient:
-    """Sends each request by Nova's report client, which knows how to log in.
+    """Sends each request with Nova's report client, which authenticates it.
 
-    What is not answered is not asked again by a request that has waited for
-    as long as it may, whatever the store's patience.
+    After the deadline of a scheduling request no request is retried, even if
+    the claim store has a longer timeout.
 
     :param client: Nova's report client
     """
 
     url = 'the Placement of Nova'
 
-    def __init__(self, client: Any, patience: Deadline) -> None:
+    def __init__(self, client: Any, deadline: Deadline) -> None:
         self._client = client
-        self._patience = patience
+        self._deadline = deadline
 
     def send(
         self, request: messages.PlacementRequest
     ) -> messages.PlacementAnswer:
-        """Return the answer, whatever it is.
+        """Return the answer with any status.
 
-        :raises cellsched.exception.DatabaseUnreachable: there is none, nor
-            time to ask again
+        :raises cellsched.exception.DatabaseUnreachable: there is no answer,
+            and the deadline has passed
         """
         bodies = ((request.body,) if request.method in ('POST', 'PUT')
                   else ())
@@ -54,19 +54,19 @@ class ReportClient:
                 send = getattr(self._client, request.method.lower())
                 answer = product_client.answer_of(send(
                     request.path, *bodies, version=messages.VERSION))
-            if self._patience.is_over:
+            if self._deadline.is_over:
                 messages.checked(answer, *range(400, 500))
         except (remote.NotSent, remote.OutcomeUnknown) as exc:
-            if self._patience.is_over:
-                give_up(str(exc))
+            if self._deadline.is_over:
+                raise_unreachable(str(exc))
             raise
         return answer
 
 
-def give_up(reason: str) -> NoReturn:
-    """Tell that Placement was asked for long enough.
+def raise_unreachable(reason: str) -> NoReturn:
+    """Report that Placement did not answer until the deadline.
 
-    :raises cellsched.exception.DatabaseUnreachable: in any case
+    :raises cellsched.exception.DatabaseUnreachable: always
     """
     raise exception.DatabaseUnreachable(
         schema='claims', url=ReportClient.url, reason=reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of Nova's as the product reads them, and which way they go."""
+"""Conversion of requests between Nova and the product."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,21 +18,21 @@ from cellsched.objects import request_groups
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import selector
 
-#: Fields of a request that are Nova's objects, which nothing else makes here.
+#: Fields that hold Nova's objects and are passed on unchanged.
 _GIVEN = ('network_metadata', 'numa_topology', 'pci_requests',
           'request_level_params', 'requested_networks',
           'requested_resources')
 
-#: The format of images of which nothing is said.
+#: The disk format of images that name none.
 _DISK_FORMAT = 'raw'
 
 
 def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
-    """Return a request of Nova's as one of the product's.
+    """Return the product's request for a request of Nova.
 
     :param spec: Nova's ``RequestSpec``
-    :param uuids: of the instances that are asked for now; what the request
-        says of their number was so when they were built
+    :param uuids: the instances of this call; ``num_instances`` of the spec is
+        the number at the first build
     """
     request = base.Object.obj_from_primitive(spec.obj_to_primitive())
     request.num_instances = len(uuids)
@@ -43,14 +43,14 @@ def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
 
 def beyond_columns(
     spec, request: objects.RequestSpec,
-    unread: requirements.UnsupportedRequirements,
+    unsupported: requirements.UnsupportedRequirements,
     given_by_others: frozenset[str], routed: bool,
 ) -> list[str]:
-    """Return why a request cannot be decided on columns; mostly nothing.
+    """Return why a request cannot be decided on columns; often empty.
 
-    :param unread: finds what no column is read for
-    :param given_by_others: resource classes that not only hosts give
-    :param routed: whether segments of networks count
+    :param unsupported: finds requirements that no column covers
+    :param given_by_others: resource classes of child and sharing providers
+    :param routed: whether network segments count
     """
     why = []
     if spec.requested_resources:
@@ -60,7 +60,7 @@ def beyond_columns(
     if spec.pci_requests is not None and spec.pci_requests.requests:
         why.append('PCI devices')
     if routed and request.get('requested_networks'):
-        why.append('segments of networks')
+        why.append('network segments')
     try:
         if request.group_demand() is not request_groups.NO_GROUPS:
             why.append('groups of the flavor')
@@ -68,25 +68,25 @@ def beyond_columns(
     except exception.InvalidField as exc:
         return [*why, str(exc)]
     if shared:
-        why.append(f'{", ".join(shared)}, which not only hosts give')
-    return [*why, *unread.names(request)]
+        why.append(f'{", ".join(shared)} of child or sharing providers')
+    return [*why, *unsupported.names(request)]
 
 
 def write(context: Any, request: objects.RequestSpec, uuid: str) -> Any:
-    """Return a request of the product's as Nova's API would have made it.
+    """Return the request that Nova's API would make.
 
-    What a flavor and an image ask for beyond columns is worked out as there:
-    a NUMA topology, PCI devices, and the hosts of a server group.
+    The NUMA topology and PCI devices come from the flavor and the image, and
+    the hosts of a server group from its members.
 
-    :param uuid: of the first instance
-    :raises cellsched.exception.Invalid: the API would have refused it
+    :param uuid: uuid of the first instance
+    :raises cellsched.exception.Invalid: Nova's API would reject the request
     """
     try:
         flavor = _revived(context, request.flavor.obj_to_primitive())
         image = _image(request)
-        said = request.values_of((
+        options = request.values_of((
             'ignore_hosts', 'force_hosts', 'force_nodes'))
-        said['scheduler_hints'] = request.get('scheduler_hints') or {}
+        options['scheduler_hints'] = request.get('scheduler_hints') or {}
         target, group = (
             None if each is None else _revived(
                 context, each.obj_to_primitive())
@@ -98,7 +98,7 @@ def write(context: Any, request: objects.RequestSpec, uuid: str) -> Any:
             pci_request.get_pci_requests_from_flavor(
                 flavor, affinity_policy=(
                     hardware.get_pci_numa_policy_constraint(flavor, image))),
-            {**said, 'requested_destination': target}, group,
+            {**options, 'requested_destination': target}, group,
             request.get('availability_zone'),
             project_id=request.get('project_id'),
             user_id=request.get('user_id'))
@@ -115,19 +115,19 @@ def write(context: Any, request: objects.RequestSpec, uuid: str) -> Any:
 
 
 def _image(request: objects.RequestSpec) -> Any:
-    """Return Nova's image; one of which nothing is said has no properties."""
+    """Return Nova's image, without properties if the request names none."""
     image = request.get('image')
-    said = {} if image is None else {
+    fields = {} if image is None else {
         name: image.get(name)
         for name in ('id', 'disk_format', 'min_ram', 'min_disk')
         if image.get(name) is not None}
     return nova_objects.ImageMeta.from_dict({
-        'disk_format': _DISK_FORMAT, **said,
+        'disk_format': _DISK_FORMAT, **fields,
         'properties': request.image_properties()})
 
 
-def _revived(context: Any, said: Any) -> Any:
-    """Return Nova's objects of what travels of them."""
-    if isinstance(said, list):
-        return [_revived(context, each) for each in said]
-    return nova_base.NovaObject.obj_from_primitive(said, context=context)
+def _revived(context: Any, primitive: Any) -> Any:
+    """Return Nova's objects of their primitive form."""
+    if isinstance(primitive, list):
+        return [_revived(context, each) for each in primitive]
+    return nova_base.NovaObject.obj_from_primitive(primitive, context=context)

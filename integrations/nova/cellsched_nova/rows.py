@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters and weighers that were written for Nova, as it runs them.
+"""Adapters for filters and weighers that are written for Nova.
 
-They are shown Nova's own request, and host states that read columns where a
-column has just what Nova has, and are Nova's own for everything else.
+A plug-in receives Nova's own request. Its host states read columns where a
+column has the same value, and Nova's own host state for all other attributes.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base as weighers
 
-#: Attributes of Nova's host state that columns have as well.
+#: Attributes of Nova's host state that have a column.
 _COLUMNS = frozenset({
     'cell_uuid', 'cpu_allocation_ratio', 'disk_allocation_ratio',
     'disk_mb_used', 'failed_builds', 'free_disk_mb', 'free_ram_mb', 'host',
@@ -33,7 +33,7 @@ _COLUMNS = frozenset({
     'vcpus_used'})
 
 
-#: What requests have that these filters of Nova's let pass anywhere else.
+#: For some filters of Nova: the requests that they can reject hosts for.
 _NEEDS: Mapping[str, Callable[[Any], bool]] = {
     'NUMATopologyFilter': lambda spec: spec.numa_topology is not None,
     'PciPassthroughFilter': lambda spec: bool(
@@ -41,21 +41,19 @@ _NEEDS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-#: Options that have the multipliers of these weighers of Nova's, which is
-#: known then without a look at each host.
+#: The options with the multipliers of these weighers. With an option, the
+#: multiplier needs no look at each host.
 _MULTIPLIERS = {'ImagePropertiesWeigher': 'image_props_weight_multiplier'}
 
 
 class HostStates:
-    """Nova's host states of the hosts that plug-ins look at.
+    """Nova's host states for the plug-ins of one request.
 
-    They are read from the cells when they are first asked for, and serve one
-    request.
+    The first use reads them from the cells.
 
     :param read: returns Nova's host states of compute nodes, by their uuids
-    :param candidates: by compute node, the allocation requests of Placement
-        that a claim of it may be one of
-    :param aggregates: Nova's, by their ids
+    :param candidates: allocation requests of Placement, by compute node
+    :param aggregates: Nova's aggregates, by id
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class HostStates:
         self._known: dict[str, Any] = {}
 
     def load(self, uuids: Iterable[str]) -> None:
-        """Read the host states of these compute nodes that are not known."""
+        """Read the missing host states of these compute nodes."""
         missing = [uuid for uuid in uuids if uuid not in self._known]
         if not missing:
             return
@@ -79,12 +77,12 @@ class HostStates:
             self._known[one.uuid] = one
 
     def get(self, uuid: str) -> Any | None:
-        """Return the host state of a compute node, if one asked for it."""
+        """Return the host state of a compute node, or None if not read."""
         return self._known.get(uuid)
 
 
 class _HostState:
-    """A host as plug-ins of Nova's read and write it."""
+    """A host with the attributes that Nova's plug-ins read and write."""
 
     def __init__(
         self, hosts: view.Hosts, place: int, states: HostStates
@@ -110,16 +108,16 @@ class _HostState:
     def _nova(self) -> Any:
         uuid = self._row.uuid
         if self._states.get(uuid) is None:
-            # Who reads it of one host reads it of the others too.
+            # Read all hosts at once: the plug-in will read them next.
             self._states.load(self._hosts['uuid'])
         found = self._states.get(uuid)
         if found is None:
-            raise LookupError(f'compute node {uuid} has gone')
+            raise LookupError(f'compute node {uuid} does not exist any more')
         return found
 
 
 class NovaFilter(filters.Filter):
-    """Asks a filter of Nova's about each host that is still in.
+    """Runs a filter of Nova on each remaining host.
 
     :param plugin: Nova's filter
     :param spec: Nova's request
@@ -132,7 +130,7 @@ class NovaFilter(filters.Filter):
         self._plugin = plugin
         self._spec = spec
         self._states = states
-        # One that looks at all hosts together says so by this method.
+        # A filter that compares hosts overrides this method.
         self.local = (type(plugin).filter_all  # type: ignore[misc]
                       is nova_filters.BaseFilter.filter_all)
         self.run_filter_once_per_request = bool(
@@ -159,7 +157,7 @@ class NovaFilter(filters.Filter):
 
 
 class NovaWeigher(weighers.Weigher):
-    """Asks a weigher of Nova's about each host that passed."""
+    """Runs a weigher of Nova on each remaining host."""
 
     multiplier_name = ''
     by_row = True

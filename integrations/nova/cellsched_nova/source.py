@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of a deployment of Nova, read by what changed."""
+"""The hosts of a Nova deployment, read incrementally."""
 
 import collections
 from collections.abc import Callable
@@ -27,25 +27,23 @@ from cellsched_nova import placement
 
 LOG = log.getLogger(__name__)
 
-#: Seconds after which what is known is too old to decide by.
+#: Maximum age of the hosts for a decision, in seconds.
 _OLD_S = 30.0
 
-#: Seconds after which Nova has deleted the allocations of a server that its
-#: host has told to be gone.
+#: Seconds that Nova needs to delete the allocations of a server after its
+#: host reported that the server is gone.
 _DELETING_S = 3.0
 
-#: Seconds after which a build that no host reported counts no more, and what
-#: was chosen and not claimed.
+#: Seconds to count a build that no host reports, or a selection without claim.
 _PENDING_S = 60.0
 
 
 class NovaHosts(source.HostSource):
-    """Keeps a host table as Nova's cells and Placement are.
+    """A host table with the hosts of Nova's cells and Placement.
 
-    :param host_manager: Nova's, which knows cells and aggregates
+    :param host_manager: Nova's host manager, with the cells and aggregates
     :param client: Nova's report client
-    :param conf: Nova's configuration, whose options count as they are when a
-        request comes
+    :param conf: Nova's configuration; each request reads its options again
     :param make_context: returns an administrator's context
     """
 
@@ -55,45 +53,46 @@ class NovaHosts(source.HostSource):
     ) -> None:
         self.table = table.HostTable()
         self.silent: list[str] = []
-        #: How often hosts were read.
+        #: Number of reads of the hosts.
         self.readings = 0
         self.silent_cells: frozenset[str] = frozenset()
-        #: Why Placement could not be read last; None where it was.
-        self.unread: str | None = None
+        #: Why the last read of Placement failed, or None.
+        self.unread_reason: str | None = None
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
         self._conf = conf
         self._make_context = make_context
         self._lock = threading.Lock()
-        # Monotonic time at which the last reading began.
+        # Monotonic time of the start of the last read.
         self._read_at = -math.inf
-        # Seconds that it took.
+        # Duration of the last read in seconds.
         self._took_s = 0.0
         self._expired = False
         self._stopping = threading.Event()
         self._marks: dict[str, nova_cells.Marks] = {}
         self._nodes: dict[str, Any] = {}
         self._aggregates = aggregates.NovaAggregates(host_manager, conf)
-        # When to ask for what is taken of a node; the oldest is first.
+        # Monotonic times to read the usage of nodes again, oldest first.
         self._freed: collections.deque[tuple[float, str]] = (
             collections.deque())
-        self._unclaimed = PendingChoices()
+        self._pending_choices = PendingChoices()
 
     @property
     def given_by_others(self) -> frozenset[str]:
-        """Resource classes that not only hosts themselves give."""
+        """Resource classes of child and sharing providers."""
         return self._providers.given_by_others
 
     def follow(self, context: Any) -> bool:
-        """Make sure that the table is as new as a request may expect.
+        """Read the hosts if the table is too old for a request.
 
-        Where somebody reads just now, and every reading need not be new, that
-        is not waited for, unless it has taken very long.
+        If another thread reads the hosts, this waits for the read only if
+        every request needs a new read, or if the table is very old.
 
-        :param context: an administrator's
+        :param context: an administrator's context
         """
-        # Somebody reads at that interval, which begins when the last reading
-        # ends: that was begun longer ago, by the time that it took.
+        # A thread waits for the interval after the end of each read. The age
+        # of the table counts from the start of a read, so it may be larger by
+        # the duration of a read.
         fresh_s = 2 * self._conf.cellsched.refresh_interval
         if fresh_s:
             fresh_s = min(fresh_s + self._took_s, max(fresh_s, _OLD_S))
@@ -111,17 +110,18 @@ class NovaHosts(source.HostSource):
             self._renew(context)
             return True
 
-    def await_placement(self, context: Any, patience_s: float) -> None:
-        """Read hosts until Placement has answered, where there are any.
+    def await_placement(self, context: Any, timeout_s: float) -> None:
+        """Read the hosts until Placement answers, if there are any hosts.
 
-        :param patience_s: seconds for which that is tried
-        :raises cellsched_nova.placement.PlacementUnavailable: it has not
+        :param timeout_s: seconds to retry
+        :raises cellsched_nova.placement.PlacementUnavailable: Placement did
+            not answer
         """
         attempts = remote.attempts(
-            clock.Clock(), random.Random(), patience_s)
-        while self.unread is not None and self._nodes:
+            clock.Clock(), random.Random(), timeout_s)
+        while self.unread_reason is not None and self._nodes:
             if next(attempts, None) is None:
-                raise placement.PlacementUnavailable(reason=self.unread)
+                raise placement.PlacementUnavailable(reason=self.unread_reason)
             self.refresh(context)
 
     def reload(self, providers: Iterable[str]) -> None:
@@ -129,33 +129,34 @@ class NovaHosts(source.HostSource):
         self.refresh(self._make_context())
 
     def expire(self, providers: Iterable[str]) -> None:
-        """Have these hosts read anew before anything else is decided."""
+        """Read these hosts again before the next decision."""
         self._providers.forget(providers)
         self._expired = True
 
     def find_freed(
         self, context: Any, resources: Mapping[str, int], readings: int
     ) -> bool:
-        """Look in Placement for hosts that were freed, and read them anew.
+        """Find hosts with freed capacity in Placement, and read them again.
 
-        Placement does not tell of allocations that are deleted. Where a host
-        says that less is used, it is asked some seconds later; a request that
-        comes before has this.
+        Placement does not report deleted allocations. If a host reports less
+        usage, the usage in Placement is read again some seconds later. This
+        method serves the requests that come before.
 
-        :param resources: what they are to have room for
-        :param readings: how many there had been when hosts were looked at
-        :returns: whether there is room that may not have been seen then;
-            False where it cannot be told
+        :param resources: the required resources
+        :param readings: value of ``readings`` at the last selection
+        :returns: True if the hosts were read again since then; False if no
+            capacity was freed, or if Placement does not answer
         """
         try:
             taken = self._providers.with_room(
                 context, resources, self._conf.scheduler.max_placement_results)
         except placement.PlacementUnavailable as exc:
-            LOG.warning('Refused on hosts as they were: %s', exc)
+            LOG.warning('A request is refused without another read of '
+                        'Placement: %s', exc)
             return False
         if not taken:
             return False
-        # What somebody else reads just now is waited for: it may be that.
+        # Another thread may read the freed hosts just now: wait for it.
         with self._lock:
             freed = self._providers.overrated(taken)
             if freed:
@@ -169,8 +170,9 @@ class NovaHosts(source.HostSource):
     ) -> None:
         allocations = list(allocations)
         if not claimed:
-            # First, as the next reading of its provider would forget it.
-            self._unclaimed.add(allocations)
+            # Before the confirmation: the next read of a provider resets its
+            # usage, and adds the pending choices.
+            self._pending_choices.add(allocations)
         doubtful = self.table.confirm(allocations)
         if doubtful:
             self.expire(doubtful)
@@ -178,9 +180,9 @@ class NovaHosts(source.HostSource):
     def claimed(
         self, writes: Iterable[Mapping[str, Mapping[str, int]]]
     ) -> None:
-        """Learn of claims that were taken here, and are in the table.
+        """Count claims of this process, which are already in the table.
 
-        :param writes: for each, amounts by provider and resource class
+        :param writes: for each write, amounts by provider and resource class
         """
         for write in writes:
             for uuid, resources in write.items():
@@ -194,26 +196,26 @@ class NovaHosts(source.HostSource):
              for uuid, cell in self._host_manager.cells.items()}, self.silent)
 
     def start(self, every_s: float) -> None:
-        """Have what changes read all the time, in a thread."""
+        """Start the thread that reads the hosts periodically."""
         def work() -> None:
             while not self._stopping.wait(every_s):
                 try:
                     self.refresh(self._make_context())
                 except Exception:
-                    # Nobody else hears of it, and the next may do.
+                    # The thread continues; the next read may succeed.
                     LOG.exception('Hosts could not be read')
 
         self._stopping.clear()
         threading.Thread(target=work, name='hosts', daemon=True).start()
 
     def stop(self) -> None:
-        """Have nothing read any more but for requests."""
+        """Stop the thread; requests still read the hosts."""
         self._stopping.set()
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return the compute nodes of instances, as their cells say.
+        """Return the compute nodes of instances from the cells.
 
-        May block: each cell is asked.
+        Blocks while all cells are read.
         """
         return {uuid: place.node for uuid, place
                 in self.places(instances)[0].items()
@@ -222,9 +224,9 @@ class NovaHosts(source.HostSource):
     def places(
         self, instances: Iterable[str]
     ) -> tuple[dict[str, nova_cells.Place], bool]:
-        """Return where instances are, and whether all cells have answered.
+        """Return the places of instances, and whether all cells answered.
 
-        May block: each cell is asked.
+        Blocks while all cells are read.
         """
         uuids = list(instances)
         if not uuids:
@@ -238,10 +240,10 @@ class NovaHosts(source.HostSource):
             place, node=by_name.get((place.host, place.node)))
             for uuid, place in found.items()}, is_complete
 
-    # What is read. The lock is held.
+    # The methods below require the lock.
 
     def _renew(self, context: Any) -> None:
-        # What changes while it is read may be missing.
+        # A change during the read may be missing.
         began_at, self._expired = time.monotonic(), False
         with self.table.batch():
             self._read(context)
@@ -255,16 +257,15 @@ class NovaHosts(source.HostSource):
         while self._freed and self._freed[0][0] <= now:
             self._providers.forget([self._freed.popleft()[1]])
         pending_since = timeutils.utcnow_ts(microsecond=True) - _PENDING_S
-        self._providers.forget(self._unclaimed.expire(pending_since))
+        self._providers.forget(self._pending_choices.expire(pending_since))
         try:
             for uuid, facts in self._providers.changes(
                     context, list(self._nodes)):
                 self._set_facts(uuid, facts)
-            self.unread = None
+            self.unread_reason = None
         except placement.PlacementUnavailable as exc:
-            self.unread = exc.kwargs['reason']
-            LOG.warning('Placement cannot be read; hosts are decided on as '
-                        'they were: %s', exc)
+            self.unread_reason = exc.kwargs['reason']
+            LOG.warning('%s; decisions use the last known hosts', exc)
         self._aggregates.read(context)
         changed, columns = self._aggregates.changes(self._nodes, new)
         if changed:
@@ -272,7 +273,7 @@ class NovaHosts(source.HostSource):
         self.table.expire(pending_since)
 
     def _read_cells(self, context: Any) -> set[str]:
-        """Read what changed in the cells; return nodes that are new."""
+        """Read the changes in the cells; return the new compute nodes."""
         cells = self._host_manager.cells
         for uuid in self._marks.keys() - cells.keys():
             self._drop(self._marks.pop(uuid))
@@ -295,11 +296,11 @@ class NovaHosts(source.HostSource):
         return new
 
     def _apply(self, cell: str, changes: nova_cells.CellChanges) -> set[str]:
-        """Take over what changed in a cell; return nodes that are new."""
+        """Apply the changes in a cell; return the new compute nodes."""
         before = self._marks.get(cell, {})
         known = [uuid for uuid in before if uuid in self._nodes]
-        # Nova leaves a node out whose service is gone, or that has not said
-        # yet what there is.
+        # As in Nova, a node counts only with a compute service and a report
+        # of its resources.
         gone = {uuid for uuid in known if uuid not in changes.marks
                 or self._nodes[uuid].host not in changes.services}
         self._drop(gone)
@@ -316,17 +317,17 @@ class NovaHosts(source.HostSource):
         if nodes:
             self.table.put(uuids, nova_cells.columns(nodes, cell))
             for uuid in uuids:
-                # What Placement said before is newer than what hosts say.
+                # Placement's facts are newer than the report of the host.
                 facts = self._providers.facts(uuid)
                 if facts is not None:
                     self._set_facts(uuid, facts)
         self._marks[cell] = {
             uuid: mark for uuid, mark in changes.marks.items()
             if uuid in self._nodes}
-        mine = list(self._marks[cell])
-        if mine:
-            self.table.put(mine, nova_cells.service_columns([
-                changes.services[self._nodes[uuid].host] for uuid in mine]))
+        current = list(self._marks[cell])
+        if current:
+            self.table.put(current, nova_cells.service_columns([
+                changes.services[self._nodes[uuid].host] for uuid in current]))
         return new
 
     def _drop(self, uuids: Iterable[str]) -> None:
@@ -335,21 +336,21 @@ class NovaHosts(source.HostSource):
         self._providers.forget(gone)
 
     def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
-        """Take over what Placement says of a host."""
+        """Set the columns of a host that come from Placement."""
         node = self._nodes[uuid]
-        told = nova_cells.usage([node])
+        reported = nova_cells.usage([node])
         reserved_mb = facts.reserved.get('MEMORY_MB', 0)
-        used = collections.Counter(self._unclaimed.held(uuid))
+        used = collections.Counter(self._pending_choices.held(uuid))
         used.update(facts.used)
         self.table.put([uuid], {
             'traits': [facts.traits],
             'unreserved_ram_mb': node.memory_mb - reserved_mb})
         self.table.set_usage(uuid, facts.capacity, used,
-                             told['num_instances'][0], facts.units)
-        # Memory and CPUs that are taken are known there first; of disks the
-        # host alone knows what is free.
+                             reported['num_instances'][0], facts.units)
+        # Placement is the first to know the used memory and CPUs; only the
+        # host knows the free space of its disks.
         self.table.put([uuid], {
-            name: told[name] for name in (
+            name: reported[name] for name in (
                 'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
 
 
@@ -380,7 +381,7 @@ class PendingChoices:
         return held
 
     def expire(self, before: float) -> list[str]:
-        """Stop counting what was chosen before a time.
+        """Stop counting the allocations from before a time.
 
         :param before: wall clock time, in seconds since the epoch
         :returns: the hosts with expired allocations

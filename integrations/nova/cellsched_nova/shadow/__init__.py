@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions beside nova-scheduler, to compare the two.
+"""A comparison of the scheduler with nova-scheduler, side by side.
 
-Nothing is claimed, and no request is answered.
+The package claims nothing, and answers no request.
 """

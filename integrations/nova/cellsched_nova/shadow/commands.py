@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``cellsched-nova-shadow``: compare with Nova's scheduler, and report."""
+"""``cellsched-nova-shadow``: compare with nova-scheduler, and report."""
 
 import argparse
 from collections.abc import Iterable
@@ -20,33 +20,34 @@ from cellsched.cli import base
 if TYPE_CHECKING:
     from cellsched_nova.shadow import comparison
 
-#: Exit code.
+#: Exit code of a command without results.
 _NOTHING = 2
 
-#: Rows of what is counted together.
+#: Names of the rows with totals.
 _ALL, _AGREED = 'all', 'agreed'
 
 
-class _Comparing(base.Command):
+class _Command(base.Command):
 
     app: 'ShadowShell'
     sends = False
 
 
-class Run(_Comparing):
-    """Decide beside nova-scheduler until it is stopped, and compare.
+class Run(_Command):
+    """Compare with nova-scheduler until the command is stopped.
 
-    Reads the files of nova-scheduler, listens to its notifications, and
-    decides what it decides on the same facts. It answers nobody, claims
-    nothing, and writes to ``[cellsched] records_connection`` alone. Where
-    Nova put a server is read in Placement.
+    Reads the configuration files of nova-scheduler, listens to its
+    notifications, and decides on the same requests with the same facts. The
+    command answers no request, claims nothing, and writes only to
+    ``[cellsched] records_connection``. It reads from Placement which host Nova
+    selected.
 
-    nova-scheduler has to tell what it decides:
-    ``[oslo_messaging_notifications] driver = messagingv2``, and best
-    ``[notifications] notification_format = both``, as the other form does not
-    tell where a server may move to.
+    nova-scheduler must send notifications. Set
+    ``[oslo_messaging_notifications] driver = messagingv2``, and preferably
+    ``[notifications] notification_format = both``, because unversioned
+    notifications lack the destinations of moves.
 
-    Ends with 1 if something of the configuration cannot be honoured.
+    Ends with 1 if the configuration is invalid or not supported.
 
     Example::
 
@@ -54,21 +55,22 @@ class Run(_Comparing):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        # An import of Nova would slow down the output of --help.
         from cellsched_nova.shadow import service
 
         return service.run(self.app.config_options)
 
 
-class Report(_Comparing, base.Lister):
-    """Show how often this scheduler chose otherwise than Nova's, and why.
+class Report(_Command, base.Lister):
+    """Show how often, and why, the selections differ from Nova's.
 
-    Shows all requests, those that agree, and each outcome, with its share in
-    percent, since when there are any, and the newest request as an example.
-    Outcomes that have reasons are shown in all first, then by reason, the most
-    frequent first. To agree is to choose the same host, one of equal weight,
-    or none as Nova did.
+    Shows all requests, the requests with agreement, and each outcome, with the
+    percentage, the time of the first request and the newest request as an
+    example. The most frequent outcomes come first. An outcome with reasons has
+    a row for each reason after its total. Two selections agree if they are the
+    same host, hosts of equal weight, or no host.
 
-    Ends with 2 if nothing was compared yet.
+    Ends with 2 if there are no comparisons.
 
     Examples::
 
@@ -85,19 +87,19 @@ class Report(_Comparing, base.Lister):
         groups = self.app.store.groups()
         if not groups:
             self.exit_code = _NOTHING
-            self.app.warn('nothing was compared yet in the database that '
-                          '[cellsched] records_connection names')
+            self.app.warn('nothing was compared yet in the database of '
+                          '[cellsched] records_connection')
         return self.columns, list(_rows(groups))
 
 
-class Show(_Comparing, base.Lister):
-    """Show what was compared for one server or request, the newest first.
+class Show(_Command, base.Lister):
+    """Show the comparisons for one server or request, the newest first.
 
-    Shows both hosts, the outcome, and the figures that made it: the rank and
-    the weight of Nova's host, and by how much each weigher preferred the host
-    that was chosen here.
+    Shows both hosts, the outcome, and the figures that explain it: the rank
+    and weight of Nova's host, and by how much each weigher preferred the host
+    selected here.
 
-    Ends with 2 if nothing is known of it.
+    Ends with 2 if there are no comparisons.
 
     Example::
 
@@ -111,7 +113,7 @@ class Show(_Comparing, base.Lister):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             'name', metavar='SERVER|REQUEST_ID',
-            help='the uuid of a server, or the id of a request')
+            help='uuid of a server, or id of a request')
         return parser
 
     def take_action(
@@ -129,10 +131,10 @@ class Show(_Comparing, base.Lister):
 
 
 class ShadowShell(app.App):
-    """A scheduler beside Nova's, which answers nobody.
+    """A scheduler beside nova-scheduler that answers no request.
 
-    It shows how often, and why, cellsched-nova-scheduler would have chosen
-    otherwise, before it is put in the place of nova-scheduler.
+    It shows how often, and why, cellsched-nova-scheduler selects other hosts,
+    before it replaces nova-scheduler.
     """
 
     NAME = 'cellsched-nova-shadow'
@@ -146,8 +148,8 @@ class ShadowShell(app.App):
 
     @functools.cached_property
     def store(self) -> 'comparison.ComparisonStore':
-        """The comparisons, in the database that nova.conf names."""
-        # To import Nova takes longer than a help needs.
+        """The comparisons, in the database of ``records_connection``."""
+        # An import of Nova would slow down the output of --help.
         from cellsched_nova import configuration
         from cellsched_nova import deployment
         from cellsched_nova import records
@@ -162,10 +164,11 @@ class ShadowShell(app.App):
 
 
 def main() -> NoReturn:
-    """Run one command of the shadow."""
-    # Nova would read its configuration at once, and fail in its own way.
+    """Run one command for a comparison."""
+    # Without this, Nova reads its configuration during the patch and fails
+    # with its own errors.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
-    # It has to see to its threads before anything else of it is imported.
+    # Nova must patch the threads before any other module of it is imported.
     monkey_patch.patch(backend='threading')
     app.main(ShadowShell)
 
@@ -173,11 +176,11 @@ def main() -> NoReturn:
 def _rows(
     groups: Sequence['comparison.Group']
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield what is shown of comparisons, the largest outcomes first."""
+    """Yield the rows of a report, the most frequent outcome first."""
     total = sum(each.requests for each in groups)
     if not total:
         return
-    counted = functools.partial(_counted, total)
+    counted = functools.partial(_row, total)
     yield counted(_ALL, '', groups)
     yield counted(_AGREED, '', [
         each for each in groups if each.outcome.agrees])
@@ -192,7 +195,7 @@ def _rows(
                 yield counted(str(outcome), each.reason, [each])
 
 
-def _counted(
+def _row(
     total: int, outcome: str, reason: str,
     groups: Iterable['comparison.Group'],
 ) -> tuple[Any, ...]:

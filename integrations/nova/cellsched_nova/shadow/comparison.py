@@ -131,14 +131,14 @@ class HostRanking:
 
 
 def compare(
-    ours: str | None, novas: str | None, standings: HostRanking | None,
+    ours: str | None, novas: str | None, host_ranking: HostRanking | None,
     subset_size: int = 1, text: str = '',
 ) -> Verdict:
     """Compare two selections.
 
     :param ours: compute node uuid selected here; None for no host
     :param novas: compute node uuid selected by Nova; None for no host
-    :param standings: rejections and weights here; None if no filter ran
+    :param host_ranking: rejections and weights here; None if no filter ran
     :param subset_size: number of best hosts from which Nova picks at random
     :param text: why no host was found here
     """
@@ -146,15 +146,15 @@ def compare(
         if ours is None:
             return Verdict(Outcome.NEITHER, detail=text)
         return Verdict(Outcome.MORE)
-    rejection = None if standings is None else standings.rejection(novas)
+    rejection = None if host_ranking is None else host_ranking.rejection(novas)
     if ours is None:
         return Verdict(Outcome.NONE, rejection or text, text)
     if ours == novas:
         return Verdict(Outcome.SAME)
-    if standings is None or rejection is not None:
+    if host_ranking is None or rejection is not None:
         return Verdict(Outcome.REJECTED, rejection or text)
-    better = standings.better(novas)
-    weights = standings.weight(ours), standings.weight(novas)
+    better = host_ranking.better(novas)
+    weights = host_ranking.weight(ours), host_ranking.weight(novas)
     detail = (f'rank {better + 1}, weight {weights[1]!r}; weight of the host '
               f'selected here {weights[0]!r}')
     if not better:
@@ -162,7 +162,7 @@ def compare(
     if better < subset_size:
         return Verdict(Outcome.EQUAL, 'within the host subset of Nova\'s '
                        'random selection', detail)
-    leads = standings.leads(ours, novas)
+    leads = host_ranking.leads(ours, novas)
     return Verdict(Outcome.WEIGHT, next(iter(leads), ''), '; '.join((
         detail, *(f'{name} {lead:+g}' for name, lead in leads.items()))))
 

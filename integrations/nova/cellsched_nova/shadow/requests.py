@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of Nova's, as its scheduler's notifications tell of them.
+"""Nova's requests, restored from the notifications of nova-scheduler.
 
-They tell a part. The rest is read where Nova's API keeps it; what is nowhere
-is named.
+A notification has some fields of a request. The database of Nova's API has
+more. The result names the missing ones.
 """
 
 from collections.abc import Mapping
@@ -17,31 +17,31 @@ from nova.virt import hardware
 
 from cellsched import exception
 
-#: What a flavor is known by, and what is asked for by it.
+#: The fields that identify a flavor, and the requested resources.
 _FLAVOR = ('flavorid', 'memory_mb', 'vcpus', 'root_gb', 'ephemeral_gb', 'swap')
 
-#: What else flavors have that is told.
-_FLAVOR_BESIDE = ('name', 'rxtx_factor', 'vcpu_weight', 'disabled',
-                  'is_public', 'description')
+#: Other fields of flavors in notifications.
+_FLAVOR_DETAILS = ('name', 'rxtx_factor', 'vcpu_weight', 'disabled',
+                   'is_public', 'description')
 
 _DEVICE_PROFILE = 'accel:device_profile'
 
-_UNTOLD_OF_MOVES = 'destinations of moves and hosts to ignore'
+_MISSING_OF_MOVES = 'destinations of moves and hosts to ignore'
 
 
 class RequestUnknown(exception.CellschedException):
-    """A request of which too little is known."""
+    """A request with too few known fields for a decision."""
 
-    msg_fmt = 'The request is not known: %(reason)s'
+    msg_fmt = 'The request cannot be restored: %(reason)s'
 
 
 @dataclasses.dataclass(frozen=True)
 class NotifiedRequest:
-    """A request that Nova's scheduler told of.
+    """A request from a notification.
 
     :param instance: uuid of the first instance
     :param spec: Nova's request
-    :param missing: what nobody tells of it, and what may be asked for by it
+    :param missing: the requirements that no source has
     """
 
     instance: str
@@ -50,15 +50,15 @@ class NotifiedRequest:
 
 
 def instance_of(payload: Mapping[str, Any]) -> str:
-    """Return the uuid of the instance that a notification is about.
+    """Return the uuid of the instance in a notification.
 
-    Of several that one is named which is chosen for at that moment.
+    In a request for several instances, this is the current one.
 
-    :raises RequestUnknown: none is named
+    :raises RequestUnknown: the notification names no instance
     """
-    said = _versioned(payload)
+    fields = _versioned(payload)
     properties = _part(_part(payload, 'request_spec'), 'instance_properties')
-    uuid = properties.get('uuid') if said is None else said.get(
+    uuid = properties.get('uuid') if fields is None else fields.get(
         'instance_uuid')
     if not isinstance(uuid, str):
         raise RequestUnknown(reason='no instance is named')
@@ -68,22 +68,22 @@ def instance_of(payload: Mapping[str, Any]) -> str:
 def read(
     context: Any, payload: Mapping[str, Any], conf: Any
 ) -> NotifiedRequest:
-    """Return the request that a notification is about, of either form.
+    """Return the request of a notification, in either format.
 
-    May block: what Nova's API keeps of it is read.
+    Blocks while the database of Nova's API is read.
 
-    :param context: the requester's, as it was told
+    :param context: the requester's context from the notification
     :param conf: Nova's configuration
-    :raises RequestUnknown: nothing of it is kept any more, or it makes no
-        sense
+    :raises RequestUnknown: the request was deleted, or the notification is
+        invalid
     """
     uuid = instance_of(payload)
     try:
         spec = nova_objects.RequestSpec.get_by_instance_uuid(
             context.elevated(), uuid)
-        said = _versioned(payload)
+        fields = _versioned(payload)
         missing = (_read_dict(context, spec, payload['request_spec'])
-                   if said is None else _read_object(context, spec, said))
+                   if fields is None else _read_object(context, spec, fields))
         spec.requested_resources = []
         if spec.pci_requests is not None:
             spec.generate_request_groups_from_pci_requests()
@@ -99,21 +99,21 @@ def read(
 
 
 def _read_object(
-    context: Any, spec: Any, said: Mapping[str, Any]
+    context: Any, spec: Any, fields: Mapping[str, Any]
 ) -> list[str]:
-    """Take over what a versioned notification says; return what it lacks."""
-    _set_flavor(spec, _data(said['flavor']))
-    spec.num_instances = said['num_instances']
-    spec.availability_zone = said['availability_zone']
-    spec.ignore_hosts = said['ignore_hosts']
-    spec.scheduler_hints = said['scheduler_hints']
+    """Copy the fields of a versioned notification; return missing fields."""
+    _set_flavor(spec, _data(fields['flavor']))
+    spec.num_instances = fields['num_instances']
+    spec.availability_zone = fields['availability_zone']
+    spec.ignore_hosts = fields['ignore_hosts']
+    spec.scheduler_hints = fields['scheduler_hints']
     for name in ('force_hosts', 'force_nodes'):
-        setattr(spec, name, [said[name]] if said[name] else None)
-    spec.instance_group = _group(said['instance_group'])
-    target = _data(said['requested_destination'])
+        setattr(spec, name, [fields[name]] if fields[name] else None)
+    spec.instance_group = _group(fields['instance_group'])
+    target = _data(fields['requested_destination'])
     spec.requested_destination = None
     if target:
-        # Aggregates are worked out again.
+        # The filters compute the aggregates again.
         spec.requested_destination = nova_objects.Destination(**{
             name: target[name] for name in ('host', 'node')
             if target.get(name)})
@@ -126,34 +126,37 @@ def _read_object(
 
 
 def _read_dict(
-    context: Any, spec: Any, said: Mapping[str, Any]
+    context: Any, spec: Any, fields: Mapping[str, Any]
 ) -> list[str]:
-    """Take over what a notification without versions says."""
-    _set_flavor(spec, _part(said, 'instance_type'))
-    spec.num_instances = said['num_instances']
-    spec.availability_zone = said['instance_properties'].get(
+    """Copy the fields of an unversioned notification; return missing fields.
+
+    It lacks the hosts to ignore and the destination.
+    """
+    _set_flavor(spec, _part(fields, 'instance_type'))
+    spec.num_instances = fields['num_instances']
+    spec.availability_zone = fields['instance_properties'].get(
         'availability_zone')
     spec.requested_destination = None
     utils.setup_instance_group(context.elevated(), spec)
     mapping = nova_objects.InstanceMapping.get_by_instance_uuid(
         context.elevated(), spec.instance_uuid)
-    # One that was never placed is in no cell yet.
-    return [] if mapping.cell_mapping is None else [_UNTOLD_OF_MOVES]
+    # Only a server in a cell can move.
+    return [] if mapping.cell_mapping is None else [_MISSING_OF_MOVES]
 
 
-def _set_flavor(spec: Any, said: Mapping[str, Any]) -> None:
-    """Take over a flavor; one of a resize is another than is kept."""
+def _set_flavor(spec: Any, fields: Mapping[str, Any]) -> None:
+    """Set the flavor; during a resize it differs from the stored flavor."""
     kept = spec.flavor
-    # Whether extra specs are told depends on who had loaded them.
-    extra_specs = said.get('extra_specs')
-    if not said or all(said.get(name) == getattr(kept, name)
-                       for name in _FLAVOR) and (
+    # Extra specs are missing if Nova had not loaded them.
+    extra_specs = fields.get('extra_specs')
+    if not fields or all(fields.get(name) == getattr(kept, name)
+                         for name in _FLAVOR) and (
             extra_specs is None or extra_specs == kept.extra_specs):
         return
     spec.flavor = flavor = nova_objects.Flavor(
         extra_specs=dict(extra_specs or {}),
-        **{name: said.get(name) for name in (*_FLAVOR, *_FLAVOR_BESIDE)
-           if said.get(name) is not None})
+        **{name: fields.get(name) for name in (*_FLAVOR, *_FLAVOR_DETAILS)
+           if fields.get(name) is not None})
     image = spec.image or nova_objects.ImageMeta(
         properties=nova_objects.ImageMetaProps())
     spec.numa_topology = hardware.numa_get_constraints(flavor, image)
@@ -167,8 +170,8 @@ def _set_flavor(spec: Any, said: Mapping[str, Any]) -> None:
     spec.pci_requests = requests
 
 
-def _group(said: Any) -> Any | None:
-    group = _data(said)
+def _group(payload: Any) -> Any | None:
+    group = _data(payload)
     if not group:
         return None
     return nova_objects.InstanceGroup(
@@ -179,17 +182,17 @@ def _group(said: Any) -> Any | None:
 
 
 def _versioned(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what a versioned notification says; None of one that is none."""
+    """Return the fields of a versioned notification, otherwise None."""
     if payload.get('nova_object.name') != 'RequestSpecPayload':
         return None
     return _data(payload)
 
 
-def _data(said: Any) -> Mapping[str, Any]:
-    """Return the fields of an object that was told; of none nothing."""
-    return {} if said is None else _part(said, 'nova_object.data')
+def _data(payload: Any) -> Mapping[str, Any]:
+    """Return the fields of an object in a notification, or no fields."""
+    return {} if payload is None else _part(payload, 'nova_object.data')
 
 
-def _part(said: Any, name: str) -> Mapping[str, Any]:
-    found = said.get(name) if isinstance(said, Mapping) else None
+def _part(payload: Any, name: str) -> Mapping[str, Any]:
+    found = payload.get(name) if isinstance(payload, Mapping) else None
     return found if isinstance(found, Mapping) else {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions beside those of Nova's scheduler, which nobody is told of.
+"""Decisions on the requests of nova-scheduler, without claims or answers.
 
-What its notifications begin is decided on here at once, on the same facts;
-when they end it, what the server holds in Placement says where Nova put it.
+A start notification leads to a decision on the same facts. After the end
+notification, the allocations of the server in Placement show Nova's host.
 """
 
 import collections
@@ -32,37 +32,36 @@ from cellsched_nova.shadow import requests
 
 LOG = log.getLogger(__name__)
 
-#: Requests that have begun and not ended; of more the oldest are given up.
+#: Maximum number of requests without an end; the oldest are given up.
 PENDING_MAX = 200
 
-#: Resource classes of ports begin so.
-_OF_NETWORKS = 'NET_'
+#: The prefix of the resource classes of ports.
+_NETWORK_PREFIX = 'NET_'
 
 _UNREADABLE = (exception.CellschedException, ks_exceptions.ClientException,
                nova_exception.NovaException)
 
 #: Amounts by provider and resource class.
-Held = Mapping[str, Mapping[str, int]]
+Amounts = Mapping[str, Mapping[str, int]]
 
 Key = tuple[str | None, str]
 
 
-class _Onlooker:
-    """Remembers how hosts stood.
+class _RankingWatcher:
+    """Copies the ranking of hosts, as it was before Nova's claims.
 
-    :param held: what Nova has claimed for the request already, and what was
-        free before
+    :param allocations: the claims of Nova for the request
     """
 
-    def __init__(self, held: Held) -> None:
-        self._held = held
+    def __init__(self, allocations: Amounts) -> None:
+        self._allocations = allocations
         self._hosts: view.Hosts | None = None
-        self.standings: comparison.HostRanking | None = None
+        self.host_ranking: comparison.HostRanking | None = None
         self.on_candidates = True
 
     def begin(self, hosts: view.Hosts) -> None:
         self._hosts = hosts
-        for uuid, resources in self._held.items():
+        for uuid, resources in self._allocations.items():
             row = hosts.row(uuid)
             if row is not None:
                 hosts.free(row, resources)
@@ -70,60 +69,60 @@ class _Onlooker:
     def ranked(
         self, candidates: Candidates, ranking: Ranking
     ) -> None:
-        assert self._hosts is not None, 'it has begun'
-        self.standings = comparison.HostRanking(
+        assert self._hosts is not None, 'begin() comes first'
+        self.host_ranking = comparison.HostRanking(
             self._hosts, candidates, ranking)
         self.on_candidates = any(isinstance(each, filters.CandidateHosts)
                                  for each in candidates.stages)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Decided:
-    """A decision that was made here.
+class _HostDecision:
+    """A decision of this package.
 
     :param first: compute node of the first instance; None for no host
-    :param fits: whether there was a host for all instances
-    :param host: the name of the first one's host
-    :param text: why there was none
+    :param fits: whether all instances have a host
+    :param host: name of the first instance's host
+    :param text: why no host was found
     """
 
     first: str | None
     fits: bool
     host: str | None
     text: str
-    standings: comparison.HostRanking | None
+    host_ranking: comparison.HostRanking | None
     on_candidates: bool
 
 
 @dataclasses.dataclass
-class _Pending:
-    """A request that Nova has begun to decide on.
+class _PendingRequest:
+    """A request without an end notification.
 
-    :param unknown: why it cannot be compared
+    :param unknown: why it cannot be compared; empty if it can
     """
 
     key: Key
     began_at: float
-    told: requests.NotifiedRequest | None = None
-    mine: _Decided | None = None
+    request: requests.NotifiedRequest | None = None
+    decision: _HostDecision | None = None
     missing: tuple[str, ...] = ()
     late_s: float = 0.0
     unknown: str = ''
 
     @property
     def count(self) -> int:
-        return 1 if self.told is None else self.told.spec.num_instances
+        return 1 if self.request is None else self.request.spec.num_instances
 
 
 class ShadowScheduler:
-    """Decides on what Nova's scheduler decides on, and compares.
+    """Decides on the requests of nova-scheduler, and compares.
 
-    One thread at a time tells it of requests.
+    Only one thread may call it at a time.
 
-    :param parts: what decides; it claims nothing
-    :param keep: keeps a comparison
-    :param timeout_s: seconds after which Nova has refused
-    :param now: a time in seconds that never goes back
+    :param parts: the components, without claims
+    :param keep: stores a comparison
+    :param timeout_s: seconds after which a request without an end is refused
+    :param now: returns monotonic time in seconds
     """
 
     def __init__(
@@ -131,68 +130,69 @@ class ShadowScheduler:
         keep: Callable[[comparison.Comparison], None], timeout_s: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        # Which of equals is taken does not matter here.
+        # The choice among equal hosts does not matter for a comparison.
         self._parts = dataclasses.replace(parts, policy=dataclasses.replace(
             parts.policy, start=0.0, subset_size=1, shuffle=False))
         self._keep = keep
         self._timeout_s = timeout_s
         self._now = now
-        self._pending: collections.OrderedDict[Key, _Pending] = (
+        self._pending: collections.OrderedDict[Key, _PendingRequest] = (
             collections.OrderedDict())
 
     def begin(
         self, context: Any, payload: Mapping[str, Any], age_s: float = 0.0
     ) -> None:
-        """Learn that Nova begins to choose; decide.
+        """Decide on a request that Nova has begun.
 
-        Whatever is raised, when Nova ends the request it is kept as one that
-        cannot be compared, and why.
+        After an error the request remains. Its end is recorded as a comparison
+        with the outcome unknown.
 
-        :param context: the requester's
-        :param payload: of the notification
-        :param age_s: seconds since it was told
+        :param context: the requester's context
+        :param payload: payload of the start notification
+        :param age_s: seconds since the notification was sent
         """
         uuid = requests.instance_of(payload)
         key = context.request_id, uuid
         if key in self._pending:
-            # Nova would not have begun again if there had been a host.
+            # A new start means that the previous attempt found no host.
             self._conclude(self._pending.pop(key), ended=False)
         if len(self._pending) >= PENDING_MAX:
             _, oldest = self._pending.popitem(last=False)
-            self._give_up(oldest, 'too many requests at a time')
+            self._report_unknown(oldest, 'too many requests at a time')
         began_at = self._now()
-        pending = self._pending[key] = _Pending(key, began_at - age_s)
+        pending = self._pending[key] = _PendingRequest(key, began_at - age_s)
         if age_s > self._timeout_s:
-            pending.unknown = 'heard of too late'
+            pending.unknown = 'the notification came too late'
             return
         try:
-            pending.told = requests.read(context, payload, self._parts.conf)
-            pending.missing = pending.told.missing
+            pending.request = requests.read(context, payload, self._parts.conf)
+            pending.missing = pending.request.missing
             self._decide(context, pending)
         except Exception as exc:
-            pending.unknown = _short(exc)
+            pending.unknown = _reason(exc)
             if not isinstance(exc, _UNREADABLE):
                 raise
         pending.late_s = age_s + self._now() - began_at
 
     def end(self, context: Any, payload: Mapping[str, Any]) -> None:
-        """Learn that Nova has chosen; compare."""
+        """Compare the decisions on a request that Nova has ended."""
         uuid = requests.instance_of(payload)
         pending = self._pending.pop((context.request_id, uuid), None)
-        others = 0
+        other_count = 0
         if pending is None:
-            # Of several instances the last is named then.
+            # The end of a request for several instances names the last one.
             found = [key for key, each in self._pending.items()
                      if key[0] == context.request_id and each.count > 1]
             if len(found) != 1:
-                LOG.debug('Nothing was heard of the beginning for %s', uuid)
+                LOG.debug('Instance %s: no start notification was received',
+                          uuid)
                 return
             pending = self._pending.pop(found[0])
-            others = pending.count - 1
-        self._conclude(pending, ended=True, others=others)
+            other_count = pending.count - 1
+        self._conclude(pending, ended=True, other_count=other_count)
 
     def expire(self) -> None:
-        """Take it that Nova refused what it has not ended for long."""
+        """Conclude old requests without an end: Nova refused them."""
         before = self._now() - self._timeout_s
         while self._pending:
             key, oldest = next(iter(self._pending.items()))
@@ -201,68 +201,70 @@ class ShadowScheduler:
             del self._pending[key]
             self._conclude(oldest, ended=False)
 
-    def _decide(self, context: Any, pending: _Pending) -> None:
-        told = pending.told
-        assert told is not None, 'it was heard'
-        taken = self._taken(told)
-        pending.mine = self._decided(context, told, taken)
-        if not taken:
-            # What is claimed by now may be in the facts, or not: it is in
-            # those that are read next.
-            taken = self._taken(told)
-            if taken:
-                pending.mine = self._decided(context, told, taken)
-        if taken and told.spec.num_instances > 1:
-            pending.missing += ('what was claimed for the other servers',)
-        if taken and pending.mine.on_candidates:
-            pending.missing += ('room as it was before Nova claimed',)
+    def _decide(self, context: Any, pending: _PendingRequest) -> None:
+        request = pending.request
+        assert request is not None, 'begin() has set it'
+        claimed = self._claimed(request)
+        pending.decision = self._make_decision(context, request, claimed)
+        if not claimed:
+            # Nova may have claimed during the decision. If so, decide again:
+            # the next read of the facts includes the claim.
+            claimed = self._claimed(request)
+            if claimed:
+                pending.decision = self._make_decision(
+                    context, request, claimed)
+        if claimed and request.spec.num_instances > 1:
+            pending.missing += ('claims of the other servers',)
+        if claimed and pending.decision.on_candidates:
+            pending.missing += ('free capacity before the claim of Nova',)
 
-    def _decided(
-        self, context: Any, told: requests.NotifiedRequest, taken: Held
-    ) -> _Decided:
-        """Return what is decided on facts that are read now.
+    def _make_decision(
+        self, context: Any, request: requests.NotifiedRequest, claimed: Amounts
+    ) -> _HostDecision:
+        """Return a decision on new facts.
 
-        :param taken: what Nova has claimed, which counts as if it had not
+        :param claimed: the claims of Nova, which count as free capacity
         """
-        self._parts.hosts.expire(taken)
+        self._parts.hosts.expire(claimed)
         self._parts.hosts.refresh(nova_context.get_admin_context())
-        onlooker = _Onlooker(taken)
-        spec = told.spec.obj_clone()
-        decision = RequestDecision(
-            self._parts, context, spec, [told.instance, *(
+        watcher = _RankingWatcher(claimed)
+        spec = request.spec.obj_clone()
+        selection = RequestDecision(
+            self._parts, context, spec, [request.instance, *(
                 uuidutils.generate_uuid()
                 for _ in range(spec.num_instances - 1))], 0,
-            claim=False, watcher=onlooker)
+            claim=False, watcher=watcher)
         text, chosen = '', None
         try:
-            [[chosen, *_], *_] = decision.select()
+            [[chosen, *_], *_] = selection.select()
         except nova_exception.NoValidHost as exc:
             text = (exc.kwargs.get('reason')
                     or 'Placement has no allocation candidates')
-        standings = onlooker.standings
+        host_ranking = watcher.host_ranking
         first = (chosen.compute_node_uuid if chosen is not None
-                 else None if standings is None else standings.best)
-        return _Decided(
+                 else None if host_ranking is None else host_ranking.best)
+        return _HostDecision(
             first, chosen is not None,
-            None if first is None else self._host(first), text, standings,
-            onlooker.on_candidates)
+            None if first is None else self._host(first), text, host_ranking,
+            watcher.on_candidates)
 
     def _conclude(
-        self, pending: _Pending, ended: bool, others: int = 0
+        self, pending: _PendingRequest, ended: bool, other_count: int = 0
     ) -> None:
-        """Compare, as Nova's choice is known.
+        """Compare with Nova's selection.
 
-        :param ended: whether Nova said that it has chosen
-        :param others: instances whose hosts are not looked at
+        :param ended: whether Nova sent an end notification
+        :param other_count: number of instances without comparison
         """
-        if pending.told is None or pending.mine is None or pending.unknown:
-            self._give_up(pending, pending.unknown)
+        request, decision = pending.request, pending.decision
+        if request is None or decision is None or pending.unknown:
+            self._report_unknown(pending, pending.unknown)
             return
         try:
             novas, verdict = self._verdict(
-                pending, pending.told, pending.mine, ended)
+                pending, request, decision, ended)
         except Exception as exc:
-            self._give_up(pending, _short(exc))
+            self._report_unknown(pending, _reason(exc))
             if not isinstance(exc, _UNREADABLE):
                 raise
             return
@@ -272,49 +274,49 @@ class ShadowScheduler:
                 comparison.Outcome.UNKNOWN, '; '.join(pending.missing),
                 ': '.join(filter(None, (
                     verdict.outcome, verdict.reason, verdict.detail))))
-        mine = pending.mine
-        host = mine.host if novas is not None or mine.fits else None
-        self._tell(pending, host, None if novas is None else self._host(novas),
-                   verdict, others)
+        host = decision.host if novas is not None or decision.fits else None
+        nova_host = None if novas is None else self._host(novas)
+        self._report(pending, host, nova_host, verdict, other_count)
 
     def _verdict(
-        self, pending: _Pending, told: requests.NotifiedRequest,
-        mine: _Decided, ended: bool,
+        self, pending: _PendingRequest, request: requests.NotifiedRequest,
+        decision: _HostDecision, ended: bool,
     ) -> tuple[str | None, comparison.Verdict]:
-        """Return Nova's compute node, if it chose any, and the verdict."""
+        """Return the compute node of Nova or None, and the verdict."""
         unknown = comparison.Outcome.UNKNOWN
-        held = self._held(told.instance)
-        is_rebuild = utils.request_is_rebuild(told.spec)
-        nodes = self._nodes(held, () if is_rebuild else (
-            told.spec.ignore_hosts or ()))
+        allocations = self._allocations(request.instance)
+        is_rebuild = utils.request_is_rebuild(request.spec)
+        nodes = self._nodes(allocations, () if is_rebuild else (
+            request.spec.ignore_hosts or ()))
         if is_rebuild and not ended:
             nodes = []
         if len(nodes) > 1:
             return None, comparison.Verdict(
-                unknown, 'the server holds something of several hosts')
+                unknown, 'the server has allocations of several hosts')
         if ended and not nodes:
             return None, comparison.Verdict(
-                unknown, 'the server holds nothing any more')
-        if any(name.startswith(_OF_NETWORKS) for resources in held.values()
-               for name in resources):
+                unknown, 'the server has no allocations any more')
+        if any(name.startswith(_NETWORK_PREFIX)
+               for resources in allocations.values() for name in resources):
             pending.missing += ('resources of ports',)
         if nodes:
             [novas] = nodes
-            return novas, self._compared(told, mine, novas)
-        if not mine.fits and mine.first is not None:
-            # One that moves may have been built with others.
+            return novas, self._compare(request, decision, novas)
+        if not decision.fits and decision.first is not None:
+            # The number is that of the first build, not of the move.
             return None, comparison.Verdict(
-                unknown, 'how many servers were asked for')
+                unknown, 'number of requested servers')
         return None, comparison.compare(
-            mine.first, None, mine.standings, text=mine.text)
+            decision.first, None, decision.host_ranking, text=decision.text)
 
-    def _compared(
-        self, told: requests.NotifiedRequest, mine: _Decided, novas: str
+    def _compare(
+        self, request: requests.NotifiedRequest, decision: _HostDecision,
+        novas: str,
     ) -> comparison.Verdict:
         verdict = comparison.compare(
-            mine.first, novas, mine.standings,
-            self._parts.conf.filter_scheduler.host_subset_size, mine.text)
-        target = told.spec.requested_destination
+            decision.first, novas, decision.host_ranking,
+            self._parts.conf.filter_scheduler.host_subset_size, decision.text)
+        target = request.spec.requested_destination
         if (verdict.outcome in (comparison.Outcome.REJECTED,
                                 comparison.Outcome.NONE)
                 and target is not None and 'cell' in target and target.cell
@@ -323,32 +325,32 @@ class ShadowScheduler:
                 comparison.Outcome.UNKNOWN, 'moves between cells')
         return verdict
 
-    def _held(self, instance: str) -> dict[str, dict[str, int]]:
-        """Return what an instance holds of each provider."""
-        said = self._parts.client.get_allocs_for_consumer(
+    def _allocations(self, instance: str) -> dict[str, dict[str, int]]:
+        """Return the allocations of an instance, by provider."""
+        found = self._parts.client.get_allocs_for_consumer(
             nova_context.get_admin_context(), instance)['allocations']
-        return {uuid: dict(each['resources']) for uuid, each in said.items()}
+        return {uuid: dict(each['resources']) for uuid, each in found.items()}
 
-    def _taken(self, told: requests.NotifiedRequest) -> Held:
-        """Return what Nova has claimed for a request so far."""
-        if utils.request_is_rebuild(told.spec):
+    def _claimed(self, request: requests.NotifiedRequest) -> Amounts:
+        """Return the current claims of Nova for a request."""
+        if utils.request_is_rebuild(request.spec):
             return {}
-        held = self._held(told.instance)
-        there = set(self._nodes(held, told.spec.ignore_hosts or ()))
-        return {uuid: resources for uuid, resources in held.items()
-                if uuid in there}
+        allocations = self._allocations(request.instance)
+        nodes = set(self._nodes(allocations, request.spec.ignore_hosts or ()))
+        return {uuid: resources for uuid, resources in allocations.items()
+                if uuid in nodes}
 
-    def _nodes(self, held: Held, ignored: Any) -> list[str]:
-        """Return the compute nodes that give something, but for some hosts."""
+    def _nodes(self, allocations: Amounts, ignored: Any) -> list[str]:
+        """Return the compute nodes with allocations, but for some hosts."""
         found = dict.fromkeys(
             uuid if self._host(uuid) is not None else self._root(uuid)
-            for uuid in held)
+            for uuid in allocations)
         names = {name.lower() for name in ignored}
         return [uuid for uuid in found if uuid is not None and (
             (self._value(uuid, 'host') or '').lower() not in names)]
 
     def _root(self, uuid: str) -> str | None:
-        """Return the compute node whose child a provider is, if it is one."""
+        """Return the compute node that is a provider's root, or None."""
         answer = self._parts.client.get(
             f'/resource_providers/{uuid}', version='1.14')
         if answer.status_code != 200:
@@ -357,7 +359,7 @@ class ShadowScheduler:
         return root if self._host(root) is not None else None
 
     def _host(self, uuid: str) -> str | None:
-        """Return the name of a host, with that of its node if it differs."""
+        """Return the name of a host, with its node's name if different."""
         host, node = (self._value(uuid, name) for name in (
             'host', 'nodename'))
         return host if host == node else f'{host} ({node})'
@@ -373,27 +375,27 @@ class ShadowScheduler:
         row = snapshot.rows.get(uuid)
         return None if row is None else snapshot.columns[name][row]
 
-    def _give_up(self, pending: _Pending, reason: str) -> None:
-        self._tell(pending, None, None, comparison.Verdict(
+    def _report_unknown(self, pending: _PendingRequest, reason: str) -> None:
+        self._report(pending, None, None, comparison.Verdict(
             comparison.Outcome.UNKNOWN, reason), 0)
 
-    def _tell(
-        self, pending: _Pending, host: str | None, nova_host: str | None,
-        verdict: comparison.Verdict, others: int,
+    def _report(
+        self, pending: _PendingRequest, host: str | None,
+        nova_host: str | None, verdict: comparison.Verdict, other_count: int,
     ) -> None:
         request_id, uuid = pending.key
         LOG.log(log.DEBUG if verdict.outcome.agrees else log.INFO,
-                'Instance %s: %s; %s; %s', uuid, verdict.outcome,
-                verdict.reason, verdict.detail)
+                'Instance %s: outcome %s, reason %s, detail %s', uuid,
+                verdict.outcome, verdict.reason, verdict.detail)
         try:
             self._keep(comparison.Comparison(
                 timeutils.utcnow_ts(microsecond=True), request_id, uuid, host,
-                nova_host, verdict, pending.late_s, others))
+                nova_host, verdict, pending.late_s, other_count))
         except exception.CellschedException as exc:
-            LOG.error('Instance %s: a comparison cannot be kept: %s', uuid,
+            LOG.error('Instance %s: a comparison cannot be stored: %s', uuid,
                       exc)
 
 
-def _short(exc: Exception) -> str:
-    """Return an error as a reason that requests have in common."""
+def _reason(exc: Exception) -> str:
+    """Return the type of an error, as a reason that reports can group by."""
     return type(exc).__name__

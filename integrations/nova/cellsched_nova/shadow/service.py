@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that decides beside nova-scheduler, and answers nobody."""
+"""The process that compares its decisions with nova-scheduler."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -32,17 +32,17 @@ from cellsched_nova import source
 CONF = nova.conf.CONF
 LOG = log.getLogger(__name__)
 
-#: Drivers of notifications that others than this process hear.
-_HEARD = frozenset({'messaging', 'messagingv2', 'routing'})
+#: Drivers that send notifications to other processes.
+_DRIVERS = frozenset({'messaging', 'messagingv2', 'routing'})
 
 _EVENT = 'scheduler.select_destinations.'
 
-#: Seconds between looks for requests that Nova has not ended.
+#: Seconds between checks for requests without an end.
 _SPACING_S = 1.0
 
 
 class Endpoint:
-    """Hears the notifications of Nova's scheduler, of either form."""
+    """Receives the notifications of nova-scheduler in both formats."""
 
     filter_rule = oslo_messaging.NotificationFilter(
         event_type=r'^scheduler\.select_destinations\.(start|end)$')
@@ -55,7 +55,7 @@ class Endpoint:
         self, context: Any, publisher_id: str, event_type: str,
         payload: Mapping[str, Any], metadata: Mapping[str, Any],
     ) -> None:
-        """Pass a notification on; never fails."""
+        """Handle a notification; never fails."""
         try:
             with self._lock:
                 if event_type == f'{_EVENT}start':
@@ -63,34 +63,34 @@ class Endpoint:
                 else:
                     self._shadow.end(context, payload)
         except requests.RequestUnknown as exc:
-            LOG.warning('A notification of %s is left out: %s', publisher_id,
-                        exc)
+            LOG.warning('A notification of publisher %s is ignored: %s',
+                        publisher_id, exc)
         except Exception:
-            # What is wrong with one must not keep the others from being heard.
-            LOG.exception('A notification of %s is left out', publisher_id)
+            # The next notifications must still be received.
+            LOG.exception('A notification of publisher %s is ignored',
+                          publisher_id)
 
     def expire(self) -> None:
-        """Look for requests that Nova has not ended; never fails."""
+        """Conclude the requests without an end; never fails."""
         try:
             with self._lock:
                 self._shadow.expire()
         except Exception:
-            # The next ones may well be.
+            # The next requests may still be compared.
             LOG.exception('A request could not be compared')
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
-    """Return why nothing will be heard, a line for each reason."""
+    """Return the problems of the notifications, a line for each."""
     drivers = conf.oslo_messaging_notifications.driver
-    if _HEARD.intersection(drivers):
+    if _DRIVERS.intersection(drivers):
         return []
-    return ['[oslo_messaging_notifications] driver: nova-scheduler tells '
-            'nobody what it decides; one of '
-            f'{", ".join(sorted(_HEARD))} is needed there']
+    return ['[oslo_messaging_notifications] driver: nova-scheduler sends no '
+            'notifications; expected one of ' + ', '.join(sorted(_DRIVERS))]
 
 
 def topics(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the topics to listen to: those of the form that says more."""
+    """Return the topics of the most detailed enabled format."""
     found: list[str] = (
         conf.oslo_messaging_notifications.topics
         if conf.notifications.notification_format == 'unversioned'
@@ -99,7 +99,7 @@ def topics(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def listener(conf: cfg.ConfigOpts, endpoint: Endpoint) -> Any:
-    """Return what listens, in a pool of its own, so that others hear too."""
+    """Return the listener, in a pool so that other listeners still receive."""
     return oslo_messaging.get_notification_listener(
         oslo_messaging.get_notification_transport(
             conf, allowed_remote_exmods=rpc.get_allowed_exmods()),
@@ -112,9 +112,9 @@ def listener(conf: cfg.ConfigOpts, endpoint: Endpoint) -> Any:
 def make_shadow(
     conf: cfg.ConfigOpts, store: comparison.ComparisonStore
 ) -> ShadowScheduler:
-    """Return what decides as the manager does, and claims nothing.
+    """Return the scheduler that decides as the manager does, without claims.
 
-    Nova's databases and Placement are read.
+    Reads Nova's databases and Placement.
     """
     own = configuration.ProductOptions(conf).conf
     manager = host_manager.HostManager()
@@ -129,9 +129,10 @@ def make_shadow(
 
 
 def set_up(conf: cfg.ConfigOpts) -> None:
-    """Set options as a process needs them that nobody calls.
+    """Set the options for a process that receives no calls.
 
-    Nova's API and computes tell schedulers of aggregates and of instances.
+    Nova's API and computes send changes of aggregates and instances to
+    schedulers only.
     """
     for name, value, group in (
             ('track_instance_changes', False, 'filter_scheduler'),
@@ -141,10 +142,10 @@ def set_up(conf: cfg.ConfigOpts) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Compare until it is stopped; return an exit code.
+    """Compare until the process is stopped; return an exit code.
 
     :param argv: options of oslo.config
-    :raises cellsched.exception.CellschedException: it cannot begin
+    :raises cellsched.exception.CellschedException: the start failed
     """
     deployment.configure(argv)
     found = [*configuration.problems(CONF, 'api_database', 'placement'),
@@ -162,10 +163,10 @@ def run(argv: Sequence[str]) -> int:
         server = listener(CONF, endpoint)
     stopping = threading.Event()
     for number in signal.SIGINT, signal.SIGTERM:
-        signal.signal(number, lambda *said: stopping.set())
-    # One request after the other: its end comes after its beginning.
+        signal.signal(number, lambda *arguments: stopping.set())
+    # One thread handles notifications in order: start before end.
     server.start(override_pool_size=1)
-    LOG.info('Listening to %s', ', '.join(topics(CONF)))
+    LOG.info('Listening to topics %s', ', '.join(topics(CONF)))
     while not stopping.wait(_SPACING_S):
         endpoint.expire()
     server.stop()
@@ -174,11 +175,11 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _age_s(metadata: Mapping[str, Any]) -> float:
-    """Return for how many seconds a notification was on its way."""
+    """Return the seconds since a notification was sent."""
     try:
-        told_at = datetime.datetime.fromisoformat(metadata['timestamp'])
+        sent_at = datetime.datetime.fromisoformat(metadata['timestamp'])
     except (KeyError, TypeError, ValueError):
         return 0.0
-    if told_at.tzinfo is None:
-        told_at = told_at.replace(tzinfo=datetime.UTC)
-    return max(0.0, (timeutils.utcnow(True) - told_at).total_seconds())
+    if sent_at.tzinfo is None:
+        sent_at = sent_at.replace(tzinfo=datetime.UTC)
+    return max(0.0, (timeutils.utcnow(True) - sent_at).total_seconds())
