@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of servers, on a model of Placement."""
+"""Fixtures for claims of servers in a model of Placement."""
 
 import types
 import unittest
@@ -30,9 +30,9 @@ def request(*hosts):
 
 
 class Client:
-    """Asks a model of Placement, under the names of Nova's client.
+    """A model of Placement with the methods of Nova's report client.
 
-    :ivar fault: is asked instead, if there is one, with a request
+    :ivar fault: answers the requests instead of the model, if not None
     """
 
     def __init__(self):
@@ -49,27 +49,27 @@ class Client:
     def put(self, path, body, version=None):
         return self._send('PUT', path, body)
 
-    def _send(self, *said):
-        asked = messages.PlacementRequest(*said)
-        self.requests.append(asked)
-        answer = (self.fault or self.model.answer)(asked)
+    def _send(self, *arguments):
+        sent = messages.PlacementRequest(*arguments)
+        self.requests.append(sent)
+        answer = (self.fault or self.model.answer)(sent)
         return types.SimpleNamespace(
             status_code=answer.status, json=lambda: answer.body)
 
-    def down(self, asked):
+    def down(self, sent):
         raise ks_exceptions.ConnectTimeout('it is down')
 
-    def lose(self, asked):
-        """Do what is asked for, and be down from then on."""
-        answer = self.model.answer(asked)
-        if self.is_claim(asked):
+    def lose(self, sent):
+        """Execute a claim without an answer, and fail from then on."""
+        answer = self.model.answer(sent)
+        if self.is_claim(sent):
             self.fault = self.down
             raise ks_exceptions.ConnectTimeout('it is down')
         return answer
 
-    def is_claim(self, asked):
-        return asked.path == '/allocations' and any(
-            instance in SERVERS for instance in asked.body)
+    def is_claim(self, sent):
+        return sent.path == '/allocations' and any(
+            instance in SERVERS for instance in sent.body)
 
 
 class TestCase(unittest.TestCase):
@@ -81,7 +81,7 @@ class TestCase(unittest.TestCase):
             self.parts.store.set_inventory(host, {'VCPU': base.Inventory(2)})
         self.places = {}
         self.is_complete = True
-        # What others do while it is found out where instances are.
+        # Called while the places of instances are read.
         self.meanwhile = lambda: None
         self.claims = self.make_claims(self.parts)
 
@@ -98,12 +98,12 @@ class TestCase(unittest.TestCase):
         return self.places, self.is_complete
 
     def place(self, host, is_changing=False):
-        """Have Nova say that the first server is there."""
+        """Set the host of the first server in Nova."""
         self.places = {SERVERS[0]: cells.Place(host, host, is_changing)}
 
-    def pay(self):
-        with self.parts.patience.of_request(0.0):
-            return self.parts.owed.pay()
+    def release_due(self):
+        with self.parts.deadline.of_request(0.0):
+            return self.parts.deferred.release_due()
 
     def held(self):
         found = {}
@@ -113,20 +113,20 @@ class TestCase(unittest.TestCase):
         return found
 
     def lose_the_answer(self, *hosts):
-        """Claim for the first server, and hear nothing any more."""
+        """Claim for the first server, and lose all answers."""
         self.client.fault = self.client.lose
-        with self.parts.patience.of_request(0.0), self.assertRaises(
+        with self.parts.deadline.of_request(0.0), self.assertRaises(
                 exception.DatabaseUnreachable):
             self.claims.claim(SERVERS[0], request(*hosts or [HOST]))
         with self.assertLogs(
                 deferred_releases.LOG.logger, 'WARNING') as logged:
-            self.claims.give_back()
+            self.claims.release()
         self.assertIn(SERVERS[0], logged.output[0])
 
     def answer_again(self):
         self.client.fault = None
 
     def come_late(self):
-        """Have Placement do what it did not do in time."""
+        """Let Placement execute a delayed request."""
         [late] = self.late
         return self.client.model.answer(late)

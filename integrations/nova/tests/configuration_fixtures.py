@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of Nova and of this package, as it is by default."""
+"""The default configuration of Nova and of this package."""
 
 import unittest
 
@@ -11,7 +11,7 @@ CONF = nova.conf.CONF
 
 
 class TestCase(unittest.TestCase):
-    """A test in which no file of this machine says otherwise."""
+    """A test that reads no configuration file of the machine."""
 
     def setUp(self):
         super().setUp()

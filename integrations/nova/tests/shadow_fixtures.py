@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shadow of a scheduler that has four hosts, and fakes of what it asks."""
+"""Fixtures for a shadow scheduler with four hosts."""
 
 import random
 import time
@@ -24,13 +24,13 @@ from tests import specs
 
 CHILD = '20000000-0000-4000-8000-000000000000'
 
-#: Memory of hosts that is free; the last two differ by less than a server
-#: takes, and the first is disabled.
+#: Free memory of the hosts. The last two differ by less than the memory of a
+#: server, and the first is disabled.
 FREE_MB = (9000, 1000, 4000, 4200)
 
 
 class Placement:
-    """Answers as Nova's report client does."""
+    """A fake of Nova's report client."""
 
     def __init__(self):
         self.held = {}
@@ -44,10 +44,10 @@ class Placement:
                                      'DISK_GB': 1}}
 
     def get_allocs_for_consumer(self, context, consumer):
-        said = {'allocations': dict(self.held.get(consumer, {}))}
+        answer = {'allocations': dict(self.held.get(consumer, {}))}
         for do in self.when_asked:
             do()
-        return said
+        return answer
 
     def candidates(self):
         requests = [{'allocations': {uuid: {'resources': {'VCPU': 1}}},
@@ -67,12 +67,12 @@ class Placement:
 
 
 class Hosts:
-    """Hosts with as much memory as Placement says."""
+    """Hosts with the free memory in the fake Placement."""
 
     given_by_others = frozenset()
     readings = 0
     silent_cells = frozenset()
-    unread = None
+    unread_reason = None
     silent = ()
 
     def __init__(self, placement):
@@ -94,7 +94,7 @@ class Hosts:
                 'available:MEMORY_MB': [free_mb - taken]})
         return True
 
-    def await_placement(self, context, patience_s):
+    def await_placement(self, context, timeout_s):
         pass
 
     def follow(self, context):
@@ -134,7 +134,7 @@ class TestCase(specs.TestCase):
         self.now = 1000.0
         manager = types.SimpleNamespace(
             cells={}, enabled_cells=[], aggs_by_id={},
-            get_host_states_by_uuids=lambda *said: [])
+            get_host_states_by_uuids=lambda *answer: [])
         self.store = memory.MemoryClaims()
         self.parts = decision.Components(
             self.hosts, Plugins(),

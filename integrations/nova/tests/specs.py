@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of Nova's, kept in its API database, and what is told of them."""
+"""Nova's requests in its API database, and their notifications."""
 
 import json
 import unittest
@@ -44,27 +44,27 @@ def spec(extra_specs=None, **fields):
 
 
 def versioned(request):
-    """Return the payload of a versioned notification, as it arrives."""
+    """Return the payload of a versioned notification."""
     made = payloads.RequestSpecPayload(request_spec=request)
     made.obj_reset_changes(recursive=True)
     return json.loads(json.dumps(made.obj_to_primitive()))
 
 
 def unversioned(request):
-    """Return the payload of a notification without versions."""
+    """Return the payload of an unversioned notification."""
     return json.loads(json.dumps(rpc.JsonPayloadSerializer().serialize_entity(
         nova_context.get_admin_context(),
         {'request_spec': request.to_legacy_request_spec_dict()})))
 
 
 class TestCase(unittest.TestCase):
-    """A test with Nova's API database, in a file of SQLite.
+    """A test with Nova's API database in a SQLite file.
 
     Messages stay in the process.
     """
 
     def setUp(self):
-        # Another test may have read options of its own.
+        # Another test may have read other options.
         CONF.reset()
         options.register_opts(CONF)
         messages = conffixture.ConfFixture(CONF)
@@ -81,7 +81,7 @@ class TestCase(unittest.TestCase):
             'user', 'project', request_id='req-1')
 
     def keep(self, request):
-        """Keep a request as Nova's API does; return it."""
+        """Store a request as Nova's API does; return it."""
         request.obj_clone().create()
         nova_objects.InstanceMapping(
             nova_context.get_admin_context(),

@@ -13,7 +13,7 @@ from cellsched_nova import aggregates
 nova_objects.register_all()
 
 
-def said(number, *hosts, **metadata):
+def aggregate(number, *hosts, **metadata):
     return nova_objects.Aggregate(
         id=number, uuid=f'00000000-0000-4000-8000-00000000000{number}',
         name=f'aggregate{number}', hosts=list(hosts), metadata=metadata)
@@ -25,12 +25,12 @@ class TestNovaAggregates(unittest.TestCase):
         self.conf = types.SimpleNamespace(
             default_availability_zone='nova', cellsched=types.SimpleNamespace(
                 full_refresh_interval=300.0))
-        # Nova's own, without the threads and databases that it begins with.
+        # Without the threads and databases that the constructor uses.
         self.manager = host_manager.HostManager.__new__(
             host_manager.HostManager)
         self.manager.aggs_by_id = {}
         self.manager.host_aggregates_map = collections.defaultdict(set)
-        self.there, self.reads = [], 0
+        self.existing, self.reads = [], 0
         self.aggregates = aggregates.NovaAggregates(
             self.manager, self.conf, self.read_all)
         self.nodes = {name: types.SimpleNamespace(host=f'host-{name}')
@@ -38,7 +38,7 @@ class TestNovaAggregates(unittest.TestCase):
 
     def read_all(self, context):
         self.reads += 1
-        return nova_objects.AggregateList(objects=self.there)
+        return nova_objects.AggregateList(objects=self.existing)
 
     def changes(self, new=()):
         changed, columns = self.aggregates.changes(self.nodes, new)
@@ -47,28 +47,29 @@ class TestNovaAggregates(unittest.TestCase):
                     changed, columns['aggregates'],
                     columns['availability_zone'], strict=True)}
 
-    def test_hosts_that_are_new_are_in_those_that_there_are(self):
+    def test_new_hosts_get_the_existing_aggregates(self):
         self.manager.aggs_by_id = {
-            1: said(1, 'host-a'),
-            2: said(2, 'host-a', availability_zone='zone2')}
+            1: aggregate(1, 'host-a'),
+            2: aggregate(2, 'host-a', availability_zone='zone2')}
 
         self.assertEqual(
             {'a': (['aggregate1', 'aggregate2'], 'zone2'),
              'b': ([], 'nova')}, self.changes('ab'))
         self.assertEqual({}, self.changes())
 
-    def test_only_what_changed_is_told(self):
-        self.manager.aggs_by_id = {1: said(1, 'host-a')}
+    def test_only_changed_hosts_are_returned(self):
+        self.manager.aggs_by_id = {1: aggregate(1, 'host-a')}
         self.changes('ab')
-        self.manager.aggs_by_id = {1: said(1, 'host-a'), 2: said(2, 'host-b')}
+        self.manager.aggs_by_id = {
+            1: aggregate(1, 'host-a'), 2: aggregate(2, 'host-b')}
 
         self.assertEqual({'b': (['aggregate2'], 'nova')}, self.changes())
         del self.manager.aggs_by_id[1]
         self.assertEqual({'a': ([], 'nova')}, self.changes())
 
-    def test_all_are_read_again_after_a_time(self):
-        self.manager.aggs_by_id = {1: said(1, 'host-a')}
-        self.there = [said(2, 'host-b')]
+    def test_all_aggregates_are_read_again_after_the_interval(self):
+        self.manager.aggs_by_id = {1: aggregate(1, 'host-a')}
+        self.existing = [aggregate(2, 'host-b')]
         self.aggregates.read('context')
         self.assertEqual(0, self.reads)
         self.conf.cellsched.full_refresh_interval = 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute nodes and services of Nova's are columns."""
+"""Compute nodes and services of Nova fill columns."""
 
 import datetime
 import types
@@ -53,10 +53,10 @@ class TestColumns(unittest.TestCase):
                 'num_instances', 'num_io_ops', 'failed_builds',
                 'hypervisor_version', 'supported_instances')})
 
-    def test_counts_are_no_lasting_statistics(self):
+    def test_shared_statistics_have_no_counts(self):
         self.assertEqual('{"rack": "r1"}', self.columns()['stats'])
 
-    def test_lesser_of_two_figures_of_the_disk_counts(self):
+    def test_lower_value_of_free_disk_counts(self):
         self.assertEqual(
             7 * 1024, self.columns(disk_available_least=7)['free_disk_mb'])
         self.assertEqual(
@@ -69,14 +69,14 @@ class TestColumns(unittest.TestCase):
         self.assertEqual(
             5, self.columns(pci_device_pools=pools)['free_pci_devices'])
 
-    def test_node_that_says_no_free_disk_has_not_reported(self):
+    def test_node_without_free_disk_has_not_reported(self):
         self.assertFalse(cells.has_reported(node(free_disk_gb=None)))
         self.assertTrue(cells.has_reported(node()))
 
 
 class TestServices(unittest.TestCase):
 
-    def test_service_that_never_reported_was_seen_when_it_was_made(self):
+    def test_service_without_report_was_last_seen_at_its_creation(self):
         found = cells.service_columns([types.SimpleNamespace(
             disabled=1, forced_down=0, last_seen_up=None, created_at=WHEN)])
 
@@ -88,7 +88,7 @@ class TestServices(unittest.TestCase):
 
 class TestUsesLess(unittest.TestCase):
 
-    def test_node_on_which_less_is_used_uses_less(self):
+    def test_lower_usage_of_a_node_is_detected(self):
         before = node(memory_mb_used=512)
 
         for less in ({'memory_mb_used': 0}, {'vcpus_used': 1},

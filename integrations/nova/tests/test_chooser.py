@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts are chosen and claimed in turn."""
+"""Hosts are selected and claimed one after the other."""
 
 import random
 import unittest
@@ -12,11 +12,11 @@ from cellsched_nova import decision
 
 
 class Whole:
-    """Everything is claimed of the host."""
+    """Claims all resources from the host."""
 
-    def __init__(self, **left):
+    def __init__(self, **amounts):
         self.chosen_nodes = []
-        self._left = left
+        self._amounts = amounts
 
     def first(self, uuid):
         return {'allocations': {uuid: {'resources': {
@@ -29,14 +29,14 @@ class Whole:
 class TestCase(unittest.TestCase):
 
     def setUp(self):
-        # The last has most memory.
+        # The last host has most memory.
         self.hosts = builders.hosts(free_ram_mb=[1024, 2048, 4096])
         self.uuids = list(self.hosts['uuid'])
         self.claimed = []
         self.full = set()
 
-    def claim(self, instance, wanted):
-        [uuid] = wanted['allocations']
+    def claim(self, instance, allocation_request):
+        [uuid] = allocation_request['allocations']
         self.claimed.append((instance, uuid))
         return uuid not in self.full
 
@@ -53,7 +53,7 @@ class TestChooser(TestCase):
         self.assertTrue(self.chooser().choose('a', last=True))
         self.assertEqual([('a', self.uuids[2])], self.claimed)
 
-    def test_host_whose_claim_is_refused_is_passed_over(self):
+    def test_host_with_a_refused_claim_is_skipped(self):
         self.full.add(self.uuids[2])
         chooser = self.chooser()
 
@@ -62,7 +62,7 @@ class TestChooser(TestCase):
             [('a', self.uuids[2]), ('a', self.uuids[1])], self.claimed)
         self.assertEqual([self.uuids[2]], chooser.refused)
 
-    def test_no_host_is_chosen_where_all_claims_are_refused(self):
+    def test_no_host_is_selected_if_all_claims_are_refused(self):
         self.full.update(self.uuids)
         chooser = self.chooser()
 
@@ -70,7 +70,7 @@ class TestChooser(TestCase):
         self.assertIn('3 lost their room',
                       chooser.diagnosis([], 1).text())
 
-    def test_next_instance_sees_what_the_one_before_has_taken(self):
+    def test_next_instance_sees_the_claim_of_the_previous_one(self):
         self.hosts = builders.hosts(free_ram_mb=[4000, 4096])
         self.uuids = list(self.hosts['uuid'])
         chooser = self.chooser()
@@ -80,7 +80,7 @@ class TestChooser(TestCase):
         self.assertEqual([('a', self.uuids[1]), ('b', self.uuids[0])],
                          self.claimed)
 
-    def test_host_without_anything_to_claim_is_passed_over(self):
+    def test_host_without_a_possible_claim_is_skipped(self):
         offers = Whole()
         first = offers.first
         offers.first = lambda uuid: (
@@ -89,19 +89,19 @@ class TestChooser(TestCase):
         self.assertTrue(self.chooser(offers).choose('a', last=True))
         self.assertEqual([('a', self.uuids[1])], self.claimed)
 
-    def test_alternates_are_others_of_the_same_cell(self):
+    def test_alternates_are_in_the_cell_of_the_selected_host(self):
         self.hosts = builders.hosts(
             free_ram_mb=[512, 1024, 2048, 4096, 1536],
             cell=['x', 'x', 'y', 'x', 'x'])
         chooser = self.chooser()
         chooser.choose('a', last=True)
 
-        [[chosen, *others]] = chooser.with_alternates(2)
+        [[chosen, *alternates]] = chooser.with_alternates(2)
 
         self.assertEqual(3, chosen.row)
-        self.assertEqual([4, 1], [each.row for each in others])
+        self.assertEqual([4, 1], [each.row for each in alternates])
 
-    def test_no_alternate_was_chosen_for_another_instance(self):
+    def test_alternates_exclude_the_selected_hosts(self):
         chooser = self.chooser()
         chooser.choose('a', last=False)
         chooser.choose('b', last=True)
@@ -113,9 +113,9 @@ class TestChooser(TestCase):
         self.assertTrue(all(chosen.isdisjoint(place[1:]) for place in rows))
 
 
-class TestTelling(TestCase):
+class TestDecisionRecord(TestCase):
 
-    def test_choice_is_told_with_the_second_and_its_weights(self):
+    def test_record_has_the_two_best_hosts_and_their_weights(self):
         chooser = self.chooser()
         chooser.choose('a', last=False)
         chooser.choose('b', last=True)
@@ -131,7 +131,7 @@ class TestTelling(TestCase):
         self.assertEqual([[], []], [first.first.providers,
                                     other.first.providers])
 
-    def test_providers_are_told_where_not_the_host_alone_gives(self):
+    def test_record_has_the_providers_of_a_claim_on_several(self):
         offers = Whole()
         offers.first = lambda uuid: {
             'allocations': {
@@ -141,7 +141,7 @@ class TestTelling(TestCase):
         chooser = decision.Chooser(
             pipeline.Pipeline([], []),
             selector.SelectionPolicy(random.Random(0)), self.hosts,
-            builders.request(), offers, lambda *said: True)
+            builders.request(), offers, lambda *arguments: True)
         chooser.choose('a', last=True)
 
         [pick] = chooser.decision().picks
@@ -151,11 +151,11 @@ class TestTelling(TestCase):
             ('_GPU', 'child', None, {'VGPU': 1})],
             [tuple(each.values()) for each in pick.first.providers])
 
-    def test_hosts_whose_claims_were_refused_are_named(self):
+    def test_record_names_hosts_with_refused_claims(self):
         self.full.update(self.uuids)
         chooser = self.chooser()
         chooser.choose('a', last=True)
 
-        # In the order in which they were refused.
+        # In the order of the refusals.
         self.assertEqual({'claims': list(self.hosts['host'])[::-1]},
                          chooser.examples())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims are known, and are given back."""
+"""Claims are recorded, and are released."""
 
 from keystoneauth1 import exceptions as ks_exceptions
 
@@ -17,7 +17,7 @@ request = claim_fixtures.request
 
 class TestNewServers(claim_fixtures.TestCase):
 
-    def test_claim_says_whose_it_is(self):
+    def test_claim_has_the_owner_of_the_server(self):
         self.assertTrue(self.claims.claim(SERVERS[0], request(HOST, OTHER)))
 
         held = self.parts.store.claims_of(SERVERS)[SERVERS[0]]
@@ -25,26 +25,26 @@ class TestNewServers(claim_fixtures.TestCase):
         self.assertEqual({('project', 'user')}, {
             (each.project_id, each.user_id) for each in held})
 
-    def test_guards_are_as_many_as_is_said(self):
+    def test_number_of_guards_is_the_configured_one(self):
         for _ in range(8):
-            # Each process begins with one of them by chance.
+            # Each process starts with a random guard.
             made = self.make_claims(self.make_parts(guards=2))
             made.claim(SERVERS[0], request(HOST))
-            made.give_back()
+            made.release()
 
         self.assertLessEqual({
             each.name for each in self.client.model.providers.values()
             if each.name.startswith('cellsched-guard-')},
             {'cellsched-guard-0', 'cellsched-guard-1'})
 
-    def test_claim_that_others_release_just_now_is_made_again(self):
+    def test_claim_is_repeated_if_another_process_releases_it(self):
         self.claims.claim(SERVERS[0], request(HOST))
         looks = []
 
         def release_meanwhile(asked):
             looks.extend([asked] * (asked.path.endswith(SERVERS[0])))
             if len(looks) == 2:
-                # It was found to be there at the first look.
+                # The first read finds the claim.
                 self.client.fault = None
                 self.make_parts().store.release([SERVERS[0]])
             return self.client.model.answer(asked)
@@ -54,33 +54,33 @@ class TestNewServers(claim_fixtures.TestCase):
             SERVERS[0], request(HOST)))
         self.assertEqual({SERVERS[0]: [HOST]}, self.held())
 
-    def test_claim_is_given_back(self):
+    def test_claim_is_released(self):
         self.claims.claim(SERVERS[0], request(HOST, OTHER))
-        self.claims.give_back()
+        self.claims.release()
 
         self.assertEqual({}, self.held())
 
-    def test_claim_without_room_is_refused(self):
+    def test_claim_above_the_capacity_is_refused(self):
         for server in SERVERS[:2]:
             self.claims.claim(server, request(HOST))
 
         self.assertFalse(self.claims.claim(SERVERS[2], request(HOST)))
 
-    def test_all_are_claimed_for_or_none(self):
-        wanted = [(server, request(HOST)) for server in SERVERS]
+    def test_all_instances_are_claimed_or_none(self):
+        requests = [(server, request(HOST)) for server in SERVERS]
 
-        self.assertEqual(HOST, self.claims.claim_all(wanted))
+        self.assertEqual(HOST, self.claims.claim_all(requests))
         self.assertEqual({}, self.held())
-        self.assertIsNone(self.claims.claim_all(wanted[:2]))
+        self.assertIsNone(self.claims.claim_all(requests[:2]))
         self.assertEqual(dict.fromkeys(SERVERS[:2], [HOST]), self.held())
 
-    def test_write_tells_what_all_take_of_a_provider(self):
+    def test_write_has_the_sum_of_the_claims_by_provider(self):
         self.claims.claim_all([
             (server, request(HOST)) for server in SERVERS[:2]])
 
         self.assertEqual([{HOST: {'VCPU': 2}}], self.claims.writes)
 
-    def test_claim_that_was_there_already_is_no_write(self):
+    def test_existing_claim_is_not_written(self):
         self.claims.claim(SERVERS[0], request(HOST))
         self.claims.writes.clear()
 
@@ -88,7 +88,7 @@ class TestNewServers(claim_fixtures.TestCase):
         self.assertEqual([], self.claims.writes)
 
 
-class TestServerThatHoldsSomething(claim_fixtures.TestCase):
+class TestServerWithAllocations(claim_fixtures.TestCase):
 
     server = SERVERS[0]
 
@@ -103,45 +103,45 @@ class TestServerThatHoldsSomething(claim_fixtures.TestCase):
         ) > 1
 
     def catch(self, asked):
-        """Have what adds something to the server come later."""
+        """Delay a request that adds a claim."""
         if self.is_addition(asked):
             self.late.append(asked)
             self.client.fault = None
             raise ks_exceptions.ConnectTimeout('it is slow')
         return self.client.model.answer(asked)
 
-    def test_it_gets_both(self):
+    def test_claim_is_added_to_the_allocations(self):
         self.assertTrue(self.claims.claim(self.server, request(HOST)))
 
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
         self.assertEqual([{HOST: {'VCPU': 1}}], self.claims.writes)
 
-    def test_it_is_claimed_for_in_turn_alone(self):
+    def test_claim_together_with_other_servers_is_refused(self):
         self.assertRaises(
             exception.ClaimConflict, self.claims.claim_all,
             [(self.server, request(HOST)), (SERVERS[1], request(HOST))])
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
-    def test_it_keeps_what_it_held_before(self):
-        # The source gives to the other host, too, as shared storage does.
+    def test_release_keeps_the_earlier_allocations(self):
+        # The source also serves the other host, like shared storage.
         self.claims.claim(self.server, request(SOURCE, HOST, OTHER))
         self.assertEqual({self.server: [SOURCE, HOST, OTHER]}, self.held())
 
-        self.claims.give_back()
+        self.claims.release()
 
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
-    def test_refused_claim_is_told(self):
+    def test_refused_claim_returns_false(self):
         self.make_claims(self.parts).claim_all([
             (server, request(HOST)) for server in SERVERS[1:]])
 
         self.assertFalse(self.claims.claim(self.server, request(HOST)))
         self.assertEqual([SOURCE], self.held()[self.server])
         asked = len(self.client.requests)
-        self.claims.give_back()
+        self.claims.release()
         self.assertEqual(asked, len(self.client.requests))
 
-    def test_claim_is_made_again_where_the_answer_is_lost(self):
+    def test_claim_with_a_lost_answer_is_repeated(self):
         def lose_once(asked):
             answer = self.client.model.answer(asked)
             if self.client.is_claim(asked) and HOST in (
@@ -154,13 +154,13 @@ class TestServerThatHoldsSomething(claim_fixtures.TestCase):
         self.assertTrue(self.claims.claim(self.server, request(HOST)))
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
-    def test_claim_is_made_again_where_others_change_what_is_held(self):
-        others = self.make_parts()
+    def test_claim_is_repeated_after_a_change_of_the_allocations(self):
+        other = self.make_parts()
 
         def change_meanwhile(asked):
             if self.is_addition(asked):
                 self.client.fault = None
-                others.holdings.renew({self.server})
+                other.allocations.renew({self.server})
             return self.client.model.answer(asked)
         self.client.fault = change_meanwhile
 
@@ -168,7 +168,7 @@ class TestServerThatHoldsSomething(claim_fixtures.TestCase):
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
     def lose_what_is_added(self):
-        """Have a claim taken, and nothing be told of it nor afterwards."""
+        """Execute a claim, and lose its answer and all later ones."""
         def lose(asked):
             answer = self.client.model.answer(asked)
             if self.client.is_claim(asked) and answer.is_done:
@@ -176,59 +176,59 @@ class TestServerThatHoldsSomething(claim_fixtures.TestCase):
                 raise ks_exceptions.ConnectTimeout('it is down')
             return answer
         self.client.fault = lose
-        with self.parts.patience.of_request(0.0), self.assertRaises(
+        with self.parts.deadline.of_request(0.0), self.assertRaises(
                 exception.DatabaseUnreachable):
             self.claims.claim(self.server, request(HOST))
-        self.claims.give_back()
+        self.claims.release()
         self.answer_again()
 
-    def test_claim_without_an_answer_is_taken_off_later(self):
+    def test_claim_without_an_answer_is_removed_later(self):
         self.lose_what_is_added()
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
-        self.assertTrue(self.pay())
+        self.assertTrue(self.release_due())
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
-    def test_what_others_claimed_there_meanwhile_stays(self):
+    def test_later_claim_of_another_process_remains(self):
         self.lose_what_is_added()
         self.client.model.rows[self.server, HOST, 'VCPU'] = 2
 
-        self.assertTrue(self.pay())
+        self.assertTrue(self.release_due())
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
-    def test_server_that_is_there_meanwhile_keeps_both(self):
+    def test_server_on_the_new_host_keeps_both_claims(self):
         self.lose_what_is_added()
         self.place(HOST)
 
-        self.assertTrue(self.pay())
+        self.assertTrue(self.release_due())
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
-    def test_claim_that_is_released_does_not_come_late(self):
+    def test_released_claim_does_not_appear_later(self):
         self.late = []
         self.client.fault = self.catch
-        with self.parts.patience.of_request(0.0):
+        with self.parts.deadline.of_request(0.0):
             with self.assertRaises(exception.DatabaseUnreachable):
                 self.claims.claim(self.server, request(HOST))
-        self.claims.give_back()
+        self.claims.release()
 
-        self.assertTrue(self.pay())
+        self.assertTrue(self.release_due())
         self.assertEqual(409, self.come_late().status)
         self.assertEqual({self.server: [SOURCE]}, self.held())
 
-    def test_claim_that_is_refused_does_not_come_late(self):
+    def test_refused_claim_does_not_appear_later(self):
         self.late = []
-        others = self.make_claims(self.parts)
+        other = self.make_claims(self.parts)
 
         def fill(asked):
             try:
                 return self.catch(asked)
             finally:
                 if self.late:
-                    others.claim_all([
+                    other.claim_all([
                         (server, request(HOST)) for server in SERVERS[1:]])
         self.client.fault = fill
 
         self.assertFalse(self.claims.claim(self.server, request(HOST)))
-        others.give_back()
+        other.release()
         self.assertEqual(409, self.come_late().status)
         self.assertEqual({self.server: [SOURCE]}, self.held())

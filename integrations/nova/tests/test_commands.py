@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about Nova, where neither its databases nor Placement are asked."""
+"""Commands that need neither Nova's databases nor Placement."""
 
 import io
 import json
@@ -54,8 +54,8 @@ class TestCommands(unittest.TestCase):
         self.addCleanup(CONF.reset)
 
     def run_command(self, *argv):
-        """Return the exit code of a command, and what it said."""
-        # A process reads its configuration once.
+        """Return the exit code, output and errors of a command."""
+        # A process reads its configuration only once.
         CONF.reset()
         for api in (main_api, api_api):
             self.addCleanup(api.context_manager.patch_factory(
@@ -74,37 +74,37 @@ class TestCommands(unittest.TestCase):
         return path
 
     def test_commands_are_listed(self):
-        code, said, _ = self.run_command('--help')
+        code, output, _ = self.run_command('--help')
 
         self.assertEqual(0, code)
         for name in ('capacity', 'explain', 'host export', 'plan'):
-            self.assertIn(f'  {name}', said)
-        self.assertNotIn('flavor', said)
+            self.assertIn(f'  {name}', output)
+        self.assertNotIn('flavor', output)
 
-    def test_what_nova_enables_decides_on_a_file(self):
-        code, said, wrong = self.run_command(
+    def test_plug_ins_of_nova_conf_decide_on_a_file(self):
+        code, output, wrong = self.run_command(
             'plan', '--snapshot', self.snapshot(), *SIZE, '-f', 'json')
 
         self.assertEqual((0, ''), (code, wrong))
-        [place] = json.loads(said)['places']
-        # Nova's configuration prefers less memory.
+        [place] = json.loads(output)['places']
+        # Nova's configuration prefers hosts with less memory.
         self.assertEqual(('a', 'north'), (place['host'], place['cell']))
 
     def test_row_filter_of_nova_decides_on_a_file_by_columns(self):
-        _, said, _ = self.run_command(
+        _, output, _ = self.run_command(
             'plan', '--snapshot', self.snapshot(), *SIZE, '-f', 'json',
             '--hint', 'query=[">=", "$free_ram_mb", 2000]')
 
         stages = {each['by']: (each['entered'], each['left'])
-                  for each in json.loads(said)['stages']}
+                  for each in json.loads(output)['stages']}
         self.assertIn('JsonFilter', stages)
 
-    def test_room_in_a_file_is_counted(self):
-        code, said, _ = self.run_command(
+    def test_capacity_of_a_file_is_counted(self):
+        code, output, _ = self.run_command(
             'capacity', '--snapshot', self.snapshot(), *SIZE, '-f', 'json')
 
         self.assertEqual(0, code)
-        self.assertEqual(6, json.loads(said)[-1]['Servers'])
+        self.assertEqual(6, json.loads(output)[-1]['Servers'])
 
     def test_decision_is_explained(self):
         options.register_opts(CONF)
@@ -118,32 +118,32 @@ class TestCommands(unittest.TestCase):
                 3, (), (), 'because', way=decision_record.Way('columns')))
         kept.flush()
 
-        code, said, wrong = self.run_command(
+        code, output, wrong = self.run_command(
             'explain', SERVER, '-f', 'json')
 
         self.assertEqual((0, ''), (code, wrong))
-        found = json.loads(said)
+        found = json.loads(output)
         self.assertEqual(
             ('because', {'name': 'columns', 'reasons': []}),
             (found['reason'], found['way']))
 
-    def test_what_was_never_decided_is_not_found(self):
+    def test_unknown_decision_is_not_found(self):
         code, _, wrong = self.run_command('explain', 'req-2')
 
         self.assertEqual(1, code)
         self.assertIn('[cellsched] decision_retention', wrong)
         self.assertFalse((self.directory / 'cellsched.sqlite').exists())
 
-    def test_what_cannot_be_honoured_is_named(self):
+    def test_unsupported_configuration_is_named(self):
         self.nova_conf.write_text(
             '[filter_scheduler]\nenabled_filters = Missing\n')
 
         code, _, wrong = self.run_command('explain', 'req-2')
 
         self.assertEqual(1, code)
-        self.assertIn('Missing is none of available_filters', wrong)
+        self.assertIn('Missing is not in available_filters', wrong)
 
-    def test_database_of_nova_that_is_not_said_is_named(self):
+    def test_missing_database_option_is_named(self):
         self.nova_conf.write_text('')
 
         code, _, wrong = self.run_command('plan', '--flavor', 'small')
@@ -151,7 +151,7 @@ class TestCommands(unittest.TestCase):
         self.assertEqual(1, code)
         self.assertIn('Configuration: [api_database] connection', wrong)
 
-    def test_url_of_the_broker_that_makes_no_sense_is_named(self):
+    def test_invalid_transport_url_is_named(self):
         self.nova_conf.write_text(
             '[DEFAULT]\ntransport_url = rabbit://user:secret@host:port/\n')
 
@@ -161,14 +161,14 @@ class TestCommands(unittest.TestCase):
         self.assertIn('Configuration: [DEFAULT] transport_url', wrong)
         self.assertNotIn('secret', wrong)
 
-    def test_database_of_nova_that_is_away_is_named(self):
+    def test_unreachable_database_is_named(self):
         for flavor in ('--flavor', 'small'), (*SIZE, '--group', SERVER):
             code, _, wrong = self.run_command('plan', *flavor)
 
             self.assertEqual((1, 1), (code, len(wrong.splitlines())), wrong)
             self.assertIn('cannot be reached', wrong)
 
-    def test_placement_that_cannot_be_read_is_named(self):
+    def test_unreachable_placement_is_named(self):
         for argv in (('plan', *SIZE), ('capacity', *SIZE),
                      ('host', 'export')):
             code, _, wrong = self.run_command(*argv)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons are kept for a time."""
+"""Comparisons are stored for a limited time."""
 
 import pathlib
 import tempfile
@@ -34,12 +34,12 @@ class TestComparisonStore(unittest.TestCase):
         return comparing.ComparisonStore(databases.get(
             f'sqlite:///{self.path}', 'records'), 100.0, **options)
 
-    def test_nothing_is_made_by_who_only_reads(self):
+    def test_read_creates_no_database(self):
         self.assertEqual([], self.store.groups())
         self.assertEqual([], list(self.store.find(SERVER)))
         self.assertFalse(self.path.exists())
 
-    def test_what_is_kept_is_found_by_server_and_by_request(self):
+    def test_comparison_is_found_by_server_and_by_request(self):
         one = comparison(1000.0)
         self.store.add(one)
 
@@ -61,7 +61,7 @@ class TestComparisonStore(unittest.TestCase):
         self.assertEqual((Outcome.REJECTED, 'ComputeFilter', rejected),
                          (other.outcome, other.reason, other.example))
 
-    def test_what_is_too_old_is_removed(self):
+    def test_expired_comparison_is_removed(self):
         for at in 1000.0, 1050.0, 1120.0:
             self.store.add(comparison(at))
         self.store.purge(1120.0)
@@ -69,13 +69,13 @@ class TestComparisonStore(unittest.TestCase):
         self.assertEqual([1120.0, 1050.0], [
             each.compared_at for each in self.store.find(SERVER)])
 
-    def test_first_that_is_added_has_old_ones_removed(self):
+    def test_first_added_comparison_removes_expired_ones(self):
         self.store.add(comparison(1000.0))
         self.open().add(comparison(2000.0))
 
         self.assertEqual(1, len(self.store.find(SERVER)))
 
-    def test_of_too_many_the_oldest_are_removed(self):
+    def test_oldest_of_too_many_comparisons_are_removed(self):
         store = self.open(rows_max=2)
         for at in range(5):
             store.add(comparison(1000.0 + at))
@@ -84,7 +84,7 @@ class TestComparisonStore(unittest.TestCase):
         self.assertEqual([1004.0, 1003.0], [
             each.compared_at for each in store.find(SERVER)])
 
-    def test_reason_that_is_long_is_cut(self):
+    def test_long_reason_is_cut(self):
         self.store.add(comparison(1000.0, Outcome.NONE, 'x' * 1000))
 
         [one] = self.store.find(SERVER)

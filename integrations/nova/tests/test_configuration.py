@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's configuration is taken over, and what cannot be is named."""
+"""Nova's options are copied, and problems are named."""
 
 import tempfile
 import types
@@ -35,7 +35,7 @@ class TestCase(unittest.TestCase):
 
 class TestProductOptions(TestCase):
 
-    def test_values_are_those_of_nova(self):
+    def test_values_are_copied_from_nova(self):
         self.flags('filter_scheduler', ram_weight_multiplier=3.0)
         self.flags(service_down_time=7)
 
@@ -44,7 +44,7 @@ class TestProductOptions(TestCase):
         self.assertEqual(3.0, conf.filter_scheduler.ram_weight_multiplier)
         self.assertEqual(7, conf.service_down_time)
 
-    def test_value_that_changes_is_followed(self):
+    def test_changed_value_is_copied(self):
         followed = configuration.ProductOptions(CONF)
         self.flags('filter_scheduler', host_subset_size=5)
 
@@ -52,13 +52,13 @@ class TestProductOptions(TestCase):
         self.assertFalse(followed.follow())
         self.assertEqual(5, followed.conf.filter_scheduler.host_subset_size)
 
-    def test_name_that_means_something_else_is_left_alone(self):
-        # Nova takes names of hosts that are none for the product.
+    def test_option_with_another_meaning_is_not_copied(self):
+        # Nova accepts host names that are invalid for the product.
         self.flags(host='my_host')
 
         configuration.ProductOptions(CONF)
 
-    def test_value_that_cannot_be_taken_over_is_told_of_once(self):
+    def test_invalid_value_is_reported_once(self):
         followed = configuration.ProductOptions(CONF)
         kept = followed.conf.metrics.weight_multiplier
         self.flags('metrics', weight_multiplier=2.0)
@@ -77,10 +77,10 @@ class TestProductOptions(TestCase):
 
 class TestProblems(TestCase):
 
-    def test_configuration_of_nova_as_it_is_has_none(self):
+    def test_default_configuration_of_nova_has_no_problem(self):
         self.assertEqual([], configuration.problems(CONF))
 
-    def test_each_value_that_is_wrong_is_a_line(self):
+    def test_each_invalid_value_has_a_line(self):
         with tempfile.NamedTemporaryFile('w', suffix='.conf') as stream:
             stream.write('[DEFAULT]\nservice_down_time = long\n'
                          '[scheduler]\nmax_attempts = 0\n'
@@ -97,7 +97,7 @@ class TestProblems(TestCase):
              '[cellsched] claim_timeout'],
             [line.partition(':')[0] for line in found])
 
-    def test_database_that_is_needed_and_missing_is_a_line(self):
+    def test_missing_database_option_has_a_line(self):
         self.assertEqual(
             ['[api_database] connection', '[database] connection'],
             [line.partition(':')[0] for line in configuration.problems(
@@ -108,7 +108,7 @@ class TestProblems(TestCase):
         [line] = configuration.problems(CONF, 'api_database', 'database')
         self.assertIn('[database] connection', line)
 
-    def test_missing_way_into_placement_is_a_line(self):
+    def test_missing_authentication_to_placement_has_a_line(self):
         [line] = configuration.problems(CONF, 'placement')
         self.assertEqual('[placement] auth_type', line.partition(':')[0])
 
@@ -118,7 +118,7 @@ class TestProblems(TestCase):
                 self.assertEqual([], configuration.problems(CONF, 'placement'))
                 CONF.clear_override(name, 'placement')
 
-    def test_cell_whose_url_is_a_template_of_nothing_is_named(self):
+    def test_cell_with_a_template_of_an_unset_url_is_named(self):
         cell = types.SimpleNamespace(
             identity='uuid(cell1)', database_connection='{scheme}://db/nova')
         with self.assertRaisesRegex(
@@ -130,7 +130,7 @@ class TestProblems(TestCase):
         self.flags('database', connection='sqlite://')
         configuration.check_cells(CONF, [cell])
 
-    def test_each_problem_is_a_line(self):
+    def test_each_problem_has_a_line(self):
         self.flags(servicegroup_driver='mc')
         self.flags('filter_scheduler',
                    enabled_filters=['ComputeFilter', 'Missing'],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request waits for Placement once, whatever it asks it."""
+"""A request has one deadline for all its requests to Placement."""
 
 import threading
 import types
@@ -22,48 +22,49 @@ from tests import test_decision
 REQUEST = messages.PlacementRequest('GET', '/')
 
 
-class TestPatience(unittest.TestCase):
+class TestDeadline(unittest.TestCase):
 
     def setUp(self):
-        self.patience = deadline.Deadline(30.0)
+        self.deadline = deadline.Deadline(30.0)
 
-    def test_request_has_less_and_less_time(self):
-        with self.patience.of_request(10.0):
-            before, after = self.patience.left_s(), self.patience.left_s()
+    def test_remaining_time_of_a_request_decreases(self):
+        with self.deadline.of_request(10.0):
+            before = self.deadline.remaining_s()
+            after = self.deadline.remaining_s()
 
             self.assertLessEqual(after, before)
             self.assertLessEqual(before, 10.0)
-            self.assertFalse(self.patience.is_over)
+            self.assertFalse(self.deadline.is_over)
 
-    def test_request_that_may_not_wait_has_no_time(self):
-        with self.patience.of_request(0.0):
-            self.assertEqual(0.0, self.patience.left_s())
-            self.assertTrue(self.patience.is_over)
+    def test_deadline_of_zero_seconds_is_over_at_once(self):
+        with self.deadline.of_request(0.0):
+            self.assertEqual(0.0, self.deadline.remaining_s())
+            self.assertTrue(self.deadline.is_over)
 
-    def test_who_decides_on_nothing_has_all_of_it_again_and_again(self):
-        with self.patience.of_request(0.0):
+    def test_whole_timeout_applies_outside_of_a_request(self):
+        with self.deadline.of_request(0.0):
             pass
 
-        self.assertEqual(30.0, self.patience.left_s())
-        self.assertFalse(self.patience.is_over)
+        self.assertEqual(30.0, self.deadline.remaining_s())
+        self.assertFalse(self.deadline.is_over)
 
-    def test_each_thread_has_its_own(self):
-        others = []
-        with self.patience.of_request(0.0):
+    def test_each_thread_has_its_own_deadline(self):
+        found = []
+        with self.deadline.of_request(0.0):
             thread = threading.Thread(
-                target=lambda: others.append(self.patience.left_s()))
+                target=lambda: found.append(self.deadline.remaining_s()))
             thread.start()
             thread.join()
 
-        self.assertEqual([30.0], others)
+        self.assertEqual([30.0], found)
 
 
 class TestReportClient(unittest.TestCase):
-    """An answer that is none is asked for again as long as there is time."""
+    """Requests without an answer can be retried until the deadline."""
 
     def setUp(self):
-        self.patience = deadline.Deadline(30.0)
-        self.client = report_client.ReportClient(self, self.patience)
+        self.deadline = deadline.Deadline(30.0)
+        self.client = report_client.ReportClient(self, self.deadline)
         self.answer = lambda: types.SimpleNamespace(
             status_code=200, json=lambda: {'versions': []})
 
@@ -77,38 +78,38 @@ class TestReportClient(unittest.TestCase):
         return lambda: types.SimpleNamespace(
             status_code=status, json=lambda: {})
 
-    def test_answer_is_an_answer_however_late(self):
+    def test_late_answer_is_returned(self):
         for status in 200, 404, 409:
             self.answer = self.refuse(status)
-            with self.patience.of_request(0.0):
+            with self.deadline.of_request(0.0):
                 self.assertEqual(
                     status, self.client.send(REQUEST).status)
 
-    def test_silence_is_for_the_store_to_repeat(self):
+    def test_missing_answer_within_the_deadline_can_be_retried(self):
         self.answer = self.fail
 
         self.assertRaises(
             remote.OutcomeUnknown, self.client.send, REQUEST)
-        with self.patience.of_request(30.0):
+        with self.deadline.of_request(30.0):
             self.assertRaises(
                 remote.OutcomeUnknown, self.client.send, REQUEST)
 
-    def test_request_without_time_fails_with_what_was_said(self):
-        for answer, said in (
+    def test_request_after_the_deadline_fails_with_the_reason(self):
+        for answer, text in (
                 (self.fail, 'it is slow'), (self.refuse(503), '503')):
             self.answer = answer
-            with self.patience.of_request(0.0), self.assertRaisesRegex(
-                    exception.DatabaseUnreachable, said):
+            with self.deadline.of_request(0.0), self.assertRaisesRegex(
+                    exception.DatabaseUnreachable, text):
                 self.client.send(REQUEST)
 
-    def test_server_that_fails_is_for_the_store_to_repeat(self):
+    def test_server_error_within_the_deadline_can_be_retried(self):
         self.answer = self.refuse(503)
 
         self.assertEqual(503, self.client.send(REQUEST).status)
 
 
 class TestLateReportClient(unittest.TestCase):
-    """Nova's client cannot be made while Keystone is down."""
+    """Nova's client cannot be created while Keystone is down."""
 
     def setUp(self):
         self.client = report_client.LateReportClient()
@@ -119,7 +120,7 @@ class TestLateReportClient(unittest.TestCase):
     def make(self):
         raise ks_exceptions.DiscoveryFailure('Keystone is down')
 
-    def test_claim_is_not_sent_until_it_can_be_made(self):
+    def test_claim_is_not_sent_until_the_client_exists(self):
         sender = report_client.ReportClient(
             self.client, deadline.Deadline(30.0))
 
@@ -129,7 +130,7 @@ class TestLateReportClient(unittest.TestCase):
         report.report_client_singleton = lambda: self
         self.assertEqual(200, sender.send(REQUEST).status)
 
-    def test_reading_is_told_to_be_impossible(self):
+    def test_read_without_a_client_is_unavailable(self):
         with self.assertRaisesRegex(
                 placement.PlacementUnavailable, 'Keystone is down'):
             placement.read(
@@ -139,13 +140,13 @@ class TestLateReportClient(unittest.TestCase):
         return types.SimpleNamespace(status_code=200, json=dict)
 
 
-class TestRequests(test_decision.TestCase):
+class TestClaimTimeout(test_decision.TestCase):
 
-    def test_request_that_may_claim_waits_for_as_long_as_is_set(self):
+    def test_request_with_claims_waits_for_the_claim_timeout(self):
         waited = []
-        self.parts.hosts.unread = 'it is away'
+        self.parts.hosts.unread_reason = 'it is away'
         self.parts.hosts.await_placement = (
-            lambda context, left_s: waited.append(left_s))
+            lambda context, remaining_s: waited.append(remaining_s))
         test_decision.CONF.set_override('claim_timeout', 50.0, 'cellsched')
         self.addCleanup(test_decision.CONF.clear_override, 'claim_timeout',
                         'cellsched')
@@ -156,5 +157,5 @@ class TestRequests(test_decision.TestCase):
                     self.parts, self.context, self.spec(4096),
                     [test_decision.SERVER], 0, claim).select)
 
-        mine, planned = waited
-        self.assertEqual((True, 0.0), (0.0 < mine <= 50.0, planned))
+        claiming, planned = waited
+        self.assertEqual((True, 0.0), (0.0 < claiming <= 50.0, planned))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions on requests are recorded, with the way that they went."""
+"""Decisions are recorded with their way."""
 
 import dataclasses
 import random
@@ -36,17 +36,17 @@ SERVER = test_requests.SERVER
 
 
 class Hosts:
-    """Hosts that stay as they are, but for what is taken here."""
+    """Hosts that only the selections of this test change."""
 
     silent = ()
     given_by_others = frozenset()
     readings = 0
     silent_cells = frozenset()
-    unread = None
+    unread_reason = None
 
     def __init__(self, table):
         self.table = table
-        # What becomes of them each time that freed ones are looked for.
+        # Called one after the other, at each search for freed hosts.
         self.freed = []
         self.confirmed = []
 
@@ -56,9 +56,9 @@ class Hosts:
     def refresh(self, context, since=None):
         return False
 
-    def await_placement(self, context, patience_s):
-        if self.unread is not None:
-            raise placement.PlacementUnavailable(reason=self.unread)
+    def await_placement(self, context, timeout_s):
+        if self.unread_reason is not None:
+            raise placement.PlacementUnavailable(reason=self.unread_reason)
 
     def find_freed(self, context, resources, readings):
         if self.freed:
@@ -80,7 +80,7 @@ class Hosts:
 
 
 class Plugins:
-    """Memory decides."""
+    """A filter and a weigher of memory."""
 
     reads = test_requests.READS
 
@@ -103,7 +103,7 @@ class Manager:
 
 
 class Placement:
-    """Has no candidates for anything.
+    """A Placement without allocation candidates.
 
     :ivar failures: statuses that it answers with before
     """
@@ -119,7 +119,7 @@ class Placement:
 
 
 class Store:
-    """Takes every claim, or says what is wrong."""
+    """Accepts every claim, or raises an error."""
 
     def __init__(self):
         self.claims = []
@@ -140,7 +140,7 @@ class TestCase(configuration_fixtures.TestCase):
     def setUp(self):
         super().setUp()
         self.store = Store()
-        self.told = []
+        self.recorded_calls = []
         self.parts = Components(
             Hosts(builders.table(
                 host=['a', 'b'], nodename=['a', 'b'],
@@ -150,7 +150,7 @@ class TestCase(configuration_fixtures.TestCase):
             Manager(), Placement(), claims.ClaimComponents(
                 self.store, None, deferred_releases.DeferredReleases(
                     self.store, None, None), deadline.Deadline(0.0)), CONF,
-            lambda *said: self.told.append(said))
+            lambda *arguments: self.recorded_calls.append(arguments))
         self.context = nova_context.RequestContext(
             user_id='user', project_id='project', request_id='req-1')
 
@@ -167,18 +167,18 @@ class TestCase(configuration_fixtures.TestCase):
             self.parts, self.context, spec, [SERVER], 0).select()
 
 
-class TestRecording(TestCase):
+class TestRecord(TestCase):
 
     def recorded(self, spec):
-        """Return what is recorded of a request that finds no host."""
+        """Return the record of a request without a valid host."""
         self.assertRaises(nova_exception.NoValidHost, self.select, spec)
-        [(_, _, _, decision)] = self.told
+        [(_, _, _, decision)] = self.recorded_calls
         return decision
 
-    def test_choice_is_recorded_with_the_way_that_it_was_made(self):
+    def test_selection_is_recorded_with_its_way(self):
         [[chosen]] = self.select(self.spec())
 
-        [(context, request, uuids, decision)] = self.told
+        [(context, request, uuids, decision)] = self.recorded_calls
         self.assertEqual('b', chosen.service_host)
         self.assertEqual(
             ('req-1', [SERVER], 512),
@@ -189,12 +189,12 @@ class TestRecording(TestCase):
              decision.picks[0].first.host, decision.picks[0].second.host,
              decision.reason))
 
-    def test_refusal_is_recorded_with_reasons_that_users_do_not_read(self):
+    def test_refusal_is_recorded_with_reasons_hidden_from_users(self):
         spec = self.spec(4096)
         with self.assertRaises(nova_exception.NoValidHost) as caught:
             self.select(spec)
 
-        [(_, _, _, decision)] = self.told
+        [(_, _, _, decision)] = self.recorded_calls
         self.assertIn(NOVA_TEXT, str(caught.exception))
         self.assertIn('2048 MB', decision.reason)
         self.assertEqual({'capacity:MEMORY_MB': ['a', 'b']},
@@ -202,8 +202,8 @@ class TestRecording(TestCase):
         self.assertEqual(2, decision.rejections[0]['hosts'])
 
     def grouped(self):
-        """Return a request that goes by allocation candidates."""
-        # What Nova asks its cells before it asks for this is known.
+        """Return a request that needs allocation candidates."""
+        # Nova would read this from its cells first.
         return self.spec(
             extra_specs={'resources1:VGPU': '1'},
             request_level_params=nova_objects.RequestLevelParams(
@@ -216,14 +216,14 @@ class TestRecording(TestCase):
         self.assertIn('groups of the flavor', decision.way.reasons)
         self.assertIn('no allocation candidates', decision.reason)
 
-    def test_placement_that_does_not_answer_is_asked_again(self):
+    def test_read_of_candidates_is_retried(self):
         self.parts.client.failures = [503, 500, 503]
 
         decision = self.recorded(self.grouped())
 
         self.assertIn('no allocation candidates', decision.reason)
 
-    def test_placement_that_never_answers_is_recorded(self):
+    def test_placement_without_an_answer_is_recorded(self):
         self.parts.client.failures = [503] * 100
         CONF.set_override('claim_timeout', 0, 'cellsched')
         self.addCleanup(CONF.clear_override, 'claim_timeout', 'cellsched')
@@ -233,19 +233,19 @@ class TestRecording(TestCase):
         self.assertIn('was answered with 503', decision.reason)
         self.assertEqual('allocation candidates', decision.way.name)
 
-    def test_placement_that_refuses_is_not_asked_again(self):
+    def test_rejected_read_of_candidates_is_not_retried(self):
         self.parts.client.failures = [400]
 
         self.assertIn('was answered with 400',
                       self.recorded(self.grouped()).reason)
 
-    def test_hosts_that_are_not_known_refuse_nobody(self):
-        self.parts.hosts.unread = 'it is away'
+    def test_unread_hosts_do_not_count_as_full(self):
+        self.parts.hosts.unread_reason = 'it is away'
 
         self.assertIn('Placement cannot be read: it is away',
                       self.recorded(self.spec(4096)).reason)
 
-    def test_host_of_a_cell_that_does_not_answer_is_passed_over(self):
+    def test_host_of_a_silent_cell_is_skipped(self):
         table = self.parts.hosts.table
         table.put(list(table['uuid']), {'cell': ['one', 'two']})
         self.parts.hosts.silent_cells = {'two'}
@@ -253,10 +253,10 @@ class TestRecording(TestCase):
         [[chosen]] = self.select(self.spec())
 
         self.assertEqual('a', chosen.service_host)
-        [(_, _, _, decision)] = self.told
+        [(_, _, _, decision)] = self.recorded_calls
         self.assertEqual(1, decision.picks[0].candidates)
 
-    def test_request_that_cannot_be_read_is_not_recorded(self):
+    def test_invalid_request_is_not_recorded(self):
         def refuse():
             raise exception.Invalid('it makes no sense')
 
@@ -264,15 +264,15 @@ class TestRecording(TestCase):
         spec.obj_to_primitive = refuse
 
         self.assertRaises(nova_exception.NoValidHost, self.select, spec)
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.recorded_calls)
 
-    def test_claim_store_that_does_not_answer_is_recorded(self):
+    def test_claim_store_without_an_answer_is_recorded(self):
         self.store.error = exception.DatabaseUnreachable(
             schema='claims', url='', reason='it is away')
 
         self.assertIn('it is away', self.recorded(self.spec()).reason)
 
-    def test_hosts_whose_claims_were_refused_are_named(self):
+    def test_hosts_with_refused_claims_are_named(self):
         self.store.error = exception.ClaimRefused(
             provider='p', resource='VCPU', amount=1, consumer=SERVER)
 
@@ -281,7 +281,7 @@ class TestRecording(TestCase):
 
 
 class Watcher:
-    """Looks on, and has more memory on the first host."""
+    """Adds free memory to the first host."""
 
     def __init__(self):
         self.shown = []
@@ -293,7 +293,7 @@ class Watcher:
         self.shown.append(list(ranking))
 
 
-class TestWatched(TestCase):
+class TestWatcher(TestCase):
 
     def watched(self, watcher, servers=1):
         return RequestDecision(
@@ -301,7 +301,7 @@ class TestWatched(TestCase):
             [SERVER, *map(str, range(1, servers))], 0, claim=False,
             watcher=watcher).select()
 
-    def test_what_the_watcher_changes_counts_for_this_request_alone(self):
+    def test_change_of_a_watcher_counts_for_its_request_only(self):
         [[chosen]] = self.watched(Watcher())
 
         self.assertEqual('a', chosen.service_host)
@@ -309,7 +309,7 @@ class TestWatched(TestCase):
         [[chosen]] = self.select(self.spec())
         self.assertEqual('b', chosen.service_host)
 
-    def test_order_of_hosts_for_the_first_server_is_shown(self):
+    def test_watcher_receives_the_ranking_for_the_first_server(self):
         watcher = Watcher()
 
         self.assertEqual(2, len(self.watched(watcher, 2)))
@@ -323,24 +323,24 @@ class TestPlan(TestCase):
         return deployment.NovaPlanner(self.parts).plan(
             self.context, builders.request(**wishes), [SERVER], alternates)
 
-    def test_it_is_what_would_be_decided_and_takes_nothing(self):
+    def test_plan_selects_the_best_host_without_a_claim(self):
         places, decision = self.plan()
 
         self.assertEqual([['b', 'a']], [
             [each.service_host for each in place] for place in places])
         self.assertEqual('columns', decision.way.name)
-        self.assertEqual(([], []), (self.store.claims, self.told))
+        self.assertEqual(([], []), (self.store.claims, self.recorded_calls))
 
-    def test_it_is_the_same_the_next_time(self):
+    def test_repeated_plan_is_the_same(self):
         planner = deployment.NovaPlanner(self.parts)
         for _ in range(3):
-            # The second would be chosen if the first counted.
+            # If the first plan counted, the second host would be selected.
             places, _ = planner.plan(
                 self.context, builders.request(memory_mb=1000), [SERVER], 0)
 
             self.assertEqual('b', places[0][0].service_host)
 
-    def test_it_is_the_same_whoever_makes_it(self):
+    def test_plans_of_several_processes_are_the_same(self):
         alike = Hosts(builders.table(
             host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
             free_ram_mb=[1024] * 3))
@@ -354,12 +354,12 @@ class TestPlan(TestCase):
 
         self.assertEqual(1, len(hosts))
 
-    def test_what_fits_nowhere_has_a_reason(self):
+    def test_plan_without_a_host_has_a_reason(self):
         places, decision = self.plan(memory_mb=4096)
 
         self.assertEqual([], places)
         self.assertIn('2048 MB', decision.reason)
 
-    def test_what_the_api_would_refuse_is_refused(self):
+    def test_plan_of_an_invalid_request_is_refused(self):
         self.assertRaises(exception.Invalid, self.plan,
                           extra_specs={'hw:numa_nodes': 'many'})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plug-ins of Nova's are the product's, or are asked row by row."""
+"""Plug-ins of Nova run on columns, or on one host at a time."""
 
 import nova.conf
 from nova import objects as nova_objects
@@ -20,7 +20,7 @@ nova_objects.register_all()
 
 
 class BigFilter(filters.BaseHostFilter):
-    """Is somebody else's."""
+    """A third-party filter."""
 
     def host_passes(self, host_state, spec_obj):
         return host_state.free_ram_mb >= 2048
@@ -39,7 +39,7 @@ class NameWeigher(weights.BaseHostWeigher):
 
 
 class HostState:
-    """A host as Nova has it, with what no column has."""
+    """A host state of Nova with an attribute that no column has."""
 
     def __init__(self, uuid, label):
         self.uuid = uuid
@@ -75,26 +75,26 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
         return [self.hosts['host'][row]
                 for row in decision.weigh(request, found)]
 
-    def test_filters_that_both_have_are_the_product_s(self):
+    def test_filters_of_both_packages_are_the_product_s(self):
         self.decide([compute_filter.ComputeFilter()], [ram.RAMWeigher()])
 
         self.assertEqual([], self.plugins.by_row)
 
-    def test_filter_of_somebody_else_is_asked_row_by_row(self):
+    def test_third_party_filter_checks_one_host_at_a_time(self):
         self.assertEqual(['b', 'c'], self.decide([BigFilter()]))
         self.assertEqual(['BigFilter'], self.plugins.by_row)
         self.assertEqual([], self.asked)
 
-    def test_what_no_column_has_is_read_once_of_those_that_are_left(self):
+    def test_attribute_without_column_is_read_once_of_remaining_hosts(self):
         self.assertEqual(['c'], self.decide([LabelFilter(), BigFilter(),
                                              LabelFilter()]))
         [read] = self.asked
         self.assertEqual(set(self.hosts['uuid']), set(read))
 
-    def test_weigher_of_somebody_else_orders_hosts(self):
+    def test_third_party_weigher_orders_hosts(self):
         self.assertEqual(['b', 'c', 'a'], self.decide([], [NameWeigher()]))
 
-    def test_weigher_that_reads_no_column_is_not_asked_unless_it_counts(self):
+    def test_row_weigher_runs_only_with_a_multiplier(self):
         weigher = image_props.ImagePropertiesWeigher()
 
         self.decide([], [weigher])
@@ -102,11 +102,11 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
         self.assertEqual(['ImagePropertiesWeigher'], self.plugins.by_row)
         self.assertEqual([], self.asked)
 
-    def test_aggregates_are_those_of_nova(self):
-        mine = nova_objects.Aggregate(metadata={'label': 'good'})
+    def test_host_state_has_the_aggregates_of_nova(self):
+        aggregate = nova_objects.Aggregate(metadata={'label': 'good'})
         hosts = builders.hosts(2, aggregates=[
             (), (builders.aggregate(7),)])
-        states = rows.HostStates(self.read, {}, {7: mine})
+        states = rows.HostStates(self.read, {}, {7: aggregate})
         shown = []
 
         class Spy(filters.BaseHostFilter):
@@ -117,25 +117,25 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
         rows.NovaFilter(Spy(), self.spec, states).keep(
             hosts, builders.request())
 
-        self.assertEqual([[], [mine]], shown)
+        self.assertEqual([[], [aggregate]], shown)
 
-    def test_filter_of_numa_is_asked_where_there_is_a_topology(self):
+    def test_numa_filter_runs_for_requests_with_a_topology(self):
         self.decide([numa_topology_filter.NUMATopologyFilter()])
 
         self.assertEqual([], self.asked)
 
-    def test_candidates_are_the_host_states_own(self):
+    def test_each_host_state_has_its_own_candidates(self):
         uuid = self.hosts['uuid'][0]
-        wanted = {'allocations': {uuid: {'resources': {'VCPU': 1}}}}
-        states = rows.HostStates(self.read, {uuid: [wanted]})
+        candidate = {'allocations': {uuid: {'resources': {'VCPU': 1}}}}
+        states = rows.HostStates(self.read, {uuid: [candidate]})
         states.load([uuid])
 
-        [mine] = states.get(uuid).allocation_candidates
-        mine['allocations'].clear()
+        [copy] = states.get(uuid).allocation_candidates
+        copy['allocations'].clear()
 
-        self.assertTrue(wanted['allocations'])
+        self.assertTrue(candidate['allocations'])
 
-    def test_host_that_has_gone_is_an_error(self):
+    def test_deleted_host_is_an_error(self):
         hosts = builders.hosts(1)
         state = rows.HostStates(lambda uuids: [], {})
 

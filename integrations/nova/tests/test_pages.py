@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of the administrator guide have commands and output that there are."""
+"""Commands and output in the administrator guide are correct."""
 
 import datetime
 import io
@@ -20,7 +20,7 @@ CONF = nova.conf.CONF
 
 PAGES = pathlib.Path(__file__).parents[3] / 'doc/source/admin'
 
-#: Those that are about this package.
+#: The pages about this package.
 NAMES = ('existing-service', 'adopting-in-nova', 'in-novas-place',
          'nova-commands')
 
@@ -28,13 +28,13 @@ _BLOCK = re.compile(
     r'^\.\. code-block:: console\n(?:   :\w+: .*\n)*\n((?:   .*\n|\n)+)',
     re.MULTILINE)
 
-#: Commands that are parsed as they are typed.
+#: Commands that the test parses.
 APPS = {'cellsched-nova': commands.NovaShell,
         'cellsched-nova-shadow': ShadowShell}
 
 
 def typed():
-    """Yield each command of the pages, with the output that follows it."""
+    """Yield each command of the pages with its output."""
     for name in NAMES:
         text = (PAGES / f'{name}.rst').read_text(encoding='utf-8')
         for block in map(textwrap.dedent, _BLOCK.findall(text)):
@@ -44,7 +44,7 @@ def typed():
 
 
 class Store:
-    """Has the comparisons that a page shows."""
+    """A store with the comparisons of a page."""
 
     def groups(self):
         return [
@@ -71,7 +71,7 @@ class TestPages(configuration_fixtures.TestCase):
     def app(self, kind):
         return kind(io.StringIO(), io.StringIO())
 
-    def test_commands_and_their_options_are_there(self):
+    def test_commands_and_options_of_the_pages_exist(self):
         parsed = []
         for words, _ in typed():
             if words[0] not in APPS:
@@ -86,7 +86,7 @@ class TestPages(configuration_fixtures.TestCase):
             {'capacity', 'explain', 'host export', 'plan', 'report', 'run'},
             {*parsed})
 
-    def test_report_of_comparisons_is_shown_as_it_is_printed(self):
+    def test_report_of_the_page_is_the_printed_one(self):
         [shown] = [output for words, output in typed()
                    if words == ['cellsched-nova-shadow', 'report']]
         app = self.app(ShadowShell)
@@ -96,7 +96,7 @@ class TestPages(configuration_fixtures.TestCase):
 
         self.assertEqual(shown, app.stdout.getvalue().strip())
 
-    def test_what_cannot_be_honoured_is_shown_as_it_is_named(self):
+    def test_configuration_error_of_the_page_is_the_printed_one(self):
         [shown] = [output for words, output in typed()
                    if words[0] == 'cellsched-nova-scheduler' and output]
         CONF.set_override('servicegroup_driver', 'mc')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers are read when their generation changed."""
+"""Providers are read if their generation changed."""
 
 import json
 import types
@@ -16,16 +16,16 @@ CONTEXT = types.SimpleNamespace(global_id='req-1')
 
 class Answer:
 
-    def __init__(self, status_code, said=None):
+    def __init__(self, status_code, body=None):
         self.status_code = status_code
-        self._said = said
+        self._body = body
 
     def json(self):
-        return self._said
+        return self._body
 
 
 class Placement:
-    """Answers as Placement does, and counts what it is asked for."""
+    """A fake of Placement that counts requests."""
 
     def __init__(self):
         self.providers = {}
@@ -52,9 +52,9 @@ class Placement:
                        'traits': []} for uuid in self.summarised}})
         if path == '/resource_providers':
             return Answer(200, {'resource_providers': [
-                {'uuid': uuid, 'generation': said['generation'],
-                 'root_provider_uuid': said['root']}
-                for uuid, said in self.providers.items()]})
+                {'uuid': uuid, 'generation': each['generation'],
+                 'root_provider_uuid': each['root']}
+                for uuid, each in self.providers.items()]})
         _, _, uuid, what = path.split('/')
         if uuid not in self.providers:
             return Answer(404)
@@ -72,7 +72,7 @@ class TestRead(unittest.TestCase):
         return placement.read(
             types.SimpleNamespace(get=get), CONTEXT, '/some?a=1', **named)
 
-    def test_what_asking_again_does_not_help_with_is_told_apart(self):
+    def test_rejected_request_has_an_error_of_its_own(self):
         for status_code in 400, 401, 404:
             self.assertRaisesRegex(
                 placement.PlacementRefused, f'/some .* {status_code}$',
@@ -82,12 +82,12 @@ class TestRead(unittest.TestCase):
         self.assertNotIsInstance(
             caught.exception, placement.PlacementRefused)
 
-    def test_half_an_answer_is_none(self):
+    def test_truncated_answer_is_an_error(self):
         self.assertRaisesRegex(
             placement.PlacementUnavailable, '/some is not JSON',
             self.read, 200)
 
-    def test_what_is_not_there_is_what_is_said(self):
+    def test_status_404_gives_the_default(self):
         self.assertEqual({}, self.read(404, missing={}))
 
 
@@ -101,7 +101,7 @@ class TestProviderReader(unittest.TestCase):
         self.placement.asked.clear()
         return dict(self.reader.changes(CONTEXT, nodes or [HOST]))
 
-    def test_capacity_is_what_is_not_reserved_times_the_ratio(self):
+    def test_capacity_is_the_unreserved_total_times_the_ratio(self):
         self.placement.put(HOST, 1, traits=['HW_CPU_X86_AVX'])
 
         facts = self.read()[HOST]
@@ -111,21 +111,21 @@ class TestProviderReader(unittest.TestCase):
         self.assertEqual({'VCPU': (1, 8, 1)}, facts.units)
         self.assertEqual({'HW_CPU_X86_AVX'}, facts.traits)
 
-    def test_provider_of_the_same_generation_is_not_read_again(self):
+    def test_unchanged_provider_is_not_read_again(self):
         self.placement.put(HOST, 1)
         self.read()
 
         self.assertEqual({}, self.read())
         self.assertEqual(['/resource_providers'], self.placement.asked)
 
-    def test_provider_of_another_generation_is_read(self):
+    def test_changed_provider_is_read(self):
         self.placement.put(HOST, 1)
         self.read()
         self.placement.put(HOST, 2, total=16)
 
         self.assertEqual({'VCPU': 30}, self.read()[HOST].capacity)
 
-    def test_provider_that_has_gone_has_nothing(self):
+    def test_deleted_provider_has_no_capacity(self):
         self.placement.put(HOST, 1)
         self.read()
         del self.placement.providers[HOST]
@@ -133,20 +133,20 @@ class TestProviderReader(unittest.TestCase):
         self.assertEqual({HOST: placement.NOTHING}, self.read())
         self.assertEqual({}, self.read())
 
-    def test_provider_that_is_to_be_forgotten_is_read_again(self):
+    def test_forgotten_provider_is_read_again(self):
         self.placement.put(HOST, 1)
         self.read()
         self.reader.forget([HOST])
 
         self.assertEqual([HOST], list(self.read()))
 
-    def test_host_that_comes_to_be_known_is_read(self):
+    def test_provider_of_a_new_host_is_read(self):
         self.placement.put(HOST, 1)
 
         self.assertEqual({}, self.read(OTHER))
         self.assertEqual([HOST], list(self.read(HOST)))
 
-    def test_claim_that_was_taken_here_is_not_read(self):
+    def test_claim_of_this_process_needs_no_read(self):
         self.placement.put(HOST, 1)
         self.read()
         self.reader.claimed(HOST, {'VCPU': 2})
@@ -155,7 +155,7 @@ class TestProviderReader(unittest.TestCase):
         self.assertEqual({}, self.read())
         self.assertEqual({'VCPU': 5}, self.reader.facts(HOST).used)
 
-    def test_host_that_others_wrote_too_is_read(self):
+    def test_host_with_writes_of_other_processes_is_read(self):
         self.placement.put(HOST, 1)
         self.read()
         self.reader.claimed(HOST, {'VCPU': 2})
@@ -163,7 +163,7 @@ class TestProviderReader(unittest.TestCase):
 
         self.assertEqual({'VCPU': 3}, self.read()[HOST].used)
 
-    def test_claim_that_is_taken_while_it_is_read_is_read_again(self):
+    def test_claim_during_a_read_is_read_again(self):
         self.placement.put(HOST, 1)
         changes = self.reader.changes(CONTEXT, [HOST])
         next(changes)
@@ -172,14 +172,14 @@ class TestProviderReader(unittest.TestCase):
 
         self.assertEqual([HOST], list(self.read()))
 
-    def test_stranger_is_read_once(self):
+    def test_provider_without_a_host_is_read_once(self):
         self.placement.put(OTHER, 1)
         self.read()
 
         self.assertEqual({}, self.read())
         self.assertEqual(['/resource_providers'], self.placement.asked)
 
-    def test_many_are_read_several_at_a_time(self):
+    def test_many_providers_are_read_in_parallel(self):
         uuids = [f'20000000-0000-4000-8000-0000000000{number}'
                  for number in range(10, 40)]
         for uuid in uuids:
@@ -187,7 +187,7 @@ class TestProviderReader(unittest.TestCase):
 
         self.assertEqual(uuids, list(self.read(*uuids)))
 
-    def test_very_many_are_summarised_first_and_completed_by_and_by(self):
+    def test_very_many_providers_are_summarised_first(self):
         uuids = [f'20000000-0000-4000-8000-000000000{number}'
                  for number in range(100, 400)]
         for uuid in uuids:
@@ -206,7 +206,7 @@ class TestProviderReader(unittest.TestCase):
             self.assertLess(len(more), 50)
             completed.update(more)
         self.assertEqual(set(uuids[1:]), completed)
-        # What the summary said, with bounds.
+        # The facts of the summary, with bounds.
         facts = self.reader.facts(uuids[1])
         self.assertEqual(({'VCPU': 1}, {'VCPU': (1, 8, 1)}),
                          (facts.used, facts.units))
@@ -230,7 +230,7 @@ class TestProviderReader(unittest.TestCase):
             self.assertEqual(1, asked.count(
                 f'/resource_providers/{uuid}/inventories'))
 
-    def test_providers_with_room_are_told_with_what_is_taken(self):
+    def test_providers_with_capacity_are_returned_with_usage(self):
         self.placement.summarised = [HOST, OTHER]
 
         self.assertEqual(
@@ -242,11 +242,11 @@ class TestProviderReader(unittest.TestCase):
             '/allocation_candidates?'
             'resources=MEMORY_MB%3A512%2CVCPU%3A2&limit=50', path)
 
-    def test_who_wants_nothing_is_not_looked_for(self):
+    def test_request_without_resources_reads_nothing(self):
         self.assertEqual({}, self.reader.with_room(CONTEXT, {}, 50))
         self.assertEqual([], self.placement.asked)
 
-    def test_provider_is_overrated_of_which_less_is_taken_than_is_known(self):
+    def test_provider_with_lower_usage_than_known_is_overrated(self):
         for uuid in (HOST, OTHER):
             self.placement.put(uuid, 1)
         self.read(HOST, OTHER)
@@ -255,7 +255,7 @@ class TestProviderReader(unittest.TestCase):
             HOST: {'VCPU': 2}, OTHER: {'VCPU': 3, 'MEMORY_MB': 512},
             POOL: {'VCPU': 0}}))
 
-    def test_provider_that_is_to_be_read_anew_counts_as_overrated(self):
+    def test_forgotten_provider_counts_as_overrated(self):
         self.placement.put(HOST, 1)
         self.read()
         self.reader.forget([HOST])
@@ -265,7 +265,7 @@ class TestProviderReader(unittest.TestCase):
         self.read()
         self.assertEqual([], self.reader.overrated(taken))
 
-    def test_connection_that_fails_is_told(self):
+    def test_failed_connection_is_an_error(self):
         self.placement.failure = ks_exceptions.ConnectFailure('gone')
 
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
@@ -273,7 +273,7 @@ class TestProviderReader(unittest.TestCase):
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
             self.read()
 
-    def test_children_and_sharing_providers_give_classes(self):
+    def test_classes_of_child_and_sharing_providers_are_known(self):
         self.placement.put(HOST, 1)
         self.placement.put(CHILD, 1, root=HOST, resource='VGPU')
         self.placement.put(POOL, 1, traits=['MISC_SHARES_VIA_AGGREGATE'],
@@ -284,7 +284,7 @@ class TestProviderReader(unittest.TestCase):
 
         self.assertEqual({'VGPU', 'DISK_GB'}, self.reader.given_by_others)
 
-    def test_answer_that_is_none_is_an_error(self):
+    def test_answer_without_json_is_an_error(self):
         self.placement.get = lambda *args, **named: Answer(503)
 
         self.assertRaisesRegex(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions are kept in a database that is none of Nova's."""
+"""Decisions are recorded in a database separate from Nova's."""
 
 import pathlib
 import tempfile
@@ -41,8 +41,8 @@ class TestCase(configuration_fixtures.TestCase):
             CONF.clear_override, 'records_connection', 'cellsched')
 
 
-class Raced:
-    """A database whose first transaction loses to another process's."""
+class RacingDatabase:
+    """A database in which another process creates the tables first."""
 
     def __init__(self, database):
         self._database = database
@@ -77,7 +77,7 @@ class TestRecords(TestCase):
         for name in (SERVER, 'req-1'):
             self.assertEqual(['because'], self.found(name))
 
-    def test_request_that_only_nova_understands_is_kept(self):
+    def test_request_with_fields_of_nova_only_is_recorded(self):
         kept = records.DecisionRecords(self.open(), 60)
         self.record(kept, extra_specs={'resources:VGPU': 'many'})
 
@@ -85,7 +85,7 @@ class TestRecords(TestCase):
 
         self.assertEqual(['because'], self.found())
 
-    def test_what_waits_is_written_at_the_end(self):
+    def test_queued_decision_is_written_at_the_end(self):
         kept = records.DecisionRecords(self.open(), 60)
         kept.start()
         self.record(kept)
@@ -94,7 +94,7 @@ class TestRecords(TestCase):
 
         self.assertEqual(['because'], self.found())
 
-    def test_two_schedulers_keep_theirs_in_one_database(self):
+    def test_two_schedulers_share_one_database(self):
         for reason in ('first', 'second'):
             kept = records.DecisionRecords(self.open(), 60)
             self.record(kept, reason)
@@ -102,8 +102,8 @@ class TestRecords(TestCase):
 
         self.assertEqual({'first', 'second'}, {*self.found()})
 
-    def test_tables_that_another_makes_at_the_same_time_are_used(self):
-        kept = records.DecisionRecords(Raced(self.open()), 60)
+    def test_tables_created_by_another_process_are_used(self):
+        kept = records.DecisionRecords(RacingDatabase(self.open()), 60)
         self.record(kept)
 
         with self.assertNoLogs('cellsched_nova'):
@@ -111,17 +111,17 @@ class TestRecords(TestCase):
 
         self.assertEqual(['because'], self.found())
 
-    def test_nothing_is_made_by_who_only_looks(self):
+    def test_read_creates_no_database(self):
         self.assertEqual([], self.found())
         self.assertEqual([], list(self.directory.iterdir()))
 
-    def test_database_without_decisions_has_none(self):
+    def test_database_without_tables_has_no_decisions(self):
         with self.open().writer() as connection:
             connection.exec_driver_sql('CREATE TABLE other (id INTEGER)')
 
         self.assertEqual([], self.found())
 
-    def test_nothing_is_made_where_none_are_to_be_kept(self):
+    def test_retention_of_zero_creates_no_database(self):
         kept = records.DecisionRecords(self.open(), 0)
         threads = threading.enumerate()
         kept.start()
@@ -132,7 +132,7 @@ class TestRecords(TestCase):
 
         self.assertEqual([], list(self.directory.iterdir()))
 
-    def test_decisions_wait_for_a_database_that_is_away(self):
+    def test_decisions_wait_for_an_unreachable_database(self):
         place = self.directory / 'later'
         self.connect_to(f'sqlite:///{place}/records.sqlite')
         kept = records.DecisionRecords(self.open(), 60)
@@ -150,7 +150,7 @@ class TestRecords(TestCase):
 
 class TestConnection(TestCase):
 
-    def test_url_of_no_database_is_named_at_the_start(self):
+    def test_invalid_url_is_named_at_the_start(self):
         self.connect_to('nodb://user:secret@host/x')
 
         self.assertRaises(exception.ConfigurationInvalid, self.open)

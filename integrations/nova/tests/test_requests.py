@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests are decided on columns, or say why not."""
+"""Requests are converted, and have reasons against columns."""
 
 import unittest
 
@@ -16,7 +16,7 @@ nova_objects.register_all()
 SERVER, SECOND = (
     f'10000000-0000-4000-8000-00000000000{number}' for number in range(2))
 
-#: Read by the stages that every request passes.
+#: Requirements that the mandatory filters read.
 READS = frozenset({
     'flavor.extra_specs.resources:*', 'flavor.extra_specs.trait:*'})
 
@@ -36,7 +36,7 @@ def spec(extra_specs=None, **fields):
 
 class TestRead(unittest.TestCase):
 
-    def test_only_instances_that_are_asked_for_now_count(self):
+    def test_only_instances_of_this_call_count(self):
         request = requests.read(spec(), [SERVER])
 
         self.assertEqual((1, SERVER),
@@ -60,16 +60,16 @@ class TestRead(unittest.TestCase):
 
 class TestBeyondColumns(unittest.TestCase):
 
-    def why(self, said, others=(), routed=False):
+    def why(self, request, classes=(), routed=False):
         return requests.beyond_columns(
-            said, requests.read(said, [SERVER]),
-            requirements.UnsupportedRequirements(READS), frozenset(others),
+            request, requests.read(request, [SERVER]),
+            requirements.UnsupportedRequirements(READS), frozenset(classes),
             routed)
 
     def test_plain_request_is_decided_on_columns(self):
         self.assertEqual([], self.why(spec({'trait:CUSTOM_A': 'required'})))
 
-    def test_request_with_groups_is_not(self):
+    def test_request_with_groups_is_beyond_columns(self):
         group = nova_objects.RequestGroup(
             requester_id='port', resources={'VCPU': 1})
 
@@ -78,33 +78,33 @@ class TestBeyondColumns(unittest.TestCase):
         self.assertIn('groups of the flavor',
                       self.why(spec({'resources1:VGPU': '1'})))
 
-    def test_request_with_pci_devices_is_not(self):
+    def test_request_with_pci_devices_is_beyond_columns(self):
         requested = nova_objects.InstancePCIRequests(requests=[
             nova_objects.InstancePCIRequest(count=1, spec=[])])
 
         self.assertIn('PCI devices', self.why(spec(pci_requests=requested)))
 
-    def test_request_without_devices_has_none(self):
+    def test_request_with_an_empty_list_of_devices_is_plain(self):
         requested = nova_objects.InstancePCIRequests(requests=[])
 
         self.assertEqual([], self.why(spec(pci_requests=requested)))
 
-    def test_request_with_a_numa_topology_is_not(self):
+    def test_request_with_a_numa_topology_is_beyond_columns(self):
         topology = nova_objects.InstanceNUMATopology(cells=[])
 
         self.assertIn('a NUMA topology',
                       self.why(spec(numa_topology=topology)))
 
-    def test_class_that_not_only_hosts_give_is_beyond(self):
-        self.assertIn('DISK_GB, which not only hosts give',
-                      self.why(spec(), others=['DISK_GB', 'VGPU']))
+    def test_class_of_child_or_sharing_providers_is_beyond_columns(self):
+        self.assertIn('DISK_GB of child or sharing providers',
+                      self.why(spec(), classes=['DISK_GB', 'VGPU']))
 
-    def test_extra_spec_that_no_column_is_read_for_is_beyond(self):
+    def test_extra_spec_without_a_column_is_beyond_columns(self):
         [why] = self.why(spec({'hw:mem_encryption': 'true'}))
 
         self.assertIn('hw:mem_encryption', why)
 
-    def test_amount_that_makes_no_sense_is_left_to_nova(self):
+    def test_invalid_amount_is_beyond_columns(self):
         [why] = self.why(spec({'resources:VGPU': 'many'}))
 
         self.assertIn('resources:VGPU', why)
@@ -117,7 +117,7 @@ class TestWrite(unittest.TestCase):
             nova_context.get_admin_context(), builders.request(**wishes),
             SERVER)
 
-    def test_request_is_as_the_api_would_have_made_it(self):
+    def test_request_is_as_from_the_api(self):
         made = self.write(
             extra_specs={'trait:CUSTOM_A': 'required'}, memory_mb=1024,
             image={'hw_architecture': 'x86_64'}, hints={'same_host': [SECOND]},
@@ -131,7 +131,7 @@ class TestWrite(unittest.TestCase):
              made.scheduler_hints, made.ignore_hosts, made.availability_zone,
              made.project_id, made.requested_resources))
 
-    def test_number_that_is_not_said_is_one(self):
+    def test_default_number_of_instances_is_one(self):
         asked = builders.request()
         del asked.num_instances
 
@@ -140,7 +140,7 @@ class TestWrite(unittest.TestCase):
 
         self.assertEqual(1, made.num_instances)
 
-    def test_it_is_read_again_as_it_was(self):
+    def test_written_request_can_be_read_unchanged(self):
         asked = builders.request(extra_specs={'resources:VGPU': '1'})
 
         read = requests.read(requests.write(
@@ -148,13 +148,13 @@ class TestWrite(unittest.TestCase):
 
         self.assertEqual(asked.resources(), read.resources())
 
-    def test_numa_topology_is_worked_out(self):
+    def test_numa_topology_is_computed(self):
         made = self.write(vcpus=2, memory_mb=1024,
                           extra_specs={'hw:numa_nodes': '2'})
 
         self.assertEqual(2, len(made.numa_topology.cells))
 
-    def test_groups_that_are_given_are_kept(self):
+    def test_given_groups_are_kept(self):
         group = nova_objects.RequestGroup(
             requester_id='port', resources={'VGPU': 1})
 
@@ -162,7 +162,7 @@ class TestWrite(unittest.TestCase):
 
         self.assertEqual({'VGPU': 1}, made.requested_resources[0].resources)
 
-    def test_what_the_api_refuses_is_refused(self):
+    def test_request_that_the_api_rejects_is_rejected(self):
         for name, value in (('hw:numa_nodes', '0'),
                             ('pci_passthrough:alias', 'none:1')):
             with self.assertRaises(exception.Invalid):

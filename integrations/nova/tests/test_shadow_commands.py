@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons are shown."""
+"""Commands show the stored comparisons."""
 
 import contextlib
 import csv
@@ -31,7 +31,7 @@ class TestCommands(unittest.TestCase):
             f'sqlite:///{directory.name}/records\n')
 
     def app(self):
-        # A process reads its configuration once.
+        # A process reads its configuration only once.
         specs.CONF.reset()
         return commands.ShadowShell(io.StringIO(), io.StringIO())
 
@@ -78,11 +78,11 @@ class TestCommands(unittest.TestCase):
             self.run_command('report', '-f', 'csv'))))
         self.assertEqual(5, len(rows))
 
-    def test_report_of_nothing_ends_with_2(self):
+    def test_empty_report_ends_with_2(self):
         self.assertEqual([], json.loads(
             self.run_command('report', '-f', 'json', code=2)))
 
-    def test_one_is_shown_with_its_figures(self):
+    def test_comparison_is_shown_with_its_figures(self):
         self.keep((Outcome.WEIGHT, 'RAMWeigher'))
 
         for name in specs.SERVER, 'req-0':
@@ -99,23 +99,23 @@ class TestCommands(unittest.TestCase):
             text = found[name]
             self.assertIn(name, text.partition('Example')[2], name)
 
-    def assertEnds(self, *said):
-        """Assert that each command ends with 1 and one line that says so."""
+    def assertEnds(self, *texts):
+        """Assert that each command ends with 1 and one line of error."""
         for command in ('report',), ('show', 'req-1'), ('run',):
             app = self.app()
             with contextlib.redirect_stderr(app.stderr):
                 code = app.run(['--config-file', str(self.conf), *command])
             self.assertEqual(1, code)
             [line] = app.stderr.getvalue().splitlines()
-            for text in said:
+            for text in texts:
                 self.assertIn(text, line)
 
-    def test_file_that_is_missing_is_named(self):
+    def test_missing_file_is_named(self):
         self.conf.unlink()
 
         self.assertEnds('nova.conf')
 
-    def test_value_that_is_none_is_named(self):
+    def test_invalid_value_is_named(self):
         with self.conf.open('a') as stream:
             stream.write('comparison_retention = ever\n'
                          '[oslo_messaging_notifications]\n'
@@ -123,7 +123,7 @@ class TestCommands(unittest.TestCase):
 
         self.assertEnds('comparison_retention', "'ever'")
 
-    def test_database_that_is_none_is_named(self):
+    def test_invalid_database_is_named(self):
         self.conf.write_text('[cellsched]\nrecords_connection = nowhere\n')
 
         for command in ('report',), ('show', 'req-1'):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two choices of hosts are compared."""
+"""Selections of two schedulers are compared."""
 
 import unittest
 import weakref
@@ -17,7 +17,7 @@ Outcome = comparison.Outcome
 class TestCase(unittest.TestCase):
 
     def setUp(self):
-        # The last has most memory and is disabled.
+        # The last host has most memory and is disabled.
         self.hosts = builders.hosts(
             free_ram_mb=[1024, 2048, 4096, 4096, 8192],
             vcpus_used=[0, 0, 2, 2, 0],
@@ -49,13 +49,13 @@ class TestCompare(TestCase):
         self.assertIs(Outcome.SAME, verdict.outcome)
         self.assertTrue(verdict.outcome.agrees)
 
-    def test_host_of_the_same_weight_agrees(self):
+    def test_host_of_equal_weight_agrees(self):
         verdict = self.compare(2, 3)
 
         self.assertEqual((Outcome.EQUAL, ''),
                          (verdict.outcome, verdict.reason))
 
-    def test_host_of_less_weight_is_told_with_the_weigher_that_minds(self):
+    def test_host_of_less_weight_has_the_weigher_as_reason(self):
         verdict = self.compare(2, 0)
 
         self.assertEqual((Outcome.WEIGHT, 'RAMWeigher'),
@@ -64,27 +64,27 @@ class TestCompare(TestCase):
                                          'CPUWeigher -')
         self.assertFalse(verdict.outcome.agrees)
 
-    def test_one_of_those_that_nova_chooses_by_chance_agrees(self):
+    def test_host_of_the_random_subset_of_nova_agrees(self):
         self.assertIs(Outcome.WEIGHT, self.compare(2, 1).outcome)
         verdict = self.compare(2, 1, subset_size=3)
 
         self.assertIs(Outcome.EQUAL, verdict.outcome)
         self.assertIn('random selection', verdict.reason)
 
-    def test_host_that_is_rejected_is_told_with_the_filter(self):
+    def test_rejected_host_has_the_filter_as_reason(self):
         verdict = self.compare(2, 4)
 
         self.assertEqual((Outcome.REJECTED, 'ComputeFilter'),
                          (verdict.outcome, verdict.reason))
 
-    def test_host_that_nobody_knows_is_rejected(self):
+    def test_unknown_host_is_rejected(self):
         verdict = comparison.compare(
             self.uuids[0], builders.CELL, self.standings())
 
         self.assertEqual((Outcome.REJECTED, 'host not known'),
                          (verdict.outcome, verdict.reason))
 
-    def test_no_host_is_told_with_what_rejected_novas(self):
+    def test_missing_host_has_the_filter_of_nova_s_host_as_reason(self):
         verdict = self.compare(None, 4, text='none had room')
 
         self.assertEqual((Outcome.NONE, 'ComputeFilter', 'none had room'),
@@ -92,14 +92,14 @@ class TestCompare(TestCase):
         self.assertEqual('none had room', comparison.compare(
             None, self.uuids[0], None, text='none had room').reason)
 
-    def test_nova_alone_found_none(self):
+    def test_host_found_only_here_has_its_own_outcome(self):
         self.assertIs(Outcome.MORE, self.compare(2, None).outcome)
         self.assertIs(Outcome.NEITHER, self.compare(None, None).outcome)
 
 
-class TestStandings(TestCase):
+class TestHostRanking(TestCase):
 
-    def test_it_stays_as_it_was_when_something_is_taken(self):
+    def test_later_claim_does_not_change_it(self):
         standings = self.standings()
         self.ranking.detach()
         before = standings.weight(self.uuids[2])
@@ -109,11 +109,11 @@ class TestStandings(TestCase):
         self.assertEqual(before, standings.weight(self.uuids[2]))
         self.assertEqual(0, standings.better(self.uuids[2]))
 
-    def test_best_is_none_where_all_are_rejected(self):
+    def test_best_host_is_none_if_all_are_rejected(self):
         self.assertIsNone(self.standings(memory_mb=10 ** 9).best)
         self.assertIn(self.standings().best, self.uuids[2:4])
 
-    def test_it_keeps_neither_hosts_nor_stages(self):
+    def test_it_references_neither_hosts_nor_stages(self):
         request = builders.request()
         stage = builders.plugin(compute.ComputeFilter)
         found = pipeline.Pipeline([stage], ()).candidates(self.hosts, request)

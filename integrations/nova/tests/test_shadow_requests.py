@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests are put together of what is told and what is kept."""
+"""Requests are restored from notifications and the API database."""
 
 from nova import objects as nova_objects
 
@@ -15,7 +15,7 @@ class TestCase(specs.TestCase):
 
 class TestVersioned(TestCase):
 
-    def test_request_is_as_it_was(self):
+    def test_request_is_restored(self):
         request = self.keep(specs.spec(
             {'trait:CUSTOM_A': 'required'}, is_bfv=True,
             availability_zone='north', scheduler_hints={'query': ['[]']}))
@@ -26,7 +26,7 @@ class TestVersioned(TestCase):
         for name in ('flavor', 'image'):
             expected, found = getattr(request, name), getattr(read.spec, name)
             for each in (expected, found):
-                # They are told in no order.
+                # The order in the notification is undefined.
                 each.obj_reset_changes(recursive=True)
             self.assertEqual(expected.obj_to_primitive(),
                              found.obj_to_primitive())
@@ -35,7 +35,7 @@ class TestVersioned(TestCase):
             self.assertEqual(getattr(request, name),
                              getattr(read.spec, name), name)
 
-    def test_what_is_kept_nowhere_is_told(self):
+    def test_missing_fields_are_named(self):
         request = self.keep(specs.spec())
         request.ignore_hosts = ['host1']
         request.force_hosts = ['host2']
@@ -50,7 +50,7 @@ class TestVersioned(TestCase):
             found.num_instances, found.requested_destination.host,
             found.requested_destination.node))
 
-    def test_group_is_as_it_was_then(self):
+    def test_group_is_that_of_the_notification(self):
         request = self.keep(specs.spec())
         request.instance_group = nova_objects.InstanceGroup(
             uuid=specs.MEMBER, name='apart', user_id='user',
@@ -82,11 +82,11 @@ class TestVersioned(TestCase):
         self.assertEqual(('devices of a device profile',),
                          self.read(specs.versioned(request)).missing)
 
-    def test_request_that_is_kept_no_more_is_unknown(self):
+    def test_deleted_request_is_unknown(self):
         self.assertRaises(requests.RequestUnknown, self.read,
                           specs.versioned(specs.spec()))
 
-    def test_payload_that_makes_no_sense_is_unknown(self):
+    def test_invalid_payload_is_unknown(self):
         request = self.keep(specs.spec())
         for payload in ({}, {'request_spec': None}, {
                 'nova_object.name': 'RequestSpecPayload',
@@ -109,7 +109,7 @@ class TestUnversioned(TestCase):
             (read.spec.force_hosts, read.spec.scheduler_hints,
              read.spec.flavor.extra_specs))
 
-    def test_move_lacks_where_it_may_go(self):
+    def test_move_lacks_its_destinations(self):
         request = self.keep(specs.spec())
         cell = nova_objects.CellMapping(
             self.context.elevated(), uuid=specs.MEMBER, name='north',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that Nova's scheduler tells of are decided on, and compared."""
+"""Decisions on notified requests are compared with Nova's."""
 
 from nova import objects as nova_objects
 
@@ -14,7 +14,7 @@ Outcome = comparing.Outcome
 
 class TestShadow(shadow_fixtures.TestCase):
 
-    def test_host_that_nova_claimed_is_compared(self):
+    def test_host_claimed_by_nova_is_compared(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[3])
 
@@ -28,14 +28,14 @@ class TestShadow(shadow_fixtures.TestCase):
         self.assertIn(host, kept.host)
         self.assertEqual(kept.host, kept.nova_host)
 
-    def test_hosts_are_as_they_were_before_nova_claimed(self):
+    def test_claim_of_nova_counts_as_free_capacity(self):
         self.placement.claim(self.hosts.uuids[3])
         self.begin()
 
         self.assertOutcome(Outcome.SAME, '', self.end())
         self.assertEqual({self.hosts.uuids[3]}, self.hosts.expired)
 
-    def test_other_choice_is_told_with_the_reason(self):
+    def test_different_selection_has_a_reason(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[1])
 
@@ -44,13 +44,13 @@ class TestShadow(shadow_fixtures.TestCase):
         self.assertOutcome(Outcome.WEIGHT, 'RAMWeigher', kept)
         self.assertIn('rank 3', kept.verdict.detail)
 
-    def test_host_that_is_rejected_here_is_told_with_the_filter(self):
+    def test_rejected_host_has_the_filter_as_reason(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[0])
 
         self.assertOutcome(Outcome.REJECTED, 'ComputeFilter', self.end())
 
-    def test_hosts_are_as_they_were_where_nova_claims_meanwhile(self):
+    def test_claim_of_nova_during_the_decision_counts_as_free_capacity(self):
         def claim():
             self.placement.when_asked.clear()
             self.placement.claim(self.hosts.uuids[3])
@@ -60,14 +60,15 @@ class TestShadow(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.SAME, '', self.end())
 
-    def test_room_that_nova_claimed_is_no_candidate_any_more(self):
+    def test_capacity_claimed_by_nova_is_missing_among_candidates(self):
         request = self.spec(extra_specs={'resources1:VCPU': '1'})
         self.placement.offering = [self.hosts.uuids[1]]
         self.placement.claim(self.hosts.uuids[3])
         self.begin(self.keep(request))
 
         self.assertOutcome(
-            Outcome.UNKNOWN, 'room as it was before Nova claimed', self.end())
+            Outcome.UNKNOWN, 'free capacity before the claim of Nova',
+            self.end())
 
     def test_host_of_allocation_candidates_is_compared(self):
         request = self.spec(extra_specs={'resources1:VCPU': '1'})
@@ -77,7 +78,7 @@ class TestShadow(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.REJECTED, 'CandidateHosts', self.end())
 
-    def test_host_of_a_cell_that_is_not_asked_for_cannot_be_compared(self):
+    def test_host_of_another_cell_cannot_be_compared(self):
         request = self.keep(self.spec())
         cell = nova_objects.CellMapping(
             self.context.elevated(), uuid=specs.MEMBER, name='north',
@@ -89,7 +90,7 @@ class TestShadow(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.UNKNOWN, 'moves between cells', self.end())
 
-    def test_error_is_the_reason_and_comes_out(self):
+    def test_error_is_the_reason_and_is_raised(self):
         self.placement.when_asked.append(lambda: 1 / 0)
         self.assertRaises(ZeroDivisionError, self.begin)
         self.assertOutcome(Outcome.UNKNOWN, 'ZeroDivisionError', self.end())
@@ -109,18 +110,18 @@ class TestShadow(shadow_fixtures.TestCase):
             before, self.hosts.table['available:MEMORY_MB'].tolist())
         self.assertEqual({}, self.store.claims_of([specs.SERVER]))
 
-    def test_end_that_nobody_began_is_left_out(self):
+    def test_end_without_a_start_is_ignored(self):
         self.shadow.end(self.context, specs.versioned(self.spec()))
 
         self.assertEqual([], self.kept)
 
-    def test_request_that_begins_anew_was_refused(self):
+    def test_request_with_a_second_start_was_refused(self):
         self.begin()
         self.begin(self.request)
 
         self.assertOutcome(Outcome.MORE, '', *self.kept)
 
-    def test_what_cannot_be_kept_ends_nothing(self):
+    def test_failed_storage_of_a_comparison_stops_nothing(self):
         def fail(comparison):
             raise exception.DatabaseUnreachable(
                 schema='records', url='', reason='it is down')
@@ -132,7 +133,7 @@ class TestShadow(shadow_fixtures.TestCase):
 
 class TestRefused(shadow_fixtures.TestCase):
 
-    def test_request_that_is_not_ended_in_time_was_refused(self):
+    def test_request_without_an_end_in_time_was_refused(self):
         self.begin()
         self.now += 59.0
         self.shadow.expire()
@@ -144,7 +145,7 @@ class TestRefused(shadow_fixtures.TestCase):
         self.assertIsNone(kept.nova_host)
         self.assertIsNotNone(kept.host)
 
-    def test_none_is_found_by_neither(self):
+    def test_refusal_of_both_agrees(self):
         request = self.spec()
         request.flavor.memory_mb = 10 ** 6
         self.begin(self.keep(request))
@@ -154,7 +155,7 @@ class TestRefused(shadow_fixtures.TestCase):
         self.assertIs(Outcome.NEITHER, kept.verdict.outcome)
         self.assertIsNone(kept.host)
 
-    def test_none_is_found_here_alone(self):
+    def test_refusal_only_here_is_a_difference(self):
         request = self.spec()
         request.flavor.memory_mb = 10 ** 6
         self.begin(self.keep(request))
@@ -165,25 +166,25 @@ class TestRefused(shadow_fixtures.TestCase):
         self.assertIs(Outcome.NONE, kept.verdict.outcome)
         self.assertTrue(kept.verdict.reason)
 
-    def test_end_that_was_lost_is_seen_in_placement(self):
+    def test_lost_end_is_detected_in_placement(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[3])
 
         self.assertOutcome(Outcome.SAME, '', self.expire())
 
-    def test_several_of_which_not_all_fit_may_be_one_that_moves(self):
+    def test_number_of_servers_of_a_refused_request_is_unknown(self):
         self.begin(self.keep(self.spec(num_instances=100)))
 
-        self.assertOutcome(Outcome.UNKNOWN, 'how many servers were asked for',
+        self.assertOutcome(Outcome.UNKNOWN, 'number of requested servers',
                            self.expire())
 
 
-class TestSeveral(shadow_fixtures.TestCase):
+class TestSeveralServers(shadow_fixtures.TestCase):
 
-    def test_first_is_compared_and_others_are_counted(self):
+    def test_first_server_is_compared_and_the_rest_counted(self):
         self.begin(self.keep(self.spec(num_instances=3)))
         self.placement.claim(self.hosts.uuids[3])
-        # Nova names the last one in the end.
+        # The end notification names the last server.
         self.request.instance_uuid = specs.SECOND
 
         kept = self.end()
@@ -191,23 +192,23 @@ class TestSeveral(shadow_fixtures.TestCase):
         self.assertOutcome(Outcome.SAME, '', kept)
         self.assertEqual((specs.SERVER, 2), (kept.instance_uuid, kept.others))
 
-    def test_first_is_compared_where_not_all_fit_here(self):
+    def test_first_server_is_compared_if_not_all_fit_here(self):
         self.begin(self.keep(self.spec(num_instances=100)))
         self.placement.claim(self.hosts.uuids[3])
 
         self.assertOutcome(Outcome.SAME, '', self.end())
 
-    def test_what_nova_claimed_for_others_excuses_another_choice(self):
+    def test_claims_of_the_other_servers_explain_a_difference(self):
         self.placement.claim(self.hosts.uuids[1])
         self.begin(self.keep(self.spec(num_instances=3)))
 
         self.assertOutcome(
-            Outcome.UNKNOWN, 'what was claimed for the other servers',
+            Outcome.UNKNOWN, 'claims of the other servers',
             self.end())
 
 
-class TestRebuilt(shadow_fixtures.TestCase):
-    """A server that gets another image holds what it held before."""
+class TestRebuild(shadow_fixtures.TestCase):
+    """A rebuild with another image changes no allocations."""
 
     def setUp(self):
         super().setUp()
@@ -219,16 +220,16 @@ class TestRebuilt(shadow_fixtures.TestCase):
             instances, self.hosts.uuids[3])
         self.begin(request)
 
-    def test_its_host_is_compared(self):
+    def test_host_of_the_server_is_compared(self):
         self.assertOutcome(Outcome.SAME, '', self.end())
 
-    def test_nova_refused_if_it_does_not_end(self):
+    def test_missing_end_means_that_nova_refused(self):
         self.assertOutcome(Outcome.MORE, '', self.expire())
 
 
-class TestHeld(shadow_fixtures.TestCase):
+class TestAllocations(shadow_fixtures.TestCase):
 
-    def test_host_that_is_left_is_none_that_was_chosen(self):
+    def test_source_host_of_a_move_is_not_the_selected_host(self):
         request = self.keep(self.spec())
         request.ignore_hosts = [self.hosts.table['host'][2]]
         self.placement.claim(self.hosts.uuids[2])
@@ -237,7 +238,7 @@ class TestHeld(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.SAME, '', self.end())
 
-    def test_several_hosts_cannot_be_told_apart(self):
+    def test_allocations_of_several_hosts_cannot_be_compared(self):
         self.begin()
         for uuid in self.hosts.uuids[2:]:
             self.placement.claim(uuid)
@@ -251,13 +252,14 @@ class TestHeld(shadow_fixtures.TestCase):
 
         self.assertOutcome(Outcome.SAME, '', self.end())
 
-    def test_server_that_holds_nothing_cannot_be_compared(self):
+    def test_server_without_allocations_cannot_be_compared(self):
         self.begin()
 
         self.assertOutcome(Outcome.UNKNOWN,
-                           'the server holds nothing any more', self.end())
+                           'the server has no allocations any more',
+                           self.end())
 
-    def test_ports_that_nobody_tells_of_excuse_another_choice(self):
+    def test_unknown_ports_explain_a_difference(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[1], VCPU=1,
                              NET_BW_EGR_KILOBIT_PER_SEC=1000)
@@ -267,7 +269,7 @@ class TestHeld(shadow_fixtures.TestCase):
         self.assertOutcome(Outcome.UNKNOWN, 'resources of ports', kept)
         self.assertIn('other weight', kept.verdict.detail)
 
-    def test_ports_do_not_matter_where_the_choice_is_the_same(self):
+    def test_ports_do_not_matter_for_the_same_selection(self):
         self.begin()
         self.placement.claim(self.hosts.uuids[3], VCPU=1,
                              NET_BW_EGR_KILOBIT_PER_SEC=1000)
@@ -277,23 +279,24 @@ class TestHeld(shadow_fixtures.TestCase):
 
 class TestUnknown(shadow_fixtures.TestCase):
 
-    def test_request_that_is_kept_nowhere_cannot_be_compared(self):
+    def test_deleted_request_cannot_be_compared(self):
         self.begin(self.spec())
 
         self.assertOutcome(Outcome.UNKNOWN, 'RequestUnknown', self.end())
 
-    def test_request_that_is_heard_of_too_late_is_not_compared(self):
+    def test_late_request_is_not_compared(self):
         self.begin(age_s=61.0)
 
-        self.assertOutcome(Outcome.UNKNOWN, 'heard of too late', self.end())
+        self.assertOutcome(
+            Outcome.UNKNOWN, 'the notification came too late', self.end())
 
-    def test_time_that_it_took_is_told(self):
+    def test_delay_of_the_decision_is_recorded(self):
         self.begin(age_s=2.5)
         self.placement.claim(self.hosts.uuids[3])
 
         self.assertEqual(2.5, self.end().late_s)
 
-    def test_of_too_many_the_oldest_is_given_up(self):
+    def test_oldest_of_too_many_requests_is_given_up(self):
         payload = specs.versioned(self.keep(self.spec()))
         for number in range(scheduler.PENDING_MAX + 1):
             self.context.request_id = f'req-{number}'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notifications are heard, beside others who hear them."""
+"""Notifications are received, also by other listeners."""
 
 import datetime
 import queue
@@ -15,34 +15,34 @@ from tests import specs
 BEGUN, ENDED = (f'scheduler.select_destinations.{phase}'
                 for phase in ('start', 'end'))
 
-#: Seconds after which a test that waits has failed.
-PATIENCE_S = 300
+#: Seconds to wait before a test fails.
+TIMEOUT_S = 300
 
 
-class Heard:
-    """Keeps what it is told, in the place of a shadow."""
+class ShadowRecorder:
+    """A shadow scheduler that records its calls."""
 
     def __init__(self):
-        self.told = queue.SimpleQueue()
+        self.received = queue.SimpleQueue()
 
     def begin(self, context, payload, age_s):
-        self.told.put(('begin', context.request_id, payload))
+        self.received.put(('begin', context.request_id, payload))
 
     def end(self, context, payload):
-        self.told.put(('end', context.request_id, payload))
+        self.received.put(('end', context.request_id, payload))
 
     def next(self):
-        return self.told.get(timeout=PATIENCE_S)
+        return self.received.get(timeout=TIMEOUT_S)
 
 
-class Others:
-    """Somebody else who listens."""
+class OtherListener:
+    """Another listener."""
 
     def __init__(self):
-        self.told = queue.SimpleQueue()
+        self.received = queue.SimpleQueue()
 
     def info(self, context, publisher_id, event_type, payload, metadata):
-        self.told.put(event_type)
+        self.received.put(event_type)
 
 
 class TestCase(specs.TestCase):
@@ -50,7 +50,7 @@ class TestCase(specs.TestCase):
     def setUp(self):
         super().setUp()
         self.transport = oslo_messaging.get_notification_transport(specs.CONF)
-        self.shadow = Heard()
+        self.shadow = ShadowRecorder()
         self.endpoint = service.Endpoint(self.shadow)
 
     def start(self, server):
@@ -58,7 +58,7 @@ class TestCase(specs.TestCase):
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
 
-    def tell(self, topic, event_type, payload):
+    def notify(self, topic, event_type, payload):
         oslo_messaging.Notifier(
             self.transport, publisher_id='scheduler.host1',
             serializer=rpc.RequestContextSerializer(
@@ -77,53 +77,53 @@ class TestListener(TestCase):
         self.start(service.listener(specs.CONF, self.endpoint))
         self.assertEqual([topic], service.topics(specs.CONF))
 
-    def test_either_form_is_heard_in_order(self):
+    def test_both_formats_are_received_in_order(self):
         for form, topic in (('both', 'versioned_notifications'),
                             ('unversioned', 'notifications')):
             with self.subTest(form):
-                self.shadow.told = queue.SimpleQueue()
+                self.shadow.received = queue.SimpleQueue()
                 self.listen(form, topic)
                 for event_type in BEGUN, 'scheduler.other', ENDED:
-                    self.tell(topic, event_type, {'number': 1})
+                    self.notify(topic, event_type, {'number': 1})
 
                 self.assertEqual(
                     [('begin', 'req-1', {'number': 1}),
                      ('end', 'req-1', {'number': 1})],
                     [self.shadow.next() for _ in range(2)])
 
-    def test_others_hear_the_same(self):
-        other = Others()
+    def test_other_listeners_receive_the_same(self):
+        other = OtherListener()
         self.listen('both', 'versioned_notifications')
         self.start(oslo_messaging.get_notification_listener(
             self.transport,
             [oslo_messaging.Target(topic='versioned_notifications')],
             [other], executor='threading'))
 
-        self.tell('versioned_notifications', BEGUN, {})
+        self.notify('versioned_notifications', BEGUN, {})
 
         self.assertEqual('begin', self.shadow.next()[0])
-        self.assertEqual(BEGUN, other.told.get(timeout=PATIENCE_S))
+        self.assertEqual(BEGUN, other.received.get(timeout=TIMEOUT_S))
 
 
 class TestEndpoint(TestCase):
 
-    def test_one_that_cannot_be_understood_keeps_no_other_from_being_heard(
-            self):
+    def test_failed_notification_does_not_stop_the_listener(self):
         for error, level in ((requests.RequestUnknown(reason=''), 'WARNING'),
                              (RuntimeError('no'), 'ERROR')):
-            def fail(*said, error=error):
+            def fail(*arguments, error=error):
                 raise error
 
             self.shadow.begin = self.shadow.end = fail
             for event_type in BEGUN, ENDED:
-                with self.assertLogs('cellsched_nova.shadow.service') as said:
-                    # Anything else would have it told once more.
+                with self.assertLogs(
+                        'cellsched_nova.shadow.service') as logged:
+                    # Any other result would deliver the notification again.
                     self.assertIsNone(self.endpoint.info(
                         self.context, 'scheduler.host1', event_type, {}, {}))
                 self.assertEqual([level], [
-                    each.levelname for each in said.records])
+                    each.levelname for each in logged.records])
 
-    def test_one_that_cannot_be_compared_keeps_no_other_from_it(self):
+    def test_failed_comparison_does_not_stop_the_listener(self):
         def fail():
             raise RuntimeError('no')
 
@@ -131,7 +131,7 @@ class TestEndpoint(TestCase):
         with self.assertLogs('cellsched_nova.shadow.service', 'ERROR'):
             self.endpoint.expire()
 
-    def test_age_is_the_time_since_it_was_sent(self):
+    def test_age_is_the_time_since_the_notification_was_sent(self):
         ages = []
         self.shadow.begin = lambda context, payload, age_s: ages.append(age_s)
         sent_at = timeutils.utcnow() - datetime.timedelta(seconds=100)
@@ -145,7 +145,7 @@ class TestEndpoint(TestCase):
 
 class TestProblems(TestCase):
 
-    def test_notifications_that_nobody_hears_are_named(self):
+    def test_driver_without_listeners_is_named(self):
         for drivers, names in ((['noop'], ['driver']), ([], ['driver']),
                                (['log', 'messagingv2'], [])):
             specs.CONF.set_override(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts are as a cell of Nova's and Placement say, and as was chosen."""
+"""Hosts have the facts of cells, Placement and pending selections."""
 
 import collections
 import datetime
@@ -33,13 +33,13 @@ CELL = '30000000-0000-4000-8000-000000000000'
 
 LONG_AGO = datetime.datetime(2026, 1, 1)
 
-#: What Placement says that is left, and what is chosen.
+#: Free resources in Placement, and the selected resources.
 LEFT = {'MEMORY_MB': 2 * (8192 - 1) - 3}
 CHOSEN = {'MEMORY_MB': 512}
 
 
 def cell(connection):
-    """Return a cell of one host, whose database is made."""
+    """Create the database of a cell with one host; return the cell."""
     engine = sa.create_engine(connection)
     tables = [each.__table__ for each in (
         models.ComputeNode, models.Instance, models.Service)]
@@ -64,11 +64,11 @@ def cell(connection):
         database_connection=connection, disabled=False)
 
 
-class TestChosen(configuration_fixtures.TestCase):
+class TestPendingAllocations(configuration_fixtures.TestCase):
 
     def setUp(self):
         super().setUp()
-        # Nova keeps how it is connected to a cell.
+        # Nova caches the connections to cells.
         self.addCleanup(nova_context.CELL_CACHE.pop, CELL, None)
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
@@ -90,23 +90,23 @@ class TestChosen(configuration_fixtures.TestCase):
         return self.hosts.table.view(timeutils.utcnow_ts(microsecond=True))
 
     def choose(self):
-        """Choose the host; return what is noted, and not confirmed."""
+        """Select the host; return the unconfirmed allocation."""
         hosts = self.view()
         hosts.take(0, CHOSEN)
         return self.hosts.table.reserve(hosts)
 
     def change(self):
-        """Have somebody else write to the host's provider."""
+        """Write to the host's provider as another process."""
         self.placement.providers[HOST]['generation'] += 1
 
     def assertChosen(self, times):
-        [left] = self.view().available('MEMORY_MB')
+        [free_now_mb] = self.view().available('MEMORY_MB')
         [free_mb] = self.view()['free_ram_mb']
         taken = times * CHOSEN['MEMORY_MB']
         self.assertEqual((LEFT['MEMORY_MB'] - taken, 8192 - 1 - 3 - taken),
-                         (left, free_mb))
+                         (free_now_mb, free_mb))
 
-    def test_what_is_claimed_counts_until_placement_tells_of_it(self):
+    def test_claim_counts_until_placement_reports_it(self):
         self.hosts.confirm(self.choose())
         self.refresh()
         self.assertChosen(1)
@@ -116,7 +116,7 @@ class TestChosen(configuration_fixtures.TestCase):
 
         self.assertChosen(0)
 
-    def test_what_is_not_claimed_counts_whatever_placement_tells(self):
+    def test_selection_without_claim_counts_in_addition_to_placement(self):
         for number in range(2):
             self.hosts.confirm(self.choose(), claimed=False)
             self.time.advance_time_seconds(20)
@@ -125,20 +125,20 @@ class TestChosen(configuration_fixtures.TestCase):
 
             self.assertChosen(number + 1)
 
-    def test_what_is_not_claimed_counts_for_a_minute(self):
+    def test_selection_without_claim_counts_for_a_minute(self):
         self.hosts.confirm(self.choose(), claimed=False)
         self.time.advance_time_seconds(40)
         self.hosts.confirm(self.choose(), claimed=False)
         self.refresh()
         self.assertChosen(2)
 
-        for later_s, left in (19, 2), (2, 1), (40, 0):
+        for later_s, count in (19, 2), (2, 1), (40, 0):
             self.time.advance_time_seconds(later_s)
             self.refresh()
 
-            self.assertChosen(left)
+            self.assertChosen(count)
 
-    def test_what_placement_told_of_meanwhile_counts_once(self):
+    def test_claim_already_reported_by_placement_counts_once(self):
         noted = self.choose()
         self.change()
         self.refresh()
@@ -153,7 +153,7 @@ class TestFindFreed(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        # Nova's own, without the threads and databases that it begins with.
+        # Without the threads and databases that the constructor uses.
         manager = host_manager.HostManager.__new__(host_manager.HostManager)
         manager.cells, manager.aggs_by_id = {}, {}
         manager.host_aggregates_map = collections.defaultdict(set)
@@ -168,7 +168,7 @@ class TestFindFreed(unittest.TestCase):
         self.hosts.refresh(self.context)
 
     def free(self):
-        """Have less taken, which the generation does not tell of."""
+        """Reduce the usage without a change of the generation."""
         self.placement.providers[HOST]['usages'] = {'VCPU': 1}
         self.placement.summarised = [HOST]
         self.placement.asked.clear()
@@ -180,7 +180,7 @@ class TestFindFreed(unittest.TestCase):
         return self.placement.asked.count(
             f'/resource_providers/{HOST}/usages')
 
-    def test_hosts_that_were_freed_are_read(self):
+    def test_freed_hosts_are_read(self):
         self.free()
 
         self.assertTrue(self.find(self.hosts.readings))
@@ -188,7 +188,7 @@ class TestFindFreed(unittest.TestCase):
         self.assertEqual(1, self.asked_for_usages())
         self.assertFalse(self.find(self.hosts.readings))
 
-    def test_what_others_have_read_since_counts_and_is_not_read_again(self):
+    def test_read_by_another_thread_is_not_repeated(self):
         self.free()
         before = self.hosts.readings
         self.find(before)
@@ -197,7 +197,7 @@ class TestFindFreed(unittest.TestCase):
 
         self.assertEqual(1, self.asked_for_usages())
 
-    def test_what_others_read_just_now_is_waited_for(self):
+    def test_read_in_progress_is_awaited(self):
         self.free()
         before = self.hosts.readings
         reading, looked = threading.Event(), threading.Event()
@@ -221,24 +221,24 @@ class TestFindFreed(unittest.TestCase):
         other.join()
         self.assertEqual(1, self.asked_for_usages())
 
-    def test_where_nobody_has_room_it_does_not_matter_who_read(self):
+    def test_reads_do_not_matter_without_free_capacity(self):
         before = self.hosts.readings
         self.hosts.refresh(self.context)
 
         self.assertFalse(self.find(before))
 
-    def test_where_placement_cannot_be_asked_there_are_none(self):
+    def test_unreachable_placement_frees_no_host(self):
         self.free()
         self.placement.failure = ks_exceptions.ConnectFailure('gone')
 
-        with self.assertLogs(source.LOG.logger, 'WARNING') as told:
+        with self.assertLogs(source.LOG.logger, 'WARNING') as logged:
             self.assertFalse(self.find(self.hosts.readings))
 
-        self.assertIn('gone', told.output[0])
+        self.assertIn('gone', logged.output[0])
 
-    def test_placement_is_not_waited_for_where_there_are_no_hosts(self):
+    def test_placement_is_not_awaited_without_hosts(self):
         self.placement.failure = ks_exceptions.ConnectFailure('gone')
         self.hosts.refresh(self.context)
-        self.assertIn('gone', self.hosts.unread)
+        self.assertIn('gone', self.hosts.unread_reason)
 
         self.hosts.await_placement(self.context, 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of a whole Nova in one process, and what they hold in Placement."""
+"""Servers of a whole Nova in one process, and their allocations."""
 
 import threading
 
@@ -9,31 +9,30 @@ from nova.tests.functional import integrated_helpers
 
 HOSTS = ('host1', 'host2', 'host3')
 
-#: How often it is looked whether something has come, every half a second.
-#: Nova's own tests give up after five seconds, which are soon over where much
-#: else runs.
+#: Number of polls, one every half a second. Nova's own tests give up after
+#: five seconds, which is too short on a busy machine.
 LOOKS = 240
 
-#: For how long an idle thread of a pool waits before it looks whether it is to
-#: end. In Nova's tests it does so a hundred times a second, to end soon; of
-#: two hundred threads that takes half a processor.
+#: Seconds between two checks of an idle thread for the end of its pool. Nova's
+#: tests check a hundred times a second: two hundred threads then use half a
+#: processor.
 IDLE_S = 1.0
 
 
 class ReadersFirst(nova_fixtures.ReaderWriterLock):
-    """A lock that readers need not wait for while a writer waits for it.
+    """A lock that a reader can take while a writer waits for it.
 
-    Nova's tests take it to read from a cell, and another one to write to its
-    database. Who reports a service takes them in the other order. So while
-    somebody waits to write, which keeps readers out, two who have one of them
-    each wait for each other for good.
+    Nova's tests take one lock to read from a cell, then another lock to write
+    to its database. The report of a service takes them in the opposite order.
+    If a waiting writer kept readers out, two threads with one lock each would
+    wait for each other forever.
     """
 
     has_pending_writers = False
 
 
-class Waiting(integrated_helpers.ProviderUsageBaseTestCase):
-    """Tests in a whole Nova, which wait as long as a busy machine takes."""
+class ProviderUsageTestCase(integrated_helpers.ProviderUsageBaseTestCase):
+    """Tests in a whole Nova, with timeouts for a busy machine."""
 
     compute_driver = 'fake.MediumFakeDriver'
 
@@ -44,7 +43,7 @@ class Waiting(integrated_helpers.ProviderUsageBaseTestCase):
         pools = {type(thread) for thread in threading.enumerate()
                  if hasattr(thread, 'MAX_IDLE_FOR')}
         for each in pools:
-            # Theirs again before Nova's cleanups end them.
+            # Restore the value before Nova's cleanups end the threads.
             self.addCleanup(setattr, each, 'MAX_IDLE_FOR', each.MAX_IDLE_FOR)
             each.MAX_IDLE_FOR = IDLE_S
 
@@ -61,7 +60,7 @@ class Waiting(integrated_helpers.ProviderUsageBaseTestCase):
             lambda: self.migration_of(server, expected_statuses))
 
     def migration_of(self, server, statuses):
-        """Return the migration of a server that has one of these statuses."""
+        """Return the migration of a server with one of these statuses."""
         found = [each for each in self.api.api_get(
             '/os-migrations').body['migrations']
             if each['instance_uuid'] == server['id']]
@@ -71,7 +70,7 @@ class Waiting(integrated_helpers.ProviderUsageBaseTestCase):
         self.fail(f'none of {found} has one of {statuses}')
 
 
-class TestCase(Waiting):
+class TestCase(ProviderUsageTestCase):
 
     def setUp(self):
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
@@ -85,7 +84,7 @@ class TestCase(Waiting):
             self._start_compute(host)
 
     def post(self, count=1, flavor=None):
-        """Ask for servers; return their uuids."""
+        """Request servers; return their uuids."""
         body = {'server': {
             **self._build_server(
                 networks='none', flavor_id=flavor or self.plain),
@@ -99,14 +98,14 @@ class TestCase(Waiting):
 
     def wait_for(self, servers, status):
         if status == 'ACTIVE':
-            # To ask again and again takes longer.
+            # Polls of the API would take longer.
             self.notifier.wait_for_versioned_notifications(
                 'instance.create.end', len(servers), LOOKS / 2)
         return [self._wait_for_state_change({'id': each}, status)
                 for each in servers]
 
     def assertNothingLeaked(self):
-        """Wait until allocations are those of active servers, each there."""
+        """Wait until exactly the active servers have allocations."""
         def check():
             found = {each['id']: each for each in self.api.get_servers()}
             held = {host: set(self._get_allocations_by_provider_uuid(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's scheduler is replaced step by step, and comes back.
+"""Nova's scheduler is replaced step by step, and restored.
 
-Services run in one process, on one Placement, and requests go to whichever
-scheduler takes them from the queue first.
+Services run in one process with one Placement. The first free scheduler takes
+a request from the queue.
 """
 
 import contextlib
@@ -28,20 +28,20 @@ from tests.functional import base
 
 CONF = nova.conf.CONF
 
-#: The managers of schedulers, by whose they are.
-THEIRS = dict(nova_service.SERVICE_MANAGERS)
+#: Nova's own managers of services.
+NOVA_MANAGERS = dict(nova_service.SERVICE_MANAGERS)
 
-#: Names of machines.
+#: Host names of the schedulers.
 FIRST, SECOND = 'scheduler', 'canary'
 
-#: How often two schedulers are asked until both have answered.
+#: Maximum number of requests until both schedulers have answered.
 ROUNDS_MAX = 20
 
 
 class Scheduler:
-    """A scheduler that runs.
+    """A running scheduler.
 
-    :ivar decided: instances that it was asked about
+    :ivar decided: instances of its requests
     """
 
     def __init__(self, started):
@@ -56,13 +56,13 @@ class Scheduler:
             self._may_go_on.wait(600)
             return select(context, *args, **named)
 
-        # Nova waits for methods when a service is stopped.
+        # Nova waits for running methods when it stops a service.
         started.manager.select_destinations = types.MethodType(
             note, started.manager)
 
     @contextlib.contextmanager
     def held(self):
-        """Have requests begin, and not go on."""
+        """Hold the requests after their start."""
         self._may_go_on.clear()
         try:
             yield
@@ -70,7 +70,7 @@ class Scheduler:
             self._may_go_on.set()
 
     def stop(self):
-        """Stop it, a while ago."""
+        """Stop the scheduler, and make its last report old."""
         self.service.stop()
         record = self.service.service_ref
         record.last_seen_up -= datetime.timedelta(
@@ -85,16 +85,16 @@ class TestAdoption(base.TestCase):
         path = self.useFixture(fixtures.TempDir()).path
         self.flags(records_connection=f'sqlite:///{path}/records',
                    group='cellsched')
-        # Services tell that they run, and end what they have begun.
+        # Services report their state, and finish requests when stopped.
         self.flags(report_interval=1, graceful_shutdown_timeout=800,
                    manager_shutdown_timeout=600)
-        self.addCleanup(nova_service.SERVICE_MANAGERS.update, THEIRS)
+        self.addCleanup(nova_service.SERVICE_MANAGERS.update, NOVA_MANAGERS)
         super().setUp()
         self.larger = self._create_flavor(**{**self.small, 'memory_mb': 128})
         self.theirs = Scheduler(self.scheduler_service)
 
     def start(self, host):
-        """Start one more scheduler, on a machine of that name."""
+        """Start another scheduler with this host name."""
         return Scheduler(self.useFixture(
             nova_fixtures.ServiceFixture('scheduler', host)).service)
 
@@ -103,7 +103,7 @@ class TestAdoption(base.TestCase):
         return self.start(host)
 
     def start_theirs(self, host):
-        nova_service.SERVICE_MANAGERS.update(THEIRS)
+        nova_service.SERVICE_MANAGERS.update(NOVA_MANAGERS)
         return self.start(host)
 
     def build(self, count=1):
@@ -112,15 +112,15 @@ class TestAdoption(base.TestCase):
         return servers
 
     def move(self, server):
-        """Have a server on another host, and then of another flavor."""
+        """Migrate a server, and then resize it."""
         self._confirm_resize(self._migrate_server({'id': server}))
         self._confirm_resize(self._resize_server(
             {'id': server}, self.larger))
 
     def use(self, *schedulers, moving=False):
-        """Build until each of these, and no other, has decided.
+        """Build servers until each of these schedulers has decided.
 
-        :param moving: whether a server is migrated and resized, too
+        :param moving: whether to also migrate and resize a server
         """
         for each in schedulers:
             each.decided.clear()
@@ -138,7 +138,7 @@ class TestAdoption(base.TestCase):
         self.assertHeldByServers()
 
     def assertHeldByServers(self):
-        """Fail unless active servers alone hold anything, each what it is."""
+        """Assert that exactly the active servers have their allocations."""
         self.assertNothingLeaked()
         for server in self.api.get_servers():
             flavor = server['flavor']
@@ -155,14 +155,14 @@ class TestAdoption(base.TestCase):
                 in self.api.get_services(binary='nova-scheduler')}
 
     def assertListed(self, **states):
-        """Fail unless Nova's list of services has these schedulers."""
+        """Assert the schedulers in Nova's list of services."""
         def check():
             self.assertEqual(states, {
                 host: each['state'] for host, each in self.listed().items()})
 
         check()
         before = self.listed()
-        # Those that run are heard of again, and no other is.
+        # Only running services report again.
         self._wait_for_assert(lambda: [self.assertNotEqual(
             before[host]['updated_at'], self.listed()[host]['updated_at'])
             for host, state in states.items() if state == 'up'])
@@ -180,17 +180,17 @@ class TestAdoption(base.TestCase):
         return found
 
     def orphans(self):
-        """Return the providers of which Nova's audit calls any orphaned."""
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        """Return the providers with orphans in Nova's audit."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
             manage.PlacementCommands().audit(verbose=True)
         return {
             line.partition('Resource Provider ')[2].partition(' ')[0]
-            for line in said.getvalue().splitlines()
+            for line in output.getvalue().splitlines()
             if 'can be deleted' in line}
 
     def post_until(self, decided):
-        """Ask for servers until one is decided on there; return them all."""
+        """Request servers until this scheduler decides on one; return all."""
         posted = []
         while not {*posted} & {*decided}:
             self.assertLess(len(posted), ROUNDS_MAX)
@@ -200,7 +200,7 @@ class TestAdoption(base.TestCase):
         return posted
 
     def stop_while_deciding(self):
-        """Stop the canary, which has begun a request that is to be done."""
+        """Stop the canary while it handles a request."""
         with self.canary.held():
             begun = self.post_until(self.canary.decided)
             stopping = threading.Thread(target=self.canary.stop)
@@ -213,7 +213,7 @@ class TestAdoption(base.TestCase):
             self._wait_for_state_change({'id': uuid}, 'ACTIVE')
         stopping.join()
 
-    def test_steps_are_taken_and_taken_back(self):
+    def test_adoption_steps_can_be_reverted(self):
         tables = self.tables()
         self.use(self.theirs)
 
@@ -234,15 +234,15 @@ class TestAdoption(base.TestCase):
         self.use(self.theirs, moving=True)
 
         self.assertListed(scheduler='up', canary='down')
-        [left] = self.api.get_services(binary='nova-scheduler', host=SECOND)
-        self.api.api_delete(f'/os-services/{left["id"]}')
+        [service] = self.api.get_services(binary='nova-scheduler', host=SECOND)
+        self.api.api_delete(f'/os-services/{service["id"]}')
         self.assertListed(scheduler='up')
         self.assertEqual(tables, self.tables())
         self.assertGuardsAreLeft()
         self.assertExplained(self.canary)
 
     def assertGuardsAreLeft(self):
-        """Fail unless there are guards in Placement, and hosts."""
+        """Assert that Placement has guards and hosts."""
         found = {each['uuid']: each['name']
                  for each in self._get_all_providers()}
         guards = {uuid: name for uuid, name in found.items()
@@ -255,7 +255,7 @@ class TestAdoption(base.TestCase):
         self.assertLessEqual(self.orphans(), guards.keys())
 
     def assertExplained(self, scheduler):
-        """Fail unless it is known later how each was decided on."""
+        """Assert that each decision was recorded."""
         database = records.open_database(CONF)
         for uuid in scheduler.decided:
             self.assertTrue(records.find(database, uuid, 1), uuid)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of Placement and of a cell's database, in a whole Nova.
 
-Nova's services run in one process, and this scheduler in the place of Nova's.
-Placement fails below all that asks it, where requests leave the process.
+Nova's services run in one process with this scheduler. The faults of Placement
+are in the transport below all clients.
 """
 
 import contextlib
@@ -31,37 +31,37 @@ CONF = nova.conf.CONF
 
 SLOW_S = 0.1
 
-#: How long a claim is tried for where it fails, and where it is to succeed.
+#: Timeouts of claims that shall fail, and that shall succeed, in seconds.
 SHORT_S, LONG_S = 0.5, 120.0
 
 
 def refused(request, pass_on):
-    """Make no connection."""
+    """Refuse the connection."""
     raise requests.ConnectionError(urllib3.exceptions.MaxRetryError(
         None, request.url, urllib3.exceptions.NewConnectionError(
             'placement', 'Connection refused')), request=request)
 
 
 def dropped(request, pass_on):
-    """End the connection before anything was done."""
+    """Close the connection before the request is executed."""
     raise requests.ConnectionError(urllib3.exceptions.ProtocolError(
         'Connection aborted.', ConnectionResetError(104, 'reset')),
         request=request)
 
 
 def late(request, pass_on):
-    """Answer after the client has given up, and do what it asked for."""
+    """Execute the request, and answer after the client's timeout."""
     pass_on()
     raise requests.ReadTimeout('Read timed out.', request=request)
 
 
 def never(request, pass_on):
-    """Neither answer nor do anything."""
+    """Neither execute nor answer the request."""
     raise requests.ReadTimeout('Read timed out.', request=request)
 
 
 def answering(status, body=b'', kind='text/html'):
-    """Return a fault that answers so, and does nothing."""
+    """Return a fault with this answer that executes nothing."""
     def fault(request, pass_on):
         answer = requests.Response()
         answer.status_code = status
@@ -73,14 +73,14 @@ def answering(status, body=b'', kind='text/html'):
 
 
 def half(request, pass_on):
-    """Answer with 200 and the first half of what was to be said."""
-    said = pass_on().content
-    return answering(200, said[:len(said) // 2], 'application/json')(
+    """Answer with status 200 and the first half of the body."""
+    content = pass_on().content
+    return answering(200, content[:len(content) // 2], 'application/json')(
         request, pass_on)
 
 
 def slow(request, pass_on):
-    """Answer late, but in time."""
+    """Answer slowly, but before the timeout."""
     threading.Event().wait(SLOW_S)
     return pass_on()
 
@@ -98,7 +98,7 @@ def everything(request):
 
 
 def readings(request):
-    """Tell what only a scheduler asks for."""
+    """Return whether only a scheduler sends this request."""
     return request.path_url.partition('?')[0].endswith(
         ('/resource_providers', '/allocation_candidates'))
 
@@ -112,20 +112,20 @@ def allocations(request):
 
 
 def claims(request):
-    """Tell claims, which have a guard."""
+    """Return whether the request is a claim, with a guard."""
     return allocations(request) and 'CELLSCHED_GUARD' in str(request.body)
 
 
 def additions(request):
-    """Tell claims of servers that keep what they hold."""
+    """Return whether the request adds a claim to other allocations."""
     return claims(request) and any(
         len(each['allocations']) > 1
         for each in json.loads(request.body).values())
 
 
 @contextlib.contextmanager
-def told(*names):
-    """Have failures say what is tested."""
+def named_case(*names):
+    """Add the tested case to failures."""
     try:
         yield
     except Exception as exc:
@@ -134,9 +134,9 @@ def told(*names):
 
 
 class Wire:
-    """The wire to Placement, which has faults for a time.
+    """The transport to Placement, with temporary faults.
 
-    :param endpoint: where Placement is
+    :param endpoint: URL of Placement
     """
 
     def __init__(self, endpoint):
@@ -145,15 +145,15 @@ class Wire:
         self._faults = []
 
     def fail(self, *faults):
-        """Have requests fail from now on.
+        """Replace the faults of the next requests.
 
-        :param faults: what fails how and how often, one after the other
+        :param faults: fault, affected requests and number of faults, in order
         """
         with self._lock:
             self._faults = [list(each) for each in faults]
 
     def send(self, adapter, request, *args, **named):
-        """Stand in for the method of a transport adapter."""
+        """Replace the method of a transport adapter."""
         pass_on = functools.partial(
             adapters.HTTPAdapter.send, adapter, request, *args, **named)
         fault = (self._next(request)
@@ -189,16 +189,16 @@ class TestCase(base.TestCase):
 
     @contextlib.contextmanager
     def giving_up_soon(self):
-        """Have schedulers wait shortly for what fails."""
+        """Set a short claim timeout."""
         self.flags(claim_timeout=SHORT_S, group='cellsched')
         yield
         self.flags(claim_timeout=LONG_S, group='cellsched')
 
     def tried(self, faults, by_all):
-        """Yield pairs of a fault and a way: their names, and what they are.
+        """Yield pairs of a fault and a way, both with their names.
 
-        :param by_all: names of faults that are tried by all ways; others are
-            by one each, which are taken in turn, as a build takes seconds
+        :param by_all: names of faults to combine with all ways; each other
+            fault gets the next way, because a build takes seconds
         """
         turns = itertools.cycle(self.ways().items())
         for name, fault in faults.items():
@@ -207,7 +207,7 @@ class TestCase(base.TestCase):
                 yield name, fault, way, post
 
     def ways(self):
-        """Return what asks for servers, by the way that it goes."""
+        """Return functions that request servers, by the name of the way."""
         return {
             'columns': self.post,
             'allocation candidates': functools.partial(
@@ -216,8 +216,8 @@ class TestCase(base.TestCase):
         }
 
 
-class TestOutlasted(TestCase):
-    """Nobody hears of faults that are over in time."""
+class TestShortFaults(TestCase):
+    """Faults shorter than the timeout are hidden from users."""
 
     FAULTS = {
         'no connection': ((refused, everything, 3),),
@@ -232,18 +232,18 @@ class TestOutlasted(TestCase):
         'slow': ((slow, everything, math.inf),),
     }
 
-    def test_servers_are_built(self):
+    def test_servers_are_built_after_a_short_fault(self):
         for name, faults, way, post in self.tried(
                 self.FAULTS, {'no connection', 'lost reply'}):
-            with told(name, way):
+            with named_case(name, way):
                 self.wire.fail(*faults)
                 self.wait_for(post(), 'ACTIVE')
                 self.wire.fail()
                 self.assertNothingLeaked()
 
 
-class TestLasting(TestCase):
-    """Callers are told of faults that last, and nothing is left behind."""
+class TestLastingFaults(TestCase):
+    """Lasting faults are reported to callers, and leave no allocations."""
 
     REFUSED = {
         'no connection': ('ConnectFailure', (
@@ -264,15 +264,15 @@ class TestLasting(TestCase):
 
     def assertRefused(self, reason, servers):
         for server in self.wait_for(servers, 'ERROR'):
-            said = server['fault']['message']
-            self.assertRegex(said, '^No valid host was found')
-            self.assertRegex(said, reason)
+            message = server['fault']['message']
+            self.assertRegex(message, '^No valid host was found')
+            self.assertRegex(message, reason)
 
-    def test_columns_are_decided_on_as_they_were(self):
+    def test_decisions_use_the_last_known_columns(self):
         self.wait_for(self.post(), 'ACTIVE')
         for name, (reason, fault) in self.UNREADABLE.items():
             ways = self.ways()
-            with told(name):
+            with named_case(name):
                 self.wire.fail((fault, readings, math.inf))
                 with self.giving_up_soon():
                     self.assertRefused(
@@ -282,16 +282,16 @@ class TestLasting(TestCase):
                 self.wire.fail()
                 self.assertNothingLeaked()
 
-    def test_hosts_that_were_never_read_are_not_told_to_be_full(self):
+    def test_unread_hosts_are_not_reported_as_full(self):
         self.wire.fail((overloaded, readings, math.inf))
 
         with self.giving_up_soon():
             self.assertRefused('Placement cannot be read', self.post())
 
-    def test_callers_are_told_why(self):
+    def test_callers_receive_the_reason(self):
         for name, (reason, faults), way, post in self.tried(
                 self.REFUSED, {'no connection', 'lost reply, and down'}):
-            with told(name, way):
+            with named_case(name, way):
                 with self.giving_up_soon():
                     self.wire.fail(*faults)
                     self.assertRefused(reason, post())
@@ -301,7 +301,7 @@ class TestLasting(TestCase):
 
 
 class TestCell(TestCase):
-    """A cell whose database cannot be reached."""
+    """The database of a cell is unreachable."""
 
     NUMBER_OF_CELLS = 2
 
@@ -312,13 +312,13 @@ class TestCell(TestCase):
 
     @contextlib.contextmanager
     def down(self):
-        """Have no statement reach the database of the second cell."""
+        """Make the database of the second cell unreachable."""
         context = nova_context.get_admin_context()
         with nova_context.target_cell(
                 context, self.cell_mappings['cell2']) as targeted:
             engine = targeted.db_connection.writer.get_engine()
 
-        def refuse(*said):
+        def refuse(*arguments):
             raise db_exc.DBConnectionError('no connection to the database')
 
         sa.event.listen(engine, 'before_cursor_execute', refuse)
@@ -331,11 +331,11 @@ class TestCell(TestCase):
         return {each['OS-EXT-SRV-ATTR:host'] for each in (
             self.api.get_servers())}
 
-    def test_servers_go_elsewhere_until_it_is_back(self):
+    def test_servers_use_other_cells_until_the_cell_answers(self):
         self.wait_for(self.post(2), 'ACTIVE')
         with self.down():
             for way, post in self.ways().items():
-                with told(way):
+                with named_case(way):
                     for server in self.wait_for(post(), 'ACTIVE'):
                         self.assertEqual(
                             'host1', server['OS-EXT-SRV-ATTR:host'])

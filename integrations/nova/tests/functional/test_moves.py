@@ -8,7 +8,7 @@ from tests.functional import test_faults as faults
 
 
 class TestMoves(faults.TestCase):
-    """Servers that move keep what they hold where a claim fails."""
+    """A failed claim of a move keeps the earlier allocations."""
 
     def setUp(self):
         super().setUp()
@@ -16,12 +16,12 @@ class TestMoves(faults.TestCase):
         self.larger = self._create_flavor(**{**self.small, 'memory_mb': 128})
 
     def lose(self, kind):
-        """Have a claim be taken, no answer come, and Placement be down."""
+        """Execute the next claim without an answer, then refuse requests."""
         self.wire.fail((faults.late, kind, 1),
                        (faults.refused, faults.everything, math.inf))
 
     def assertHeld(self, server, *hosts):
-        """Wait until a server holds something of these hosts, and no other."""
+        """Wait until a server has allocations of exactly these hosts."""
         providers = {self._get_provider_uuid_by_host(host) for host in hosts}
         self._wait_for_assert(lambda: self.assertEqual(
             providers, {*self._get_allocations_by_server_uuid(server['id'])}))
@@ -38,7 +38,7 @@ class TestMoves(faults.TestCase):
         [server] = self.wait_for(self.post(), 'ACTIVE')
         return server, server['OS-EXT-SRV-ATTR:host']
 
-    def test_evacuation(self):
+    def test_evacuation_with_a_failed_claim_can_be_repeated(self):
         server, source = self.build()
         self.computes[source].stop()
         self.set_up_for([source], 'forced_down', True)
@@ -60,7 +60,7 @@ class TestMoves(faults.TestCase):
         self.computes[source].start()
         self.assertHeld(server, target)
 
-    def test_unshelve(self):
+    def test_unshelve_with_a_failed_claim_can_be_repeated(self):
         server, _ = self.build()
         self._shelve_server(server)
 
@@ -76,11 +76,11 @@ class TestMoves(faults.TestCase):
         self._unshelve_server(server)
         self.assertNothingLeaked()
 
-    def test_resize_on_the_same_host(self):
+    def test_resize_with_a_failed_claim_can_be_repeated(self):
         server, source = self.build()
         self.set_up_for({*base.HOSTS} - {source}, 'status', 'disabled')
 
-        # Nova's conductor has to give back what it took.
+        # Nova's conductor must restore the allocations.
         self.wire.fail((faults.late, faults.claims, 1),
                        (faults.never, faults.claims, math.inf))
         with self.giving_up_soon():

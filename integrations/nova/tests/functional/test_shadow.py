@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shadow beside Nova's own scheduler, in a whole Nova of one process."""
+"""The shadow beside Nova's scheduler, in a whole Nova in one process."""
 
 import fixtures
 import nova.conf
@@ -18,19 +18,19 @@ from tests.functional import base
 
 CONF = nova.conf.CONF
 
-#: An image of Nova's fixture that servers are not built from.
+#: An image of Nova's fixture that no server uses.
 OTHER_IMAGE = 'a2459075-d96c-40d5-893e-577ff92e721c'
 
 
-#: What statements begin with that write nothing.
+#: The first words of statements that write nothing.
 READS = ('SELECT', 'PRAGMA', 'SAVEPOINT', 'RELEASE', 'BEGIN')
 
-#: What Nova's services write all the time.
+#: The periodic write of Nova's services.
 HEARTBEAT = 'UPDATE services SET report_count'
 
 
-class Both:
-    """Tells both of two notifiers: tests wait for what the first was told."""
+class TwoNotifiers:
+    """Notifies two notifiers: tests wait for messages of the first."""
 
     def __init__(self, *notifiers):
         self._notifiers = notifiers
@@ -38,14 +38,15 @@ class Both:
     def is_enabled(self):
         return True
 
-    def prepare(self, **said):
-        return Both(*(each.prepare(**said) for each in self._notifiers))
+    def prepare(self, **options):
+        return TwoNotifiers(*(
+            each.prepare(**options) for each in self._notifiers))
 
     def __getattr__(self, name):
-        def tell(*args, **named):
+        def notify_both(*args, **named):
             for each in self._notifiers:
                 getattr(each, name)(*args, **named)
-        return tell
+        return notify_both
 
 
 class TestCase(base.Waiting):
@@ -67,7 +68,7 @@ class TestCase(base.Waiting):
         for name, topic in (
                 ('NOTIFIER', 'versioned_notifications'),
                 ('LEGACY_NOTIFIER', 'notifications')):
-            self.stub_out(f'nova.rpc.{name}', Both(
+            self.stub_out(f'nova.rpc.{name}', TwoNotifiers(
                 getattr(rpc, name), oslo_messaging.Notifier(
                     oslo_messaging.get_notification_transport(CONF),
                     serializer=rpc.RequestContextSerializer(
@@ -93,7 +94,7 @@ class TestCase(base.Waiting):
                 for each in self.store.find(group.example.instance_uuid)]
 
     def assertAgreed(self, requests):
-        """Wait until so many were compared; fail if one did not agree."""
+        """Wait for this many comparisons, and assert that all agree."""
         self._wait_for_assert(lambda: self.assertEqual(
             requests, sum(each.requests for each in self.store.groups())))
         self.assertEqual(
@@ -124,7 +125,7 @@ class TestVersioned(TestCase):
 
         self.assertAgreed(3)
 
-    def test_several_servers_of_one_request_are_one_comparison(self):
+    def test_request_for_several_servers_is_one_comparison(self):
         server = self._build_server(networks='none')
         server.update(min_count=3, max_count=3)
         self.api.post_server({'server': server})
@@ -161,43 +162,43 @@ class TestVersioned(TestCase):
         self.assertAgreed(2)
 
 
-class Later:
-    """Hears notifications, and passes them on when it is told to."""
+class DelayedEndpoint:
+    """Collects notifications until pass_on() is called."""
 
     filter_rule = Endpoint.filter_rule
 
     def __init__(self, endpoint):
         self._endpoint = endpoint
-        self.heard = []
+        self.received = []
 
-    def info(self, *said):
-        self.heard.append(said)
+    def info(self, *arguments):
+        self.received.append(arguments)
 
     def pass_on(self):
-        for said in self.heard:
-            self._endpoint.info(*said)
+        for arguments in self.received:
+            self._endpoint.info(*arguments)
 
 
 class TestLate(TestCase):
-    """Nova does nothing any more when notifications are heard."""
+    """Notifications are received after Nova has finished."""
 
     def listen(self, endpoint):
-        self.later = Later(endpoint)
+        self.later = DelayedEndpoint(endpoint)
         super().listen(self.later)
 
     def wait_for(self, requests):
         self._wait_for_assert(lambda: self.assertEqual(
-            2 * requests, len(self.later.heard)))
+            2 * requests, len(self.later.received)))
 
     def pass_on(self, requests):
         self.wait_for(requests)
         self.later.pass_on()
 
     def note_writes(self):
-        """Return a list that gets what is written to any database."""
+        """Return a list that receives the writes to all databases."""
         written = []
 
-        def note(connection, cursor, statement, *said):
+        def note(connection, cursor, statement, *arguments):
             if statement.split()[0].upper() not in READS and (
                     not statement.startswith(HEARTBEAT)):
                 written.append((str(connection.engine.url), statement))
@@ -207,7 +208,7 @@ class TestLate(TestCase):
                         'before_cursor_execute', note)
         return written
 
-    def test_nothing_is_written_but_comparisons(self):
+    def test_only_comparisons_are_written(self):
         self.boot()
         written = self.note_writes()
 
@@ -218,16 +219,16 @@ class TestLate(TestCase):
             (url, statement) for url, statement in written
             if not (url.endswith('/records')
                     and 'nova_comparisons' in statement)])
-        # What is noted is all there is.
+        # The list has all writes.
         self.assertIn('INSERT INTO nova_comparisons', str(written))
 
-    def test_group_whose_last_server_is_there_already_agrees(self):
+    def test_group_with_an_already_built_last_server_agrees(self):
         group = self.api.post_server_groups(
             {'name': 'apart', 'policy': 'anti-affinity'})
         self.boot()
         self.boot(group=group['id'])
         self.wait_for(2)
-        self.later.heard.clear()
+        self.later.received.clear()
         self.boot(group=group['id'])
 
         self.pass_on(1)
