@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the environment that Nova's own functional tests run in.
+"""Create the environment for Nova's own functional tests.
 
-It sees what is installed in the environment of the peers, and has what tests
-need beside. This checkout is put before both when tests run.
+It contains the packages of the tests, and uses the packages in the environment
+of the peers. The tests find this checkout before both.
 """
 
 import configparser
@@ -22,35 +22,35 @@ from benchmarks.peers import environment as peers  # noqa: E402
 REQUIREMENTS = HERE / 'test-requirements.txt'
 DEFAULT = pathlib.Path('~/.cache/cellsched/nova-34-tests')
 
-#: Written last, with the requirements that were installed.
+#: Written last, with the installed requirements.
 MARK = 'cellsched-requirements.txt'
 
-#: Metadata by which plug-ins of this checkout are found.
+#: Package metadata, to find the plug-ins of this checkout.
 _METADATA = 'Metadata-Version: 2.1\nName: cellsched\nVersion: 0\n'
 
 
 def make(directory=DEFAULT):
-    """Return the python of the environment, which is made if need be.
+    """Return the python of the environment, which is created if necessary.
 
-    Of several processes that ask for the same at once, one makes it.
+    A lock prevents that several processes create it at the same time.
 
-    :raises subprocess.CalledProcessError: it could not be made
+    :raises subprocess.CalledProcessError: the creation failed
     """
-    theirs = peers.make()
+    peer_python = peers.make()
     directory = pathlib.Path(directory).expanduser().resolve()
     python = directory / 'bin' / 'python'
     with open(directory.parent / f'.{directory.name}.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = f'{REQUIREMENTS.read_text()}\n{theirs}\n'
+        content = f'{REQUIREMENTS.read_text()}\n{peer_python}\n'
         mark = directory / MARK
-        if not mark.exists() or mark.read_text() != wanted:
-            _fill(directory, python, theirs)
-            mark.write_text(wanted)
-        _link(directory, theirs)
+        if not mark.exists() or mark.read_text() != content:
+            _fill(directory, python, peer_python)
+            mark.write_text(content)
+        _link(directory, peer_python)
     return python
 
 
-def _fill(directory, python, theirs):
+def _fill(directory, python, peer_python):
     kept = directory / 'results'
     aside = directory.parent / f'{directory.name}-results'
     if kept.exists():
@@ -58,7 +58,7 @@ def _fill(directory, python, theirs):
     venv.create(directory, clear=True, symlinks=True)
     if aside.exists():
         aside.rename(kept)
-    (_packages(python) / 'peers.pth').write_text(f'{_packages(theirs)}\n')
+    (_packages(python) / 'peers.pth').write_text(f'{_packages(peer_python)}\n')
     arguments = ['install', '--quiet', '--no-deps', '--requirement',
                  REQUIREMENTS]
     by_uv = subprocess.run(
@@ -72,35 +72,36 @@ def _fill(directory, python, theirs):
 
 
 def paths(directory=DEFAULT):
-    """Return what is to come first where modules are looked for."""
+    """Return the directories that must come first in PYTHONPATH."""
     directory = pathlib.Path(directory).expanduser().resolve()
     return [str(each) for each in (
         directory / 'nova', directory / 'metadata', ROOT,
         ROOT / 'integrations' / 'nova')]
 
 
-def _link(directory, theirs):
-    """Make what Nova's tests, and this project's plug-ins, are found by.
+def _link(directory, peer_python):
+    """Link the files that Nova's tests read, and write the metadata.
 
-    Nova's tests look for files beside the package, which its wheel puts
-    elsewhere.
+    Nova's tests read files beside the package, but the wheel installs them in
+    another directory.
     """
     beside = directory / 'nova'
     beside.mkdir(exist_ok=True)
-    for name, target in (('nova', _packages(theirs) / 'nova'),
-                         ('etc', pathlib.Path(theirs).parents[1] / 'etc')):
+    for name, target in (('nova', _packages(peer_python) / 'nova'),
+                         ('etc', pathlib.Path(
+                             peer_python).parents[1] / 'etc')):
         link = beside / name
         if not link.exists():
             link.symlink_to(target)
-    said = configparser.ConfigParser(interpolation=None)
-    said.optionxform = str
-    said.read(ROOT / 'setup.cfg')
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.optionxform = str
+    setup.read(ROOT / 'setup.cfg')
     metadata = directory / 'metadata' / 'cellsched-0.dist-info'
     metadata.mkdir(parents=True, exist_ok=True)
     (metadata / 'METADATA').write_text(_METADATA)
     (metadata / 'entry_points.txt').write_text(''.join(
         f'[{group}]\n{points.strip()}\n\n'
-        for group, points in said['entry_points'].items()))
+        for group, points in setup['entry_points'].items()))
 
 
 def _packages(python):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Nova's own functional tests with its scheduler and with ours.
+"""Run Nova's own functional tests with its scheduler and with this one.
 
-Each test is run once with either, unmodified, from Nova's wheel. The table
-says by module what passed with both, and what with one only. What became of a
-test is kept, so that a run that was stopped goes on where it was; with ours
-they are run again when a source of this checkout has changed.
+Each test runs unmodified, from Nova's wheel, once with each scheduler. The
+table shows by module the tests that passed with both or with one scheduler.
+The results are stored, so that a stopped run can be continued. A change of
+this checkout's sources invalidates the results with this scheduler.
 """
 
 import argparse
@@ -27,7 +27,7 @@ KNOWN = HERE.parent / 'known-differences.csv'
 PREFIX = 'nova.tests.functional.'
 SCHEDULERS = ('ours', 'nova')
 
-#: Modules that start a scheduler and are about where servers go.
+#: Modules that test the selection of hosts with a scheduler.
 MODULES = '''
     test_aggregates test_availability_zones test_boot_from_volume
     test_cold_migrate test_cross_az_attach test_cross_cell_migrate
@@ -48,7 +48,7 @@ MODULES = '''
     regressions
 '''.split()
 
-#: A test of each kind, of a few minutes in all.
+#: One test of each kind; a few minutes in total.
 SUBSET = '''
     test_json_filter
     test_availability_zones
@@ -59,10 +59,10 @@ SUBSET = '''
     test_server_group.ServerGroupTestV264.test_boot_servers_with_affinity
 '''.split()
 
-#: Tests that one process runs; to begin another takes seconds.
+#: Number of tests in one process; its start takes seconds.
 _CHUNK = 8
 
-#: Seconds after which a process that says nothing any more is ended.
+#: Seconds without output after which a process is killed.
 _SILENCE_S = 900
 
 
@@ -81,7 +81,7 @@ def main(argv=None):
                    and not (args.failed and scheduler == 'nova'
                             and results.outcome('ours', name) != 'failed')]
         run_all(python, scheduler, missing, results, args.workers)
-        # Many wait for something, for a time; on a busy machine some in vain.
+        # Timeouts may fail on a busy machine: repeat the failed tests once.
         run_all(python, scheduler, [
             name for name in missing
             if results.outcome(scheduler, name) == 'failed'],
@@ -100,33 +100,36 @@ def parse(argv):
         'tests', nargs='*',
         help='modules, classes or tests below nova.tests.functional')
     parser.add_argument(
-        '--subset', action='store_true', help='a few minutes of them')
+        '--subset', action='store_true',
+        help='run a small selection of a few minutes')
     parser.add_argument('-f', '--format', choices=('table', 'json'),
                         default='table')
     parser.add_argument('--workers', type=int, default=2)
     parser.add_argument(
         '--only', nargs='+', choices=SCHEDULERS, default=SCHEDULERS,
-        help='run with these; of others, what is kept is shown')
+        help='run with these schedulers only, and show stored results of '
+             'the other')
     parser.add_argument(
         '--failed', action='store_true',
-        help="run with Nova's only what failed with ours")
+        help="run only tests with Nova's scheduler that failed with this one")
     parser.add_argument(
-        '--show', action='store_true', help='run none, show what is kept')
+        '--show', action='store_true',
+        help='run no test, show the stored results')
     parser.add_argument(
         '--any-version', action='store_true',
-        help='what passed with ours is not run again, whatever has changed')
+        help='do not repeat passed tests after a change of the sources')
     parser.add_argument(
-        '--results', type=pathlib.Path, help='where outcomes are kept',
+        '--results', type=pathlib.Path, help='directory of the results',
         default=environment.DEFAULT.expanduser() / 'results')
     return parser.parse_args(argv)
 
 
 class Results:
-    """Outcomes of tests, kept in a file for each scheduler.
+    """Results of tests, stored in a file for each scheduler.
 
-    :param version: of the sources of ours
-    :param any_version: whether what passed with others counts too
-    :param all_outcomes: whether what failed with those does
+    :param version: version of this checkout's sources
+    :param any_version: whether passed tests of other versions count
+    :param all_outcomes: whether failed tests of other versions count too
     """
 
     def __init__(self, directory, version, any_version=False,
@@ -144,24 +147,24 @@ class Results:
         return self._directory / f'{scheduler}.jsonl'
 
     def read(self, scheduler):
-        """Take over what was written meanwhile."""
+        """Read the results from the file."""
         known = self._known[scheduler] = {}
         path = self.path(scheduler)
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
-                said = json.loads(line)
+                result = json.loads(line)
             except ValueError:
-                # Whoever wrote it was ended.
+                # The writer was killed during the write.
                 continue
-            if (scheduler == 'nova' or said['version'] == self._version
+            if (scheduler == 'nova' or result['version'] == self._version
                     or self._any_version and (
-                        self._all_outcomes or said['outcome'] != 'failed')):
-                known[said['test']] = said
+                        self._all_outcomes or result['outcome'] != 'failed')):
+                known[result['test']] = result
 
     def add(self, scheduler, outcomes):
         with open(self.path(scheduler), 'a') as stream:
-            for said in outcomes:
-                json.dump({**said, 'version': self._version}, stream)
+            for outcome in outcomes:
+                json.dump({**outcome, 'version': self._version}, stream)
                 stream.write('\n')
 
     def outcome(self, scheduler, test):
@@ -172,7 +175,7 @@ class Results:
 
 
 def fingerprint():
-    """Return what tells versions of the sources apart."""
+    """Return a digest of the sources."""
     digest = hashlib.sha256()
     for directory in ('cellsched', 'integrations/nova/cellsched_nova'):
         for path in sorted((environment.ROOT / directory).rglob('*.py')):
@@ -181,21 +184,21 @@ def fingerprint():
 
 
 def call(python, *arguments, **options):
-    """Return a process that runs ``running.py``."""
+    """Start ``runner.py``; return the process."""
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONDONTWRITEBYTECODE')}
     env |= {'PYTHONPATH': os.pathsep.join(environment.paths()),
             'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true',
             'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'}
     return subprocess.Popen(
-        [str(python), str(HERE / 'running.py'), *map(str, arguments)],
+        [str(python), str(HERE / 'runner.py'), *map(str, arguments)],
         env=env, text=True, cwd=pathlib.Path(python).parents[1], **options)
 
 
-def list_tests(python, wanted):
+def list_tests(python, parts):
     """Return the names of the tests of modules, classes and packages."""
     names = []
-    for each in wanted:
+    for each in parts:
         package = environment.paths()[0] / pathlib.Path(
             'nova/tests/functional', each)
         names += ([f'{PREFIX}{each}.{path.stem}'
@@ -211,10 +214,10 @@ def list_tests(python, wanted):
 
 
 def run_all(python, scheduler, tests, results, workers):
-    """Run tests, and take over what became of them."""
+    """Run tests in parallel processes, and read their results."""
     chunks = [tests[start:start + _CHUNK]
               for start in range(0, len(tests), _CHUNK)]
-    # A run that is stopped has seen something of everything.
+    # A stopped run then has results of all modules.
     random.Random(0).shuffle(chunks)
 
     def work():
@@ -237,19 +240,19 @@ def run_all(python, scheduler, tests, results, workers):
 
 def run_chunk(python, scheduler, tests, results):
     with tempfile.TemporaryDirectory() as directory:
-        wanted = pathlib.Path(directory, 'tests')
-        wanted.write_text('\n'.join(tests))
-        said = pathlib.Path(directory, 'results')
-        child = call(python, scheduler, wanted, said,
+        listed = pathlib.Path(directory, 'tests')
+        listed.write_text('\n'.join(tests))
+        written = pathlib.Path(directory, 'results')
+        child = call(python, scheduler, listed, written,
                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             _, problems = child.communicate(timeout=_SILENCE_S)
         except subprocess.TimeoutExpired:
             child.kill()
             _, problems = child.communicate()
-        text = said.read_text() if said.exists() else ''
+        text = written.read_text() if written.exists() else ''
         outcomes = [json.loads(line) for line in text.splitlines()]
-        # One that ended the process would end it again.
+        # A test that killed the process is not repeated.
         missing = set(tests) - {each['test'] for each in outcomes}
         results.add(scheduler, outcomes + [
             {'test': test, 'outcome': 'failed',
@@ -258,14 +261,14 @@ def run_chunk(python, scheduler, tests, results):
 
 
 def known_differences():
-    """Return why tests fail that are known to, by their names."""
+    """Return the reasons of known differences, by test."""
     with open(KNOWN, newline='') as stream:
         return {PREFIX + row['Test']: row['Reason']
                 for row in csv.DictReader(stream)}
 
 
 def compare(names, results):
-    """Return by module what passed with both and what with one only."""
+    """Return the numbers and names of tests by result, for each module."""
     known, found = known_differences(), {}
     for name in names:
         module = name.rpartition('.')[0].rpartition('.')[0].removeprefix(

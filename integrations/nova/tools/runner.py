@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run tests of Nova's, with its scheduler or with ours; Nova's python does.
+"""Run tests of Nova with its scheduler or with this one, in Nova's python.
 
-``running.py list MODULE…`` prints the tests of modules. ``running.py
-nova|ours FILE`` reads names of tests and appends what became of each to a
-file, a line of JSON for each test, as soon as it is over.
+``runner.py list MODULE…`` prints the tests of modules. ``runner.py nova|ours
+TESTS RESULTS`` reads names of tests from a file, and appends the result of
+each test to another file, a line of JSON as soon as the test ends.
 """
 
 import importlib
@@ -20,15 +20,15 @@ monkey_patch.patch()
 
 from oslo_config import cfg  # noqa: E402
 
-#: Seconds for which hosts are decided on as they were read.
+#: Seconds between reads of the hosts.
 REFRESH_INTERVAL_S = float(os.environ.get('CELLSCHED_REFRESH_INTERVAL', 0))
 
-#: Characters of the end of a traceback that are kept.
-_TOLD_MAX = 3000
+#: Number of last characters of a traceback in the results.
+_LOGGED_MAX = 3000
 
 
 class Outcomes(unittest.TestResult):
-    """Writes what became of each test."""
+    """Writes the result of each test."""
 
     def __init__(self, stream):
         super().__init__()
@@ -68,21 +68,21 @@ class Outcomes(unittest.TestResult):
 
     def _fail(self, err):
         why = ''.join(traceback.format_exception(*err))
-        said = '\n'.join(line for line in why.splitlines()
-                         if '[cellsched' in line)
-        self._worst = {'outcome': 'failed', 'why': why[-_TOLD_MAX:],
-                       'said': said[-_TOLD_MAX:]}
+        logged = '\n'.join(line for line in why.splitlines()
+                           if '[cellsched' in line)
+        self._worst = {'outcome': 'failed', 'why': why[-_LOGGED_MAX:],
+                       'logged': logged[-_LOGGED_MAX:]}
 
 
 def install_scheduler():
-    """Have Nova's services run the manager of this project."""
-    # Nova's tests forbid to ask for the machine, which NumPy does when it is
-    # imported.
+    """Make Nova's services use the manager of this project."""
+    # NumPy reads the machine type during its import. Nova's tests forbid this
+    # read, so the import must come first.
     from cellsched_nova import manager
     from cellsched_nova import options
 
-    # Tests write to Placement and read what came of it at once, and have no
-    # place for records. What is set in the configuration they undo.
+    # Tests expect their changes in Placement at once, and have no database
+    # for records. They reset overrides, but not defaults.
     cfg.set_defaults(options.OPTS, refresh_interval=REFRESH_INTERVAL_S,
                      decision_retention=0)
     options.register_opts(manager.CONF)
@@ -90,7 +90,7 @@ def install_scheduler():
 
 
 def tests_in(suite):
-    """Yield the tests of a suite, however deep they are."""
+    """Yield the tests of a suite and of its nested suites."""
     for each in suite:
         if isinstance(each, unittest.TestSuite):
             yield from tests_in(each)
@@ -103,9 +103,9 @@ def load(modules):
 
 
 def test_of(name):
-    """Return a test by its whole name.
+    """Return a test by its full name.
 
-    The loader would call what a decorator made of a method.
+    The loader fails for methods that some decorators replace.
     """
     path, _, method = name.rpartition('.')
     module, _, kind = path.rpartition('.')
@@ -120,8 +120,8 @@ def main(arguments):
         return 0
     if what == 'ours':
         install_scheduler()
-    wanted, results = names
-    with open(wanted) as stream:
+    listed, results = names
+    with open(listed) as stream:
         tests = stream.read().split()
     with open(results, 'a') as stream:
         outcomes = Outcomes(stream)
