@@ -265,7 +265,8 @@ class NovaHosts(source.HostSource):
             self.unread_reason = None
         except placement.PlacementUnavailable as exc:
             self.unread_reason = exc.kwargs['reason']
-            LOG.warning('%s; decisions use the last known hosts', exc)
+            LOG.warning('Placement cannot be read: %s; decisions use the '
+                        'last known hosts', self.unread_reason)
         self._aggregates.read(context)
         changed, columns = self._aggregates.changes(self._nodes, new)
         if changed:
