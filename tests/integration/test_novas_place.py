@@ -345,7 +345,8 @@ class TestCommands(TestCase):
 
         said = iter(process.stdout.readline, '')
         self.assertTrue(any(
-            'Listening to topics versioned_notifications' in line for line in said))
+            'Listening to topics versioned_notifications' in line
+            for line in said))
         process.terminate()
 
         self.assertEqual(0, process.wait(self.timeout_s))
