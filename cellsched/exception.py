@@ -71,6 +71,7 @@
         ├── SchemaOutOfDate          names the command that updates it
         ├── WrongDatabase            has the tables of another schema
         └── TransactionLost          to a concurrent one; can be retried
+            └── DatabaseBusy         waited too long; can be retried later
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
 as attributes, and travel over RPC in ``kwargs``, so they are plain data.
@@ -108,6 +109,7 @@ _USER_TEXTS = {
     'CellUnreachable': 'its cell did not answer',
     'ClaimConflict': 'it holds another place already',
     'ClaimRefused': 'its place was taken by another one',
+    'DatabaseBusy': 'a database had too much to do',
     'DatabaseError': 'a database failed',
     'DatabaseUnreachable': 'a database did not answer',
     'DeadlineExceeded': 'a service came to it too late',
@@ -606,3 +608,17 @@ class TransactionLost(DatabaseError):
     msg_fmt = ('A transaction of the %(schema)s database lost to another: '
                '%(reason)s')
     code = 503
+
+
+class DatabaseBusy(TransactionLost):
+    """A statement exceeded its limit; its transaction was rolled back.
+
+    It waited for a lock, or took too long. A retry at once would wait again.
+    """
+
+    msg_fmt = ('A statement of the %(schema)s database exceeded its time '
+               'limit: %(reason)s')
+
+
+#: Errors of a database that may answer later, and not at once.
+DATABASE_UNAVAILABLE = (DatabaseUnreachable, DatabaseBusy)

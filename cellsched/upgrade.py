@@ -237,7 +237,7 @@ def _checking(
     def run(checks: 'UpgradeChecks') -> Result:
         try:
             return check(checks.deployment)
-        except exception.DatabaseUnreachable as exc:
+        except exception.DATABASE_UNAVAILABLE as exc:
             return Result(Code.FAILURE, f'{exc.format_message()}; bring it '
                           f'back, then {_AGAIN}')
         except exception.CellschedException as exc:

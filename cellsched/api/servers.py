@@ -234,8 +234,11 @@ class Servers(base.ServerController):
             validation.check_text('server list', 'marker', marker)
         is_admin = bool(context.is_admin)
         order = query.order(sort_keys, sort_dirs, is_admin)
-        filters = {} if filters is None else dict(filters)
-        flavor = filters.pop('flavor', None)
+        filters = {} if filters is None else filters
+        flavor = None
+        if isinstance(filters, Mapping) and 'flavor' in filters:
+            filters = dict(filters)
+            flavor = filters.pop('flavor')
         flavor_id = None
         if flavor is not None:
             validation.check_text('server list', 'filters.flavor', flavor)

@@ -134,7 +134,7 @@ class CellMaintenance:
         with self._targets.connected_once(mapping) as database:
             try:
                 cell_schema.SCHEMA.check_place(database)
-            except exception.DatabaseUnreachable as exc:
+            except exception.DATABASE_UNAVAILABLE as exc:
                 LOG.warning('Database of cell %s is not checked: %s',
                             mapping.identity, exc)
                 return

@@ -147,7 +147,7 @@ class Agent:
         """Mark interrupted work for :meth:`resume_soon`."""
         try:
             yield
-        except exception.DatabaseUnreachable:
+        except exception.DATABASE_UNAVAILABLE:
             self._is_left = True
             raise
 
@@ -350,7 +350,7 @@ class Agent:
                     instance = on_host.get(connection, uuid)
                 if instance is not None:
                     how(instance)
-        except exception.DatabaseUnreachable as exc:
+        except exception.DATABASE_UNAVAILABLE as exc:
             self._is_left = True
             LOG.warning('Could not resume instance %s yet: %s', uuid, exc)
         except lockutils.AcquireLockFailedException:

@@ -129,7 +129,7 @@ class ProgressReports:
                         and networks.is_allocated(connection, news.uuid))
                 went = instances.transit_all(connection, [
                     news.change(self._host, now) for news in all_news], now)
-        except exception.DatabaseUnreachable as exc:
+        except exception.DATABASE_UNAVAILABLE as exc:
             # Nobody knows whether that was committed, so that to say it of
             # each again could be taken for what is late; and each would wait
             # as long.

@@ -216,8 +216,9 @@ class Tracker:
             try:
                 with self._database.writer() as connection:
                     return query(connection, *args)
-            except exception.TransactionLost:
-                if attempt == _ATTEMPTS_MAX - 1:
+            except exception.TransactionLost as exc:
+                if attempt == _ATTEMPTS_MAX - 1 or isinstance(
+                        exc, exception.DatabaseBusy):
                     raise
 
     def _inventories(

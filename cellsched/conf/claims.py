@@ -23,6 +23,18 @@ for ``etcd``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``; for ``cassandra``,
 ``cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE``. For ``placement``
 the options of ``[placement]`` are used, and this one stays unset.
 """),
+    cfg.FloatOpt('lock_timeout', default=1.0, min=0.0, max=3600.0, help="""
+Seconds that a statement of the store ``sql`` waits for a lock.
+
+After this time the scheduler passes over a host whose rows are locked, as if
+the host had no capacity, and selects another one. The default is short, as a
+claim locks rows for milliseconds. SQLite, which locks whole files, uses the
+``lock_timeout`` of the database instead. 0 leaves the setting of the server.
+
+Related options:
+
+* ``[api_database] lock_timeout``
+"""),
     cfg.ListOpt('require', default=[], help="""
 Capabilities that the store must have, or the service does not start.
 

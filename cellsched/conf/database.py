@@ -38,6 +38,52 @@ If it does not wait, a power failure may lose the last commits or damage the
 file; the end of a process loses nothing. Other databases have their own
 settings for this.
 """),
+    cfg.FloatOpt('lock_timeout', default=5.0, min=0.0, max=3600.0, help="""
+Seconds that a statement waits for a lock of another session.
+
+After this time the statement fails, its transaction is rolled back, and the
+work is repeated later. Set it higher than ``idle_transaction_timeout``, so
+that a statement outlives a client that stopped with a lock. The value is the
+``lock_timeout`` of PostgreSQL, the ``innodb_lock_wait_timeout`` and
+``lock_wait_timeout`` of MariaDB and MySQL, in whole seconds, and the
+``busy_timeout`` of SQLite. 0 leaves the setting of the server.
+
+Related options:
+
+* ``statement_timeout``
+* ``idle_transaction_timeout``
+"""),
+    cfg.FloatOpt('statement_timeout', default=30.0, min=0.0, max=86400.0,
+                 help="""
+Seconds that a statement may take.
+
+After this time the server ends the statement. Set a higher value if listings
+of many servers fail on a slow database. Migrations of the schema have no such
+limit. The value is the ``statement_timeout`` of PostgreSQL, the
+``max_statement_time`` of MariaDB and the ``max_execution_time`` of MySQL,
+which limits only queries. SQLite has no such limit. 0 leaves the setting of
+the server.
+
+Related options:
+
+* ``lock_timeout``
+"""),
+    cfg.FloatOpt('idle_transaction_timeout', default=4.0, min=0.0,
+                 max=86400.0, help="""
+Seconds that a session may be idle within a transaction.
+
+After this time the server ends the session and releases its locks, so that a
+process that stopped, or a machine that was cut off, does not keep the rows
+that other processes need. The process continues with a new connection. Set a
+higher value if processes pause for longer, for example while their machines
+are migrated. The value is the ``idle_in_transaction_session_timeout`` of
+PostgreSQL and the ``idle_transaction_timeout`` of MariaDB, in whole seconds.
+MySQL and SQLite have no such limit. 0 leaves the setting of the server.
+
+Related options:
+
+* ``lock_timeout``
+"""),
 ]
 
 _NAMES = {option.name for option in _OURS}

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQLAlchemy engines, configured by oslo.db's options."""
+"""SQLAlchemy engines, configured by the options of a database."""
 
 from collections.abc import Mapping
+import contextlib
 import itertools
 import logging
+import math
 import os
+import pathlib
 import traceback
 from typing import Any
 
@@ -32,6 +35,18 @@ _POOL_OPTIONS = {
     'pool_timeout': 'pool_timeout',
 }
 
+#: Options that limit waits and statements, in seconds. 0, or a missing option,
+#: leaves the setting of the server.
+LIMITS = ('lock_timeout', 'statement_timeout', 'idle_transaction_timeout')
+
+#: PostgreSQL's settings in milliseconds, by option.
+_POSTGRESQL_LIMITS = {
+    'lock_timeout': 'lock_timeout', 'statement_timeout': 'statement_timeout',
+    'idle_transaction_timeout': 'idle_in_transaction_session_timeout'}
+
+#: Seconds that SQLite waits for the lock of a file without an option.
+_SQLITE_LOCK_TIMEOUT_S = 30.0
+
 #: The extras of this project that install a driver, by dialect and driver.
 _EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
            ('postgresql', 'psycopg2'): 'psycopg2',
@@ -43,8 +58,8 @@ def open_(
 ) -> sa.Engine:
     """Open a first connection and return the engine.
 
-    :param options: oslo.db's options by name; a missing option has the
-        default of SQLAlchemy or of the database server
+    :param options: options by name, those of oslo.db and :data:`LIMITS`; a
+        missing option has the default of SQLAlchemy or of the database server
     :raises oslo_db.exception.DBConnectionError: the server could not be
         reached in ``max_retries`` attempts; for PostgreSQL, SQLAlchemy's
         OperationalError
@@ -57,7 +72,7 @@ def open_(
             options['connection_parameters'], append=True)
     _set_log_level(options.get('connection_debug', 0))
     if parsed.get_backend_name() == 'sqlite':
-        engine = _sqlite(parsed, options.get('sqlite_synchronous', True))
+        engine = _sqlite(parsed, options)
     else:
         engine = _server(parsed, options, clock)
     # register_engine() is not used: it also adds listeners for savepoints,
@@ -132,24 +147,43 @@ def _server(
         # The first listener that raises wins, so these precede oslo.db's.
         guarded_statements.listen(engine)
         postgresql.listen(engine)
-    elif options.get('mysql_sql_mode') is not None:
-        _set_sql_mode(engine, options['mysql_sql_mode'])
+    _set_up_sessions(engine, options)
     return engine
 
 
-def _set_sql_mode(engine: sa.Engine, mode: str) -> None:
+def _set_up_sessions(engine: sa.Engine, options: Mapping[str, Any]) -> None:
+    """Make an engine limit each session, and set its SQL mode on MySQL."""
+    limits = {name: options[name] for name in LIMITS if options.get(name)}
+    settings: dict[str, Any] = {}
+    if engine.dialect.name == 'postgresql':
+        settings = {setting: f'{math.ceil(limits[name] * 1000)}'
+                    for name, setting in _POSTGRESQL_LIMITS.items()
+                    if name in limits}
+        # A function, as psycopg may prepare it, and prepares one statement.
+        statement = 'SELECT ' + ', '.join(
+            f"set_config('{name}', %s, false)" for name in settings)
+    elif options.get('mysql_sql_mode') is not None:
+        settings['sql_mode'] = options['mysql_sql_mode']
+
     def connect(connection: Any, record: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute('SET SESSION sql_mode = %s', [mode])
+        each, text = settings, ''
+        if engine.dialect.name == 'postgresql':
+            text = statement
+        else:
+            # The first connection tells which of the servers it is.
+            is_mariadb = 'MariaDB' in connection.get_server_info()
+            each = {**settings, **mysql.limits(limits, is_mariadb)}
+            text = 'SET SESSION ' + ', '.join(f'{name} = %s' for name in each)
+        if each:
+            with connection.cursor() as cursor:
+                cursor.execute(text, list(each.values()))
+            connection.commit()
 
     event.listen(engine, 'connect', connect)
 
 
-def _sqlite(url: sa.URL, synchronous: bool) -> sa.Engine:
-    """Return an engine for an SQLite file or an in-memory database.
-
-    :param synchronous: whether a commit waits for the disk
-    """
+def _sqlite(url: sa.URL, options: Mapping[str, Any]) -> sa.Engine:
+    """Return an engine for an SQLite file or an in-memory database."""
     # Keep sqlite3 from beginning transactions by itself.
     connect_args: dict[str, Any] = {'isolation_level': None}
     arguments: dict[str, Any]
@@ -162,18 +196,35 @@ def _sqlite(url: sa.URL, synchronous: bool) -> sa.Engine:
                      'max_overflow': -1, 'pool_use_lifo': True}
     engine = sa.create_engine(
         url, connect_args=connect_args, hide_parameters=True, **arguments)
-    level = 'FULL' if synchronous else 'OFF'
+    level = 'FULL' if options.get('sqlite_synchronous', True) else 'OFF'
+    busy_s = options.get('lock_timeout') or _SQLITE_LOCK_TIMEOUT_S
+    if url.database not in (None, '', ':memory:') and 'uri' not in url.query:
+        keep_private(pathlib.Path(url.database))
 
     def connect(connection: Any, record: Any) -> None:
         connection.execute('PRAGMA foreign_keys=ON')
         # With WAL, readers and the writer do not wait for each other; with a
         # busy timeout, writers queue instead of failing.
         connection.execute('PRAGMA journal_mode=WAL')
-        connection.execute('PRAGMA busy_timeout=30000')
+        connection.execute(
+            f'PRAGMA busy_timeout={math.ceil(busy_s * 1000)}')
         connection.execute(f'PRAGMA synchronous={level}')
 
     event.listen(engine, 'connect', connect)
     return engine
+
+
+def keep_private(path: pathlib.Path) -> None:
+    """Create a file that only its owner may access, unless it exists.
+
+    The file of an SQLite database may contain the passwords of the cells.
+    SQLite gives the files beside it the same mode.
+
+    :param path: nothing is created if its directory does not exist
+    """
+    with contextlib.suppress(FileExistsError, FileNotFoundError,
+                             NotADirectoryError, PermissionError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _set_log_level(debug: int) -> None:

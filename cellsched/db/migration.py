@@ -43,7 +43,8 @@ def upgrade(
     :raises cellsched.exception.InvalidField: the version, or the current
         version of the database, is unknown
     """
-    with _LOCK, database.writer() as connection:
+    with (_LOCK, database.for_long_statements() as unlimited,
+          unlimited.writer() as connection):
         known = versions(history.package)
         for each in (version, _current(history, connection)):
             if each not in (None, 'head', *known):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MariaDB and MySQL: engine settings and the collation of tables."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from typing import Any
 
 import sqlalchemy as sa
@@ -41,6 +43,30 @@ def engine_arguments(url: sa.URL) -> dict[str, Any]:
     if 'charset' not in url.query:
         arguments['connect_args'] = {'charset': CHARSET}
     return arguments
+
+
+def limits(
+    options: Mapping[str, float], is_mariadb: bool
+) -> dict[str, float]:
+    """Return the session variables for the limits of an engine.
+
+    :param options: seconds by the name of the option
+    """
+    found: dict[str, float] = {}
+    if 'lock_timeout' in options:
+        # For rows, and for the definitions of tables.
+        found['innodb_lock_wait_timeout'] = math.ceil(options['lock_timeout'])
+        found['lock_wait_timeout'] = found['innodb_lock_wait_timeout']
+    if 'statement_timeout' in options:
+        if is_mariadb:
+            found['max_statement_time'] = options['statement_timeout']
+        else:
+            found['max_execution_time'] = math.ceil(
+                options['statement_timeout'] * 1000)
+    if is_mariadb and 'idle_transaction_timeout' in options:
+        found['idle_transaction_timeout'] = math.ceil(
+            options['idle_transaction_timeout'])
+    return found
 
 
 def set_collation(connection: sa.Connection, tables: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ share a transaction::
         request_specs.create(connection, …)
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import datetime
@@ -29,12 +30,12 @@ from cellsched.db import postgresql
 from cellsched import exception
 from cellsched import urls
 
-#: oslo.db's options that configure engines.
+#: Options that configure engines.
 _ENGINE_OPTIONS = (
     'connection_recycle_time', 'connection_debug', 'connection_parameters',
     'connection_trace', 'max_overflow', 'max_pool_size', 'max_retries',
     'mysql_sql_mode', 'pool_timeout', 'retry_interval',
-    'sqlite_synchronous',
+    'sqlite_synchronous', *engines.LIMITS,
 )
 
 
@@ -49,11 +50,18 @@ _UNREACHABLE = (
     sa.exc.OperationalError, sa.exc.TimeoutError,
 )
 
-#: SQLSTATE of PostgreSQL.
-_SERIALIZATION_FAILURE = '40001'
+#: Errors of transactions that lost to another one: SQLSTATEs of PostgreSQL and
+#: numbers of MariaDB and MySQL, for a serialization failure and a deadlock.
+_LOST_STATES = frozenset({'40001', '40P01'})
+_LOST_NUMBERS = frozenset({1020, 1213})
 
-#: Number of an error of MariaDB.
-_RECORD_CHANGED = 1020
+#: Errors of statements that exceeded a limit: SQLSTATEs of PostgreSQL for a
+#: lock and for a statement, and numbers of MariaDB and MySQL, likewise.
+_BUSY_STATES = frozenset({'55P03', '57014'})
+_BUSY_NUMBERS = frozenset({1205, 1969, 3024})
+
+#: Codes of SQLite: a mistake in a statement, and a locked file or table.
+_SQLITE_MISTAKE, _SQLITE_LOCKED = 1, (5, 6)
 
 #: The message of PostgreSQL and MySQL about a missing table.
 _MISSING_TABLE = re.compile(
@@ -62,7 +70,7 @@ _MISSING_TABLE = re.compile(
 
 
 def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
-    """Return the engine options in a group of oslo.db's options.
+    """Return the engine options in a group of database options.
 
     The default of ``max_pool_size`` is the number of threads that serve RPCs
     and query cells.
@@ -83,7 +91,7 @@ class Database:
     :param url: SQLAlchemy URL
     :param schema: name of the schema in messages: ``API``, ``cell``,
         ``claims``, or another word for a foreign database
-    :param options: oslo.db's options, by name
+    :param options: options of engines, by name
     :param clock: the clock of the process, and of an SQLite database
     """
 
@@ -135,6 +143,24 @@ class Database:
         """Return a new Database of the same URL with changed options."""
         return Database(self.url, self.schema, {**self.options, **options},
                         clock=self._clock)
+
+    @contextlib.contextmanager
+    def for_long_statements(self) -> Iterator['Database']:
+        """Yield the database with connections that may take any time.
+
+        A wait for a lock keeps its limit: a statement that waits for the lock
+        of a table blocks all later ones.
+        """
+        if self.url.startswith('sqlite'):
+            # It has no other limit, and may be in memory.
+            yield self
+            return
+        opened = self.alone(
+            {'statement_timeout': 0, 'idle_transaction_timeout': 0})
+        try:
+            yield opened
+        finally:
+            opened.close()
 
     def exists(self) -> bool:
         """Return False for an SQLite file that does not exist, else True.
@@ -232,13 +258,23 @@ class Database:
 
     def translate(self, exc: BaseException) -> Exception | None:
         """Return this project's error for a library's; None if it has none."""
-        if isinstance(exc, (db_exc.DBDeadlock, postgresql.PlanOutdated)):
-            return self._lost(exc)
-        if isinstance(exc, _UNREACHABLE):
-            if _lost(exc):
-                return self._lost(exc)
-            if getattr(exc, 'statement', None) is not None:
-                return None
+        if not isinstance(exc, (
+                db_exc.DBError, sa.exc.SQLAlchemyError,
+                postgresql.PlanOutdated, *self._driver_errors())):
+            return None
+        error = _driver_error(exc)
+        if _is_busy(error):
+            return exception.DatabaseBusy(
+                schema=self.schema, reason=self._reason(exc))
+        if isinstance(exc, (db_exc.DBDeadlock, postgresql.PlanOutdated)) or (
+                _is_lost(error)):
+            return exception.TransactionLost(
+                schema=self.schema, reason=self._reason(exc))
+        # SQLAlchemy does not wrap all errors of a driver.
+        if self.is_of_driver(exc) or (
+                isinstance(exc, _UNREACHABLE) and (
+                    getattr(exc, 'statement', None) is None
+                    or getattr(exc, 'connection_invalidated', False))):
             return exception.DatabaseUnreachable(
                 schema=self.schema, url=urls.mask(self.url),
                 reason=self._reason(exc))
@@ -249,16 +285,25 @@ class Database:
                     schema=self.schema, url=urls.mask(self.url),
                     version='none', expected=f'one with the table {table}',
                     command=SYNC_COMMANDS[self.schema])
+        if _is_failure(exc, error):
+            return exception.DatabaseError(
+                schema=self.schema, reason=self._reason(exc))
         return None
 
-    def _lost(self, exc: BaseException) -> exception.TransactionLost:
-        return exception.TransactionLost(
-            schema=self.schema, reason=self._reason(exc))
+    def is_of_driver(self, exc: BaseException) -> bool:
+        """Return whether a driver raised an error that nothing wrapped."""
+        return isinstance(exc, self._driver_errors())
+
+    def _driver_errors(self) -> tuple[type[BaseException], ...]:
+        """Return the errors of a connection, as the driver raises them."""
+        if self._engine is None:
+            return ()
+        driver = self._engine.dialect.loaded_dbapi
+        return driver.InterfaceError, driver.OperationalError
 
     def _reason(self, exc: BaseException) -> str:
         """Return the first line of the driver's error, without secrets."""
-        inner = getattr(exc, 'inner_exception', None) or exc
-        inner = getattr(inner, 'orig', None) or inner
+        inner = _driver_error(exc)
         line = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
         password = sa.engine.make_url(self.url).password
         return line.replace(str(password), '****') if password else line
@@ -283,8 +328,8 @@ class _Use:
                 if self._database.server_clock is not None:
                     self._database.server_clock.ask(connection)
                 self._begin(connection)
-            except BaseException:
-                connection.close()
+            except BaseException as exc:
+                self._close_after(exc)
                 raise
         except Exception as exc:
             self._raise_ours(exc)
@@ -314,13 +359,20 @@ class _Use:
                 if exc is None and self._writes:
                     self._connection.commit()
             finally:
-                # Closing rolls back an uncommitted transaction.
-                self._connection.close()
+                self._close_after(exc)
         except Exception as error:
             self._raise_ours(error)
             raise
         if exc is not None:
             self._raise_ours(exc)
+
+    def _close_after(self, exc: BaseException | None) -> None:
+        """Return the connection to its pool, unless it failed."""
+        if exc is not None and self._database.is_of_driver(exc) and isinstance(
+                self._database.translate(exc), exception.DatabaseUnreachable):
+            self._connection.invalidate()
+        # Closing rolls back an uncommitted transaction.
+        self._connection.close()
 
     def _raise_ours(self, exc: BaseException) -> None:
         ours = self._database.translate(exc)
@@ -328,16 +380,52 @@ class _Use:
             raise ours from None
 
 
-def _lost(exc: BaseException) -> bool:
+def _driver_error(exc: BaseException) -> BaseException:
+    """Return the error of the driver in an error of a library."""
+    inner: BaseException = getattr(exc, 'inner_exception', None) or exc
+    return getattr(inner, 'orig', None) or inner
+
+
+def _is_busy(error: BaseException) -> bool:
+    """Return whether a statement exceeded its limit.
+
+    oslo.db takes the lock timeout of MariaDB for a deadlock.
+    """
+    return (guarded_statements.state(error) in _BUSY_STATES
+            or _number(error) in _BUSY_NUMBERS
+            or _sqlite_code(error) in _SQLITE_LOCKED)
+
+
+def _is_lost(error: BaseException) -> bool:
     """Return whether the server rolled back in favor of another transaction.
 
     PostgreSQL does so with a stricter default isolation level, possibly at the
     commit. MariaDB does so with snapshot isolation. oslo.db does not translate
     the first error, and its old releases translate neither.
     """
-    orig = getattr(exc, 'orig', None)
-    return (guarded_statements.state(orig) == _SERIALIZATION_FAILURE
-            or getattr(orig, 'args', ())[:1] == (_RECORD_CHANGED,))
+    return (guarded_statements.state(error) in _LOST_STATES
+            or _number(error) in _LOST_NUMBERS)
+
+
+def _is_failure(exc: BaseException, error: BaseException) -> bool:
+    """Return whether a server failed, in contrast to a wrong statement.
+
+    SQLite has the same kind of error for both.
+    """
+    return isinstance(
+        exc, (sa.exc.InterfaceError, sa.exc.OperationalError)
+    ) and _sqlite_code(error) != _SQLITE_MISTAKE
+
+
+def _number(error: BaseException) -> Any:
+    """Return the number of an error of MariaDB or MySQL."""
+    return next(iter(getattr(error, 'args', ())), None)
+
+
+def _sqlite_code(error: BaseException) -> int | None:
+    """Return the primary code of an error of SQLite."""
+    code = getattr(error, 'sqlite_errorcode', None)
+    return None if code is None else code & 0xff
 
 
 def _missing_table(exc: BaseException) -> str | None:

@@ -71,6 +71,11 @@ def order(
     :raises cellsched.exception.InvalidField: names the key
     """
     where = 'server list'
+    for field, values in ('sort_keys', keys), ('sort_dirs', directions):
+        if not (isinstance(values, (list, tuple)) and all(
+                isinstance(value, str) for value in values)):
+            raise exception.InvalidField(
+                where=where, field=field, expected='a list of texts')
     if len(directions) > len(keys):
         raise exception.InvalidField(
             where=where, field='sort_dirs',
@@ -114,6 +119,10 @@ def parse_filters(
     :param flavor_id: only servers with the flavor of this number
     :raises cellsched.exception.InvalidField: names the filter
     """
+    if not isinstance(filters, Mapping):
+        raise exception.InvalidField(
+            where='server list', field='filters',
+            expected='a mapping of names to values')
     allowed = FILTERS - (set() if is_admin else _OF_ADMINISTRATORS)
     matches: dict[str, list[Any]] = {}
     rest: dict[str, Any] = {}

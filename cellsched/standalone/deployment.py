@@ -333,7 +333,7 @@ class Deployment:
     ) -> None:
         """Make the schema in the empty database of this name."""
         if self._database_url == self._sqlite:
-            self._file(name).write_bytes(sqlite_template.content(schema))
+            sqlite_template.create(self._file(name), schema)
         else:
             schema.sync(parts.databases.get(
                 self._database_url(name), schema.name))

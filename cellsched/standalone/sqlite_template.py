@@ -10,6 +10,7 @@ import pathlib
 import tempfile
 
 from cellsched import clock
+from cellsched.db import engines
 from cellsched.db.schema import Schema
 from cellsched.db import session
 
@@ -28,3 +29,9 @@ def content(schema: Schema) -> bytes:
             # Closing moves what was written from the log into the file.
             database.close()
         return path.read_bytes()
+
+
+def create(path: pathlib.Path, schema: Schema) -> None:
+    """Create the file of a database, with its schema and no rows."""
+    engines.keep_private(path)
+    path.write_bytes(content(schema))

@@ -39,7 +39,7 @@ class _Database(fixtures.Fixture):
     def _setUp(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         path = directory / f'{self.schema.name}.sqlite'
-        path.write_bytes(sqlite_template.content(self.schema))
+        sqlite_template.create(path, self.schema)
         self.url = f'sqlite:///{path}'
         self.database = session.Database(
             self.url, self.schema.name, _OPTIONS, clock=self._clock)

@@ -17,7 +17,7 @@ from cellsched.wiring.base import AgentComponents
 LOG = log.getLogger(__name__)
 
 #: Errors of periodic tasks while a database or a broker is unavailable.
-_AWAY = (exception.DatabaseUnreachable, *delivery.ERRORS)
+_AWAY = (*exception.DATABASE_UNAVAILABLE, *delivery.ERRORS)
 
 
 #: Errors after which a service must end.

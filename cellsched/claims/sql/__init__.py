@@ -47,6 +47,7 @@ def database(
     """Return the database of claims that a deployment configures.
 
     The URL is ``[claims] connection``, or else that of the API database. The
+    time to wait for a lock is ``[claims] lock_timeout``, except on SQLite. The
     other options are those of the API database if the process has one, and of
     the cell's database otherwise.
 
@@ -58,7 +59,10 @@ def database(
             field='[claims] connection',
             expected='a SQLAlchemy URL, here or as [api_database] connection')
     group = 'api_database' if conf.api_database.connection else 'database'
-    return databases.get(url, 'claims', session.engine_options(conf, group))
+    options = session.engine_options(conf, group)
+    if not url.startswith('sqlite'):
+        options['lock_timeout'] = conf.claims.lock_timeout
+    return databases.get(url, 'claims', options)
 
 
 class SQLClaims(base.ClaimStore):

@@ -19,7 +19,8 @@ from cellsched.rpc import delivery
 #: conductor.
 _TRANSIENT: tuple[type[Exception], ...] = (
     exception.BrokerRefused, exception.CellUnreachable,
-    exception.DatabaseUnreachable, exception.DeadlineExceeded,
+    exception.DatabaseBusy, exception.DatabaseUnreachable,
+    exception.DeadlineExceeded,
     exception.HostStateUncertain, exception.TransactionLost,
     oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
     *delivery.BROKER_ERRORS)

@@ -91,7 +91,7 @@ class BuildInstances:
             self._move_on(context, instance, properties, spec, hosts, retry)
         except exception.MaxRetriesExceeded as exc:
             self._give_up(context, instance, spec, tried, exc)
-        except exception.DatabaseUnreachable:
+        except exception.DATABASE_UNAVAILABLE:
             # StalledBuilds finds it when the stored message is old.
             LOG.exception('Could not retry instance %s yet', instance.uuid)
         except Exception as exc:

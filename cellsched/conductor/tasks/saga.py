@@ -202,7 +202,9 @@ def _do(step: Step, builds: Sequence[Build]) -> None:
                 step.do(builds)
             return
         except exception.TransactionLost as exc:
-            if attempt == _ATTEMPTS_MAX:
+            # A busy database has cost the time of its limit already.
+            if attempt == _ATTEMPTS_MAX or isinstance(
+                    exc, exception.DatabaseBusy):
                 raise
             LOG.info('Retrying step %s: %s', step.name, exc)
             builds = in_progress(builds)

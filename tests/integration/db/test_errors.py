@@ -29,6 +29,10 @@ class ErrorTests:
     #: soon, and what has an index or a type made anew.
     own_process = end_process = find_process = find_deadlocks = change = None
 
+    #: SQL: the limits of a session, in the order of engines.LIMITS, and what
+    #: takes longer than a tenth of a second.
+    limits = limited = slow = None
+
     #: What is said of an account with its password.
     account = None
 
@@ -72,6 +76,54 @@ class ErrorTests:
 
         self.assertEqual(['name'], error.columns)
         self.add('b')
+
+    def test_sessions_have_the_limits_of_the_options(self):
+        def limits(database):
+            with database.reader() as connection:
+                return [f'{value}' for value in
+                        connection.execute(self.limits).one()]
+
+        own = limits(self.open())
+        limited = self.open(
+            lock_timeout=3.0, statement_timeout=20.0,
+            idle_transaction_timeout=2.0)
+
+        self.assertEqual(self.limited, limits(limited))
+        self.assertEqual(own, limits(self.open(
+            lock_timeout=0, statement_timeout=0, idle_transaction_timeout=0)))
+        with limited.for_long_statements() as unlimited:
+            self.assertEqual(
+                [self.limited[0], *own[1:]], limits(unlimited))
+
+    def test_statement_that_takes_too_long_finds_a_busy_database(self):
+        database = self.open(statement_timeout=0.1)
+
+        def wait(use):
+            with use() as connection:
+                connection.execute(self.slow)
+
+        for use in database.reader, database.writer:
+            self.assertRaises(exception.DatabaseBusy, wait, use)
+        self.process(database)
+
+    def test_locks_of_a_client_that_stopped_go_with_its_session(self):
+        self.add('a')
+        stopped = self.open(idle_transaction_timeout=1.0)
+
+        def stop():
+            with stopped.writer() as connection:
+                connection.execute(sa.update(THINGS).values(name='b'))
+                # It does nothing now, as if it was stopped.
+                with self.other.writer() as other:
+                    other.execute(sa.update(THINGS).values(name='c'))
+                connection.execute(sa.update(THINGS).values(name='d'))
+
+        self.assertRaises(exception.DatabaseUnreachable, stop)
+
+        with self.other.reader() as connection:
+            self.assertEqual(['c'], connection.execute(
+                sa.select(THINGS.c.name)).scalars().all())
+        self.process(stopped)
 
     def test_missing_table_names_the_command_that_mends_it(self):
         with self.database.writer() as connection:
@@ -184,6 +236,12 @@ class TestErrors(ErrorTests, base.APITestCase):
     find_deadlocks = sa.text("SET LOCAL deadlock_timeout = '10ms'")
     change = sa.text(
         'ALTER TABLE things_that_fail ALTER name TYPE varchar(10)')
+    limits = sa.text(
+        "SELECT current_setting('lock_timeout'), "
+        "current_setting('statement_timeout'), "
+        "current_setting('idle_in_transaction_session_timeout')")
+    limited = ['3s', '20s', '2s']
+    slow = sa.text('SELECT pg_sleep(60)')
     account = 'postgres:postgres'
 
     def test_text_is_unicode_whatever_the_environment_says(self):
@@ -207,6 +265,13 @@ class TestMariaDBErrors(base.OnMariaDB, ErrorTests, base.APITestCase):
     find_deadlocks = sa.text('SELECT 1')
     change = sa.text(
         'ALTER TABLE things_that_fail MODIFY name varchar(10)')
+    limits = sa.text(
+        'SELECT @@innodb_lock_wait_timeout, @@max_statement_time, '
+        '@@idle_transaction_timeout')
+    limited = ['3', '20.0', '2']
+    slow = sa.text(
+        'SELECT SUM(a.seq * b.seq) FROM seq_1_to_1000000 a, '
+        'seq_1_to_1000000 b')
     account = 'mariadb:mariadb'
 
     def test_lock_that_takes_too_long_may_be_tried_again(self):
@@ -221,7 +286,7 @@ class TestMariaDBErrors(base.OnMariaDB, ErrorTests, base.APITestCase):
 
         with self.database.writer() as connection:
             connection.execute(sa.select(THINGS).with_for_update())
-            error = self.assertRaises(exception.TransactionLost, wait, 0)
+            error = self.assertRaises(exception.DatabaseBusy, wait, 0)
 
         self.assertIn('Lock wait timeout', str(error))
         wait(50)

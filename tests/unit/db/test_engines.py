@@ -54,6 +54,30 @@ class TestSQLite(OpeningTestCase):
             self.assertEqual(level, self.pragma(engine, 'synchronous'))
             self.assertEqual('wal', self.pragma(engine, 'journal_mode'))
 
+    def test_wait_for_the_lock_of_a_file_has_the_limit_of_the_option(self):
+        for options, milliseconds in (
+            ({}, 30000), ({'lock_timeout': 0}, 30000),
+            ({'lock_timeout': 2.5, 'statement_timeout': 9.0}, 2500),
+        ):
+            engine = self.open(**options)
+            self.assertEqual(
+                milliseconds, self.pragma(engine, 'busy_timeout'))
+
+    def test_new_file_is_for_its_owner_only(self):
+        self.addCleanup(os.umask, os.umask(0o022))
+        directory = self.temporary_directory()
+        shared = directory / 'shared.db'
+        shared.touch(0o644)
+        for name in 'new', 'shared':
+            engine = self.open(f'sqlite:///{directory}/{name}.db')
+            with engine.begin() as connection:
+                connection.exec_driver_sql('CREATE TABLE things (name)')
+                modes = {path.name: path.stat().st_mode & 0o777
+                         for path in directory.glob(f'{name}.db*')}
+            mode = 0o600 if name == 'new' else 0o644
+            self.assertEqual({f'{name}.db': mode, f'{name}.db-wal': mode,
+                              f'{name}.db-shm': mode}, modes)
+
     def test_database_in_memory_is_one_for_all_connections(self):
         engine = self.open('sqlite://')
 

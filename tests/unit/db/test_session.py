@@ -234,9 +234,41 @@ class TestErrors(DatabaseCase):
         self.assertRaises(exception.TransactionLost, lose, lost3)
         self.assertRaises(exception.TransactionLost, lose,
                           types.SimpleNamespace(args=(1020, 'changed')))
-        self.assertRaises(sa.exc.OperationalError, lose,
-                          types.SimpleNamespace(args=(1205, 'waited')))
-        self.assertRaises(sa.exc.OperationalError, lose, kept)
+        self.assertRaises(exception.DatabaseError, lose, kept)
+
+    def test_statement_that_exceeds_its_limit_finds_a_busy_database(self):
+        def wait(orig, kind=sa.exc.OperationalError):
+            with self.database.writer():
+                raise kind('UPDATE', {}, orig)
+
+        for orig in (types.SimpleNamespace(pgcode='55P03'),
+                     types.SimpleNamespace(sqlstate='57014'),
+                     *(types.SimpleNamespace(args=(number, 'waited'))
+                       for number in (1205, 1969, 3024))):
+            error = self.assertRaises(exception.DatabaseBusy, wait, orig)
+            self.assertIsInstance(error, exception.TransactionLost)
+
+    def test_failure_of_a_server_is_an_error_of_this_project(self):
+        def fail(error):
+            with self.database.writer():
+                raise error
+
+        for error, expected in (
+            (sa.exc.OperationalError('UPDATE', {}, Exception('disk full')),
+             exception.DatabaseError),
+            (sa.exc.InterfaceError('UPDATE', {}, Exception('odd')),
+             exception.DatabaseError),
+            (sa.exc.OperationalError(
+                'UPDATE', {}, Exception('gone'), connection_invalidated=True),
+             exception.DatabaseUnreachable),
+            # As a driver raises them, for example when autocommit is set.
+            (sqlite3.InterfaceError('closed'), exception.DatabaseUnreachable),
+            (sqlite3.OperationalError('gone'), exception.DatabaseUnreachable),
+            (KeyError(1205), KeyError),
+            (ValueError(1020), ValueError),
+        ):
+            raised = self.assertRaises(expected, fail, error)
+            self.assertIs(expected, type(raised))
 
 
 class TestSQLite(DatabaseCase):
@@ -277,7 +309,7 @@ class TestSQLite(DatabaseCase):
         self.addCleanup(other.close)
         other.execute('BEGIN IMMEDIATE')
 
-        error = self.assertRaises(sa.exc.OperationalError, self.add, 'a')
+        error = self.assertRaises(exception.DatabaseBusy, self.add, 'a')
         self.assertIn('locked', str(error))
 
         other.execute('COMMIT')

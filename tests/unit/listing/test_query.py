@@ -93,6 +93,16 @@ class TestQuery(base.TestCase):
         self.assertIn("not 'host'", self.refused(
             query.order, ['host'], is_admin=False))
 
+    def test_sort_keys_that_are_no_texts_are_refused(self):
+        for values in ([['a']], [{}], [None], [5], 'uuid', 5, None, {}):
+            self.assertIn('sort_keys: a list of texts', self.refused(
+                query.order, values))
+            self.assertIn('sort_dirs: a list of texts', self.refused(
+                query.order, ['uuid'], values))
+        for filters in ['a'], 5, 'a', [('name', 'b')]:
+            self.assertIn('filters: a mapping', self.refused(
+                query.parse_filters, filters, None))
+
     def test_what_cannot_be_filtered_by_is_named(self):
         for filters in ({'id': '1'}, {"x'; --": 'a'}, {'name': ''},
                         {'name': ['a', 'b']}, {'name': 'a\0b'},

@@ -79,6 +79,11 @@ class WriteRows(saga.Step):
         for cell, batch in by_cell(builds):
             try:
                 write(cell, batch)
+            except exception.DATABASE_UNAVAILABLE as exc:
+                LOG.warning('Could not write to cell %s: %s', cell.identity,
+                            exc)
+                for build in batch:
+                    build.fail(exc)
             except exception.TransactionLost:
                 raise
             except Exception as exc:
@@ -103,7 +108,7 @@ class WriteRows(saga.Step):
         try:
             self._write(group[0].cell, [
                 build for rows in group for build in rows.builds])
-        except exception.DatabaseUnreachable as exc:
+        except exception.DATABASE_UNAVAILABLE as exc:
             # A separate attempt for each would wait as long each time.
             for rows in group:
                 rows.error = exc

@@ -333,7 +333,7 @@ class TestRemoveFromCell0(base.StepTestCase):
         self.break_cell('cell0')
 
         self.assertRaises(
-            sa.exc.OperationalError, self.do, self.step(), batch)
+            exception.DatabaseError, self.do, self.step(), batch)
 
         self.mend_cell('cell0')
         self.assertEqual([True] * 3, self.lying(batch))
