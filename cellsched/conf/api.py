@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the API that a front end calls: ``[api]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('api', title='API calls')
@@ -73,13 +71,3 @@ def batch_size(conf):
     if conf.api.instance_list_cells_batch_strategy == 'fixed':
         return conf.api.instance_list_cells_batch_fixed_size
     return None
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

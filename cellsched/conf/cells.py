@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of requests to several cells: ``[cells]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('cells', title='Cells')
@@ -20,13 +18,3 @@ Seconds between two readings of the list of cells.
 New, disabled and changed cells are used after this time, without a restart.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

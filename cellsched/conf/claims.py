@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the claim store: ``[claims]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('claims', title='Claim store')
@@ -52,13 +50,3 @@ Possible values:
   needs
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

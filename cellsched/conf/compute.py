@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of compute agents: ``[compute]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('compute', title='Compute agent')
@@ -17,13 +15,3 @@ traits are added to those of the driver. The files are read when the agent
 starts, and again when one changes. The directory may be missing.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

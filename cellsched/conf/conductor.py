@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the conductor service: ``[conductor]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('conductor', title='Conductor service')
@@ -122,13 +120,3 @@ With -1 the sender retries forever, and waits. A message that is not sent is
 sent when the recovery finds the build.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

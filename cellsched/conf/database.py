@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a cell's database: ``[database]``, as oslo.db defines them."""
+"""Options of databases, as oslo.db defines them.
+
+They are the same in ``[database]`` and in ``[api_database]``.
+"""
 
 import copy
 
@@ -7,6 +10,7 @@ from oslo_config import cfg
 from oslo_db import options
 
 GROUP = cfg.OptGroup('database', title='Database of a cell')
+API_GROUP = cfg.OptGroup('api_database', title='Database of the API')
 
 #: Options of oslo.db with another default or another help.
 _OURS = [
@@ -94,16 +98,6 @@ OPTS = _OURS + [copy.deepcopy(option) for option in options.database_opts
 # By default oslo.db waits for a hundred seconds, so that a database that is
 # down cannot be told from a slow one.
 cfg.set_defaults(OPTS, max_retries=1, retry_interval=1)
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}
 
 
 def be_impatient(conf):

@@ -105,11 +105,3 @@ Memory, in MB, that is reserved for the compute host.
 Disk, in MB, that is reserved for the compute host.
 """),
 ]
-
-
-def register_opts(conf):
-    conf.register_opts(OPTS)
-
-
-def list_opts():
-    return {GROUP: OPTS}

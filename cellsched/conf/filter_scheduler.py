@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of filters and weighers as a whole: ``[filter_scheduler]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('filter_scheduler', title='Filters and weighers')
@@ -100,18 +98,8 @@ Related options:
 ]
 
 
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
 def filter_paths(conf):
     """Return the import paths of available filters, by the classes' names."""
     return {path.rpartition('.')[2]: path
             for path in conf.filter_scheduler.available_filters
             if path not in ALL_FILTERS}
-
-
-def list_opts():
-    return {GROUP: OPTS}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the metrics of hosts: ``[metrics]``."""
 
-import copy
 import math
 from typing import Any
 
@@ -66,13 +65,3 @@ Related options:
 * ``[metrics] required`` must be off.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

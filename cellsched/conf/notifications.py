@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of notifications: ``[notifications]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('notifications', title='Notifications')
@@ -44,13 +42,3 @@ Related options:
 * ``[oslo_messaging_notifications] driver`` sends the notifications.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All options, for oslo.config."""
 
+import copy
+
 from cellsched.conf import api
-from cellsched.conf import api_database
 from cellsched.conf import cells
 from cellsched.conf import claims
 from cellsched.conf import compute
@@ -19,21 +20,30 @@ from cellsched.conf import upgrade_levels
 from cellsched import exception
 from cellsched import plugins
 
-MODULES = (api, api_database, cells, claims, compute, conductor, database,
-           default, filter_scheduler, metrics, notifications, quota, scheduler,
-           upgrade_levels)
+#: Each group with its options.
+GROUPS = (
+    (api.GROUP, api.OPTS), (cells.GROUP, cells.OPTS),
+    (claims.GROUP, claims.OPTS), (compute.GROUP, compute.OPTS),
+    (conductor.GROUP, conductor.OPTS),
+    (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
+    (default.GROUP, default.OPTS),
+    (filter_scheduler.GROUP, filter_scheduler.OPTS),
+    (metrics.GROUP, metrics.OPTS), (notifications.GROUP, notifications.OPTS),
+    (quota.GROUP, quota.OPTS), (scheduler.GROUP, scheduler.OPTS),
+    (upgrade_levels.GROUP, upgrade_levels.OPTS))
 
 
 def register_opts(conf):
     """Register the options of every group, without those of plug-ins."""
-    for module in MODULES:
-        module.register_opts(conf)
+    for group, options in GROUPS:
+        # A group remembers what is set in it: each configuration has its own.
+        conf.register_opts(options, group=(
+            None if group is default.GROUP else copy.deepcopy(group)))
 
 
 def list_core():
     """Return the options of every group, without those of plug-ins."""
-    return [(group.name, list(opts)) for module in MODULES
-            for group, opts in module.list_opts().items()]
+    return [(group.name, list(options)) for group, options in GROUPS]
 
 
 def list_opts():

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of quotas: ``[quota]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('quota', title='Quotas')
@@ -59,13 +57,3 @@ cached limit stays in force for this time again. With 0, Keystone is asked for
 each request.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

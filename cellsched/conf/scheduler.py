@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the scheduler service: ``[scheduler]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('scheduler', title='Scheduler service')
@@ -199,13 +197,3 @@ of Nova allow ``nova.exception``; the conductors of this project allow
 ``cellsched.exception``.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions of messages during an upgrade: ``[upgrade_levels]``."""
 
-import copy
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup('upgrade_levels', title='Versions during an upgrade')
@@ -30,13 +28,3 @@ A version, such as ``1.19``. A compute agent needs ``1.19`` to return builds,
 and does not start with less.
 """),
 ]
-
-
-def register_opts(conf):
-    # A group remembers what is set in it, so each configuration has its own.
-    conf.register_group(copy.deepcopy(GROUP))
-    conf.register_opts(OPTS, group=GROUP.name)
-
-
-def list_opts():
-    return {GROUP: OPTS}

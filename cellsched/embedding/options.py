@@ -7,7 +7,6 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cellsched.conf import api_database
 from cellsched.conf import cells
 from cellsched.conf import claims
 from cellsched.conf import conductor
@@ -21,8 +20,11 @@ from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched.wiring.components import Components
 
-_MODULES = (api_database, cells, claims, conductor, database, notifications,
-            quota, upgrade_levels)
+_GROUPS = {
+    'api_database': database.OPTS, 'cells': cells.OPTS, 'claims': claims.OPTS,
+    'conductor': conductor.OPTS, 'database': database.OPTS,
+    'notifications': notifications.OPTS, 'quota': quota.OPTS,
+    'upgrade_levels': upgrade_levels.OPTS}
 
 #: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
@@ -38,12 +40,10 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     for opt in default.OPTS:
         if opt.dest in _DEFAULT and opt.dest not in conf:
             conf.register_opt(opt)
-    for module in _MODULES:
-        for group, opts in module.list_opts().items():
-            known = set(conf[group.name]) if group.name in conf else set()
-            conf.register_opts(
-                [opt for opt in opts if opt.dest not in known],
-                group=group.name)
+    for group, opts in _GROUPS.items():
+        known = set(conf[group]) if group in conf else set()
+        conf.register_opts(
+            [opt for opt in opts if opt.dest not in known], group=group)
     loader.register_messaging(conf)
 
 

@@ -73,7 +73,7 @@ def pairs(*names):
 def ours(said):
     """Return the traits that the stages here require; None if refused."""
     conf = cfg.ConfigOpts()
-    scheduler.register_opts(conf)
+    conf.register_opts(scheduler.OPTS, group='scheduler')
     conf([], default_config_files=[], default_config_dirs=[])
     for name, value in said['options'].items():
         conf.set_override(name, value, group='scheduler')

@@ -15,7 +15,7 @@ class TestLoad(base.TestCase):
 
     def load(self, **values):
         conf = cfg.ConfigOpts()
-        quota_conf.register_opts(conf)
+        conf.register_opts(quota_conf.OPTS, group='quota')
         conf([], default_config_files=[], default_config_dirs=[])
         for name, value in values.items():
             conf.set_override(name, value, 'quota')

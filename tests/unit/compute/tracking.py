@@ -52,7 +52,7 @@ class TrackerTestCase(base.TestCase):
     def tracker(self, provider_config=None, new_uuid=None, name=None,
                 **options):
         conf = cfg.ConfigOpts()
-        default.register_opts(conf)
+        conf.register_opts(default.OPTS)
         conf([], default_config_files=[], default_config_dirs=[])
         for option, value in {'host': 'host1', **options}.items():
             conf.set_override(option, value)

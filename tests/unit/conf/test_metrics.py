@@ -14,7 +14,7 @@ class TestMetrics(base.TestCase):
     def setting(self, text):
         self.path.write_text(f'[metrics]\nweight_setting = {text}\n')
         conf = cfg.ConfigOpts()
-        metrics.register_opts(conf)
+        conf.register_opts(metrics.OPTS, group='metrics')
         conf(['--config-file', str(self.path)], default_config_dirs=[])
         return conf.metrics.weight_setting
 

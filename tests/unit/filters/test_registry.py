@@ -44,7 +44,8 @@ class TestMake(base.TestCase):
     def setUp(self):
         super().setUp()
         self.conf = cfg.ConfigOpts()
-        filter_scheduler.register_opts(self.conf)
+        self.conf.register_opts(
+            filter_scheduler.OPTS, group='filter_scheduler')
         self.conf.register_opts(compute.ComputeFilter.opts())
         self.conf.register_opts(num_instances.NumInstancesFilter.opts(),
                                 group='filter_scheduler')

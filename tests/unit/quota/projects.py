@@ -88,7 +88,7 @@ class Project:
 def driver(**values):
     """Return the driver of the API database, by default without limits."""
     conf = cfg.ConfigOpts()
-    quota_conf.register_opts(conf)
+    conf.register_opts(quota_conf.OPTS, group='quota')
     conf([], default_config_files=[], default_config_dirs=[])
     values = {'instances': -1, 'cores': -1, 'ram': -1, **values}
     for name, value in values.items():

@@ -15,7 +15,7 @@ class PrefilterTestCase(base.TestCase):
 
     def stages(self, **options):
         conf = cfg.ConfigOpts()
-        scheduler.register_opts(conf)
+        conf.register_opts(scheduler.OPTS, group='scheduler')
         conf([], default_config_files=[], default_config_dirs=[])
         for name, value in options.items():
             conf.set_override(name, value, group='scheduler')

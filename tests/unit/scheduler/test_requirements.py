@@ -324,7 +324,7 @@ class TestNovaNames(base.TestCase):
         known = NO_REQUIREMENTS | {
             each.name for each in requirements.REQUIREMENTS}
         conf = cfg.ConfigOpts()
-        scheduler.register_opts(conf)
+        conf.register_opts(scheduler.OPTS, group='scheduler')
         conf([], default_config_files=[], default_config_dirs=[])
         stages = [*destinations.stages(1.0),
                   *prefilters.stages(conf.scheduler), capacity.Capacity,

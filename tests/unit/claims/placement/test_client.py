@@ -37,7 +37,7 @@ class ClientTestCase(base.TestCase):
         path.write_text('[placement]\n' + ''.join(
             f'{name} = {value}\n' for name, value in values.items()))
         conf = cfg.ConfigOpts()
-        options.register_opts(conf)
+        conf.register_opts(options.OPTS, group='claims')
         conf.register_opts(
             placement.PlacementClaims.opts(), group='placement')
         conf([], default_config_files=[str(path)], default_config_dirs=[])
