@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conductor that services of other projects embed."""
+"""A conductor above the cells, for services of other projects.
+
+:class:`EmbeddedConductor` builds servers in the process of another service,
+and continues builds that were interrupted. It reads an oslo.config
+configuration: that of the service, after :func:`register_opts`, or one that
+:func:`configuration` makes of arguments. :class:`Components` are the objects
+that it uses; :class:`Mappings` reads the mappings of the API database. Two
+conductors in one process share nothing.
+"""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -14,12 +22,17 @@ from oslo_utils import uuidutils
 
 from cellsched.cells.maintenance import CellMaintenance
 from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conf import default
+from cellsched.conf import loader
+from cellsched.conf import opts
 from cellsched.context import RequestContext
+from cellsched.db import api as api_schema
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
+from cellsched.db import cell as cell_schema
 from cellsched.db import session
 from cellsched.listing import server
 from cellsched import objects
@@ -28,9 +41,93 @@ from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.wiring.components import Components
 from cellsched.wiring import conductor
 
+__all__ = ['Components', 'EmbeddedConductor', 'Mappings', 'configuration',
+           'create_schemas', 'register_opts']
+
+#: Groups of options that are read, besides ``[DEFAULT]``.
+_GROUPS = {'api_database', 'cells', 'claims', 'conductor', 'database',
+           'notifications', 'quota', 'upgrade_levels'}
+
+#: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
+_DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
+            'long_rpc_timeout')
+
 #: Fields that schedulers expect in a request.
 _UNSET = ('availability_zone', 'image', 'ignore_hosts', 'force_hosts',
           'force_nodes', 'retry', 'limits', 'instance_group')
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options that an embedded conductor reads.
+
+    An option that the service has registered under the same name is kept, and
+    is read here. The call is idempotent.
+    """
+    for opt in default.OPTS:
+        if opt.dest in _DEFAULT and opt.dest not in conf:
+            conf.register_opt(opt)
+    for group, options in opts.GROUPS:
+        if group.name in _GROUPS:
+            known = set(conf[group.name]) if group.name in conf else set()
+            conf.register_opts(
+                [opt for opt in options if opt.dest not in known],
+                group=group.name)
+    loader.register_messaging(conf)
+
+
+def configuration(
+    api_database_url: str, transport_url: str, claims_url: str | None = None,
+    host: str | None = None, **groups: Mapping[str, Any],
+) -> cfg.ConfigOpts:
+    """Return a configuration made of arguments; no file is read.
+
+    :param transport_url: the transport of schedulers
+    :param claims_url: the database of claims, by default the API database
+    :param host: the host name in faults and notifications
+    :param groups: other options by group, such as
+        ``conductor={'build_lease': 60}``
+    :raises oslo_config.cfg.Error: an option is unknown, or its value is
+        invalid
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    given = {'DEFAULT': {'transport_url': transport_url},
+             'api_database': {'connection': api_database_url}}
+    if claims_url is not None:
+        given['claims'] = {'connection': claims_url}
+    if host is not None:
+        given['DEFAULT']['host'] = host
+    for source in (given, groups):
+        for group, options in source.items():
+            for name, value in options.items():
+                conf.set_override(
+                    name, value, None if group == 'DEFAULT' else group)
+    return conf
+
+
+def create_schemas(
+    conf: cfg.ConfigOpts, cell_databases: Iterable[str] = ()
+) -> None:
+    """Create the schemas of all databases, or update them.
+
+    The databases are the API database, that of the claim store, and those of
+    the cells. Existing data is kept.
+
+    :param cell_databases: URLs of the databases of cells, including cell0
+    :raises cellsched.exception.ConfigurationInvalid: an option is missing or
+        invalid, or a URL cannot be parsed
+    :raises cellsched.exception.DatabaseUnreachable: a database does not answer
+    """
+    parts = Components(conf)
+    try:
+        api_schema.SCHEMA.sync(parts.database)
+        parts.claims.sync()
+        for url in cell_databases:
+            cell_schema.SCHEMA.sync(
+                parts.databases.get(url, cell_schema.SCHEMA.name))
+    finally:
+        parts.close()
 
 
 class Mappings:
@@ -119,7 +216,7 @@ class EmbeddedConductor:
     Make this object after the process has forked. Its methods are
     thread-safe.
 
-    :param conf: a configuration with the options of :func:`.register_opts`
+    :param conf: a configuration with the options of :func:`register_opts`
     :param parts: replace the components made here; the caller closes them
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
         invalid

@@ -1,21 +1,119 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded conductor: what it is made of, and what it closes."""
+"""The embedded conductor: its options, its parts, and what it closes."""
 
 import threading
 import uuid
 
+from oslo_config import cfg
+
 from cellsched.claims import memory
 from cellsched import context
+from cellsched.db import api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import request_specs
+from cellsched.db import cell
 from cellsched import embedding
-from cellsched.embedding import conductor
 from cellsched import exception
-from tests.unit.embedding import embedded
+from cellsched import objects
+from tests.unit import base
 
 
-class TestEmbeddedConductor(embedded.EmbeddedTestCase):
+class EmbeddedTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+        self.world = uuid.uuid4().hex
+
+    def url(self, name):
+        return f'sqlite:///{self.directory}/{name}.sqlite'
+
+    def conf(self, **groups):
+        """Return the configuration of a conductor of this test."""
+        return embedding.configuration(
+            self.url('api'), f'local://{self.world}/api', self.url('claims'),
+            'embedder', **groups)
+
+    def make(self, **groups):
+        """Return a conductor with its databases, and nothing around it."""
+        conf = self.conf(**groups)
+        embedding.create_schemas(
+            conf, [self.url('cell0'), self.url('cell1')])
+        conductor = embedding.EmbeddedConductor(conf)
+        self.addCleanup(conductor.close)
+        return conductor
+
+
+def spec():
+    """Return a request for a server, as an embedder writes it."""
+    return objects.RequestSpec(flavor=objects.Flavor(
+        id=1, flavorid='1', name='tiny', vcpus=2, memory_mb=512, root_gb=1,
+        extra_specs={}))
+
+
+class TestOptions(EmbeddedTestCase):
+
+    def test_options_are_registered_beside_those_of_the_service(self):
+        conf = cfg.ConfigOpts()
+        conf.register_opts([
+            cfg.StrOpt('host', default='theirs'), cfg.StrOpt('pit')])
+        conf.register_opts(
+            [cfg.StrOpt('connection', default='sqlite://')],
+            group='api_database')
+        for _ in range(2):
+            embedding.register_opts(conf)
+
+        conf([], default_config_files=[], default_config_dirs=[])
+        self.assertEqual('theirs', conf.host)
+        self.assertEqual('sqlite://', conf.api_database.connection)
+        self.assertEqual(10, conf.conductor.build_lease)
+        self.assertNotIn('filter_scheduler', conf)
+        self.assertNotIn('compute_driver', conf)
+
+    def test_configuration_has_the_arguments(self):
+        conf = self.conf(conductor={'build_lease': 7},
+                         DEFAULT={'service_down_time': 3})
+
+        self.assertEqual(
+            (f'local://{self.world}/api', 'embedder', 3),
+            (conf.transport_url, conf.host, conf.service_down_time))
+        self.assertEqual(self.url('claims'), conf.claims.connection)
+        self.assertEqual(7.0, conf.conductor.build_lease)
+
+    def test_option_that_there_is_not_is_refused(self):
+        self.assertRaises(
+            cfg.NoSuchOptError, self.conf, conductor={'build_leese': 7})
+        self.assertRaises(
+            ValueError, self.conf, conductor={'build_lease': 'long'})
+
+    def test_two_configurations_have_nothing_in_common(self):
+        first, second = self.conf(quota={'cores': 1}), self.conf()
+
+        self.assertEqual(1, first.quota.cores)
+        self.assertEqual(20, second.quota.cores)
+
+
+class TestCreateSchemas(EmbeddedTestCase):
+
+    def test_schemas_are_created_and_stay(self):
+        conf = self.conf()
+        for _ in range(2):
+            embedding.create_schemas(conf, [self.url('cell0')])
+
+        parts = embedding.Components(conf)
+        self.addCleanup(parts.close)
+        api.SCHEMA.check(parts.database)
+        parts.claims.check()
+        cell.SCHEMA.check(parts.databases.get(self.url('cell0'), 'cell'))
+
+    def test_conductor_without_schema_is_refused(self):
+        self.assertRaises(
+            exception.SchemaOutOfDate, embedding.EmbeddedConductor,
+            self.conf())
+
+
+class TestEmbeddedConductor(EmbeddedTestCase):
 
     def test_periodic_functions_are_as_often_as_configured(self):
         made = self.make(conductor={
@@ -52,7 +150,7 @@ class TestEmbeddedConductor(embedded.EmbeddedTestCase):
         parts = embedding.Components(self.conf(), claims=claims)
         self.addCleanup(parts.close)
 
-        made = conductor.EmbeddedConductor(parts.conf, parts)
+        made = embedding.EmbeddedConductor(parts.conf, parts)
         made.close()
 
         self.assertIs(claims, made.parts.claims)
@@ -60,7 +158,7 @@ class TestEmbeddedConductor(embedded.EmbeddedTestCase):
 
     def test_database_that_is_not_named_is_refused(self):
         error = self.assertRaises(
-            exception.ConfigurationInvalid, conductor.EmbeddedConductor,
+            exception.ConfigurationInvalid, embedding.EmbeddedConductor,
             embedding.configuration('', f'local://{self.world}/api'))
 
         self.assertEqual('[api_database] connection', error.field)
@@ -72,12 +170,12 @@ class TestEmbeddedConductor(embedded.EmbeddedTestCase):
 USER = context.RequestContext(project_id='orchestra', user_id='conductor')
 
 
-class TestAccept(embedded.EmbeddedTestCase):
+class TestAccept(EmbeddedTestCase):
 
     def accept(self, names, min_count=1, **groups):
         self.conductor = self.make(**groups)
         return self.conductor.accept(
-            USER, names, embedded.spec(), min_count)
+            USER, names, spec(), min_count)
 
     def test_accepted_server_waits_for_its_cell(self):
         one = str(uuid.uuid4())
@@ -113,7 +211,7 @@ class TestAccept(embedded.EmbeddedTestCase):
 
         for wanted in ([two], []):
             self.assertEqual(wanted, self.conductor.accept(
-                USER, {one: 'other', two: 'other'}, embedded.spec()))
+                USER, {one: 'other', two: 'other'}, spec()))
         self.assertEqual('it', self.conductor.get(USER, one).name)
 
     def test_server_beyond_the_quota_is_refused(self):
@@ -125,7 +223,7 @@ class TestAccept(embedded.EmbeddedTestCase):
         self.assertEqual({}, self.conductor.mappings.instances([one]))
 
 
-class TestMappings(embedded.EmbeddedTestCase):
+class TestMappings(EmbeddedTestCase):
 
     def setUp(self):
         super().setUp()
