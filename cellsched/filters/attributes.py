@@ -9,13 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from cellsched.filters import attribute_kinds
 from cellsched.hosts import columns
 from cellsched.hosts import state
 from cellsched.hosts import view
 
-NUMBER, TEXT, MIXED = (
-    attribute_kinds.NUMBER, attribute_kinds.TEXT, attribute_kinds.MIXED)
+#: Kinds of values; a mixed value has any type, and may be missing.
+NUMBER, TEXT, MIXED = 'number', 'text', 'mixed'
+
+#: Names in Nova's host state, with the columns of another name.
+_ALIASES = {
+    'cell_uuid': 'cell', 'hypervisor_hostname': 'nodename',
+    'service.disabled': 'service_disabled', 'service.host': 'host',
+    'service.forced_down': 'forced_down',
+}
+
+#: Columns that Nova's host state does not have as attributes.
+OURS = ('availability_zone', 'cell', 'forced_down', 'free_pci_devices',
+        'image_props', 'last_seen_up', 'service_disabled', 'traits',
+        'unreserved_disk_mb', 'unreserved_ram_mb')
+
+#: Text columns that every host has.
+_TEXTS = frozenset(
+    column.name for column in columns.STANDARD
+    if column.dtype == 'object' and column.default is not None)
+
+_STANDARD = {column.name: column.dtype for column in columns.STANDARD}
 
 #: Values of a cell change with the usage of any of its hosts.
 _FACTS = frozenset(column.name for column in columns.CELL_FACTS)
@@ -31,7 +49,7 @@ class Attribute:
         self._whole = stored == columns.WHOLE
         #: The values, unless they are dictionary-encoded.
         self.column = _column(hosts, name)
-        self.kind = attribute_kinds.stored(name, stored)
+        self.kind = _stored_kind(name, stored)
 
     @functools.cached_property
     def values(self) -> view.Column:
@@ -84,7 +102,7 @@ def find(hosts: view.Hosts, path: tuple[str, ...]) -> Attribute | None:
     The free amount of a resource class is a number for every host, even
     before a host reports the class.
     """
-    name, keys = attribute_kinds.column(path)
+    name, keys = column_of(path)
     known = name in hosts or name.startswith(columns.AVAILABLE)
     if name.startswith('_') or name in _FACTS or not known:
         return None
@@ -97,3 +115,28 @@ def _column(hosts: view.Hosts, name: str) -> view.Column:
     if name.startswith(columns.AVAILABLE):
         return hosts.available(name.removeprefix(columns.AVAILABLE))
     return hosts[name]
+
+
+def column_of(path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the column of a name, and the JSON keys in the name."""
+    if '.'.join(path[:2]) in _ALIASES:
+        return _ALIASES['.'.join(path[:2])], path[2:]
+    return _ALIASES.get(path[0], path[0]), path[1:]
+
+
+def kind_of(path: tuple[str, ...]) -> str:
+    """Return the kind that a name with keys has in every table.
+
+    It is mixed if it depends on the table, as with columns of plug-ins.
+    """
+    name, keys = column_of(path)
+    if keys or name not in _STANDARD:
+        return NUMBER if name.startswith(columns.AVAILABLE) else MIXED
+    return _stored_kind(name, _STANDARD[name])
+
+
+def _stored_kind(name: str, dtype: str) -> str:
+    """Return the kind of a column's values; see ``columns.Column``."""
+    if dtype in (columns.CODED, 'object'):
+        return TEXT if name in _TEXTS else MIXED
+    return NUMBER

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from cellsched import exception
-from cellsched.filters import attribute_kinds
 from cellsched.filters import attributes
 from cellsched.filters import base
 from cellsched.filters import extra_specs_ops
@@ -93,7 +92,7 @@ def _path(key: str) -> tuple[str, ...]:
 
 def _find(hosts: view.Hosts, path: tuple[str, ...]) -> Any:
     """Return an attribute of the hosts, or else one of their statistics."""
-    if path[0] not in attribute_kinds.OURS:
+    if path[0] not in attributes.OURS:
         found = attributes.find(hosts, path)
         if found is not None:
             return found
