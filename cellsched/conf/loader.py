@@ -32,7 +32,6 @@ from oslo_log import log
 from oslo_service import opts as service_opts
 
 from cellsched.conf import enabled
-from cellsched.conf import messaging
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched import plugins
@@ -43,6 +42,57 @@ _PROJECT = 'cellsched'
 _FOREIGN = ('oslo_concurrency', 'oslo_reports', 'profiler')
 
 LOG = log.getLogger(__name__)
+
+_METRICS = [
+    cfg.BoolOpt('metrics_enabled', default=False,
+                help='Send metrics of RPC to oslo.metrics.'),
+    cfg.IntOpt('metrics_buffer_size', default=1000,
+               help='Metrics that can wait to be sent.'),
+    cfg.StrOpt('metrics_socket_file',
+               default='/var/tmp/metrics_collector.sock',  # nosec
+               help='Unix domain socket of oslo.metrics.'),
+    cfg.StrOpt('metrics_process_name', default='',
+               help='Name of this process in metrics.'),
+    cfg.IntOpt('metrics_thread_stop_timeout', default=10,
+               help='Seconds without metrics after which the thread that '
+                    'sends them ends.'),
+]
+
+_TRACING = [
+    cfg.BoolOpt('tracing_enabled', default=False,
+                help='Trace RPC by OpenTelemetry.'),
+    cfg.StrOpt('tracing_service_name', default='openstack',
+               help='Name of the service in traces.'),
+    cfg.StrOpt('otel_exporter_otlp_endpoint', default='http://localhost:4318',
+               help='URL that traces are sent to.'),
+    cfg.StrOpt('otlp_protocol', default='http/protobuf',
+               choices=['http/protobuf', 'grpc'],
+               help='Protocol by which traces are sent.'),
+    cfg.BoolOpt('insecure', default=False,
+                help='Send traces by gRPC without TLS.'),
+]
+
+#: Options that oslo.messaging registers on the global configuration only, by
+#: group. It reads them from the configuration of the transport, and does not
+#: list them. Names, types and defaults are those of version 18.3.
+UNLISTED = (('oslo_messaging_metrics', _METRICS),
+            ('oslo_messaging_tracing', _TRACING))
+
+#: The names of the options of oslo.messaging that most files have. A list of
+#: all names would import its drivers.
+MESSAGING_NAMES = frozenset({
+    'control_exchange', 'executor_thread_pool_size', 'rpc_response_timeout',
+    'transport_url'})
+
+#: The begin of the names of its groups.
+MESSAGING_PREFIX = 'oslo_messaging_'
+
+#: Options of oslo.messaging with other defaults: name, group and default.
+_MESSAGING_DEFAULTS = [
+    # Without a bound, a process that is stopped holds unacknowledged messages
+    # until the broker closes its connection.
+    ('rabbit_qos_prefetch_count', 'oslo_messaging_rabbit', 10),
+]
 
 #: How errors of Python's conversions begin, and what was expected.
 _CONVERSIONS = {
@@ -161,10 +211,10 @@ def register_messaging(conf: cfg.ConfigOpts) -> None:
     """
     _register_listed(conf, 'oslo.messaging')
     # oslo.messaging registers these on the global configuration only.
-    for group, options in messaging.list_opts():
+    for group, options in UNLISTED:
         if group not in conf:
             conf.register_opts(options, group=group)
-    for name, group, default in messaging.DEFAULTS:
+    for name, group, default in _MESSAGING_DEFAULTS:
         conf.set_default(name, default, group)
 
 
@@ -209,12 +259,12 @@ def _without_messaging(
     has in other groups become known.
     """
     rest = [each for each in named
-            if not each[1].startswith(messaging.GROUPS)]
-    known['DEFAULT'] |= messaging.EVERYDAY
+            if not each[1].startswith(MESSAGING_PREFIX)]
+    known['DEFAULT'] |= MESSAGING_NAMES
     if not all(name in known.get(group, ()) for _, group, name in rest):
         _add_names(known, [
             (group or 'DEFAULT', options) for group, options in (
-                *list_messaging(), *messaging.list_opts())])
+                *list_messaging(), *UNLISTED)])
     return rest
 
 

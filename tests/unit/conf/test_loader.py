@@ -8,7 +8,6 @@ from oslo_config import cfg
 import oslo_messaging
 
 from cellsched.conf import loader
-from cellsched.conf import messaging
 from cellsched import exception
 from tests.unit import base
 
@@ -328,10 +327,10 @@ class TestWithoutMessages(LoadingTestCase):
         [default] = [options for group, options in loader.list_messaging()
                      if group is None]
         groups = {group for group, _ in (
-            *loader.list_messaging(), *messaging.list_opts()) if group}
+            *loader.list_messaging(), *loader.UNLISTED) if group}
 
         self.assertLessEqual(
-            messaging.EVERYDAY, {option.dest for option in default})
+            loader.MESSAGING_NAMES, {option.dest for option in default})
         self.assertEqual(set(), {
             group for group in groups
-            if not group.startswith(messaging.GROUPS)})
+            if not group.startswith(loader.MESSAGING_PREFIX)})
