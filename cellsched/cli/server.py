@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: ``cellsched server create|list|show|set|retry|delete``.
-
-``cellsched server event list`` and ``cellsched server migration list`` show
-their history. The module ``server_move`` has the moves.
-"""
+"""Servers, their history and their moves: ``cellsched server …``."""
 
 import argparse
 from collections.abc import Callable
@@ -11,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import ClassVar
 from typing import TYPE_CHECKING
 
 from cliff import columns
@@ -20,6 +17,7 @@ from cellsched.cli import base
 from cellsched.cli import progress
 
 if TYPE_CHECKING:
+    from cellsched.api.moves import Moves
     from cellsched.api.server_details import ServerDetails
     from cellsched.api.server_history import ActionRecord
     from cellsched.api.server_history import MigrationRecord
@@ -37,11 +35,11 @@ _TIMEOUT_S = 300
 INTERRUPTED = 130
 
 _SERVER = base.argument('server', metavar='ID', help='id of the server')
-SERVERS = base.argument(
+_SERVERS = base.argument(
     'servers', metavar='ID', nargs='+', help='ids of the servers')
 
 
-def wait_arguments(until: str) -> tuple[base.Argument, base.Argument]:
+def _wait_arguments(until: str) -> tuple[base.Argument, base.Argument]:
     """Return the arguments of a command that can wait."""
     return (
         base.flag('--wait', f'wait {until}'),
@@ -90,7 +88,7 @@ class CreateServer(base.Lister):
         base.several('--hint', 'KEY=VALUE',
                      'a scheduler hint; one key may have several values'),
         base.several('--tag', 'TAG', 'a tag of each server'),
-        *wait_arguments('until each server is built or has failed'))
+        *_wait_arguments('until each server is built or has failed'))
 
     def take_action(
         self, parsed_args: argparse.Namespace
@@ -100,9 +98,9 @@ class CreateServer(base.Lister):
             self.app.context(), args.name, args.flavor, args.image,
             args.availability_zone, read_hints(args.hint), args.min, args.max,
             args.tag)
-        watch = watching(self.app, uuids)
+        watch = _watching(self.app, uuids)
         if args.wait:
-            self.exit_code = wait_until_built(self.app, watch, args.timeout)
+            self.exit_code = _wait_until_built(self.app, watch, args.timeout)
         else:
             watch.look()
         return self.columns, [
@@ -329,7 +327,7 @@ class RetryServer(base.ChangeCommand):
     kinds = base.SERVERS
     sends = True
     arguments = (
-        SERVERS, *wait_arguments('until each server is built or has failed'))
+        _SERVERS, *_wait_arguments('until each server is built or has failed'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         context = self.app.context()
@@ -338,8 +336,8 @@ class RetryServer(base.ChangeCommand):
             parsed_args.format, 'retrying', 'server', parsed_args.servers,
             lambda uuid: servers.retry(context, uuid))
         if parsed_args.wait and retried:
-            code = wait_until_built(
-                self.app, watching(self.app, retried),
+            code = _wait_until_built(
+                self.app, _watching(self.app, retried),
                 parsed_args.timeout) or code
         return code
 
@@ -356,7 +354,7 @@ class DeleteServer(base.ChangeCommand):
 
     kinds = base.SERVERS
     sends = True
-    arguments = (SERVERS, *wait_arguments('until the servers are deleted'))
+    arguments = (_SERVERS, *_wait_arguments('until the servers are deleted'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         context = self.app.context()
@@ -364,8 +362,8 @@ class DeleteServer(base.ChangeCommand):
             parsed_args.format, 'deleting', 'server', parsed_args.servers,
             lambda uuid: self.app.api.servers.delete(context, uuid))
         if parsed_args.wait and deleted:
-            code = wait_for(
-                self.app, watching(self.app, deleted), parsed_args.timeout,
+            code = _wait_for(
+                self.app, _watching(self.app, deleted), parsed_args.timeout,
                 'Deleting',
                 lambda found: found.status == 'DELETED') or code
         return code
@@ -429,6 +427,182 @@ def list_events(
     return app.api.history.actions(app.context(), args.server)
 
 
+_MOVE_ARGUMENTS = (
+    _SERVERS,
+    *_wait_arguments('until the moves are complete or have failed'))
+
+_HOST = base.argument(
+    '--host', metavar='HOST',
+    help='the destination host; it must be in the same cell and pass the '
+         'filters')
+
+
+class _Move(base.ChangeCommand):
+    """A command that moves servers, each within its cell."""
+
+    app: Shell
+
+    kinds = base.SERVERS
+    sends = True
+    arguments: ClassVar[base.Arguments] = _MOVE_ARGUMENTS
+
+    #: The progress that the command shows.
+    doing: ClassVar[str]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        context = self.app.context()
+        before: dict[str, Server] = {}
+
+        def begin(uuid: str) -> None:
+            found = self.app.api.servers.get(context, uuid)
+            self.begin(self.app.api.moves, context, uuid, parsed_args)
+            before[uuid] = found
+
+        _, code = self.change(parsed_args.format, self.doing.lower(), 'server',
+                              parsed_args.servers, begin)
+        if parsed_args.wait and before:
+            code = self._wait(before, parsed_args.timeout) or code
+        return code
+
+    def begin(
+        self, moves: 'Moves', context: Any, uuid: str,
+        args: argparse.Namespace,
+    ) -> None:
+        """Begin the move of a server."""
+        raise NotImplementedError
+
+    def is_done(self, before: 'Server', after: 'Server') -> bool:
+        """Return whether the move of a server without a task succeeded."""
+        return after.status == 'ACTIVE' and after.host != before.host
+
+    def _wait(self, before: 'dict[str, Server]', timeout_s: int) -> int:
+        watch = _watching(self.app, list(before))
+        code = _wait_for(
+            self.app, watch, timeout_s, self.doing,
+            lambda found: (found.status != 'UNKNOWN'
+                           and found.task_state is None))
+        if code:
+            return code
+        for uuid, after in watch.found.items():
+            if not self.is_done(before[uuid], after):
+                where = f' on {after.host}' if after.host else ''
+                reason = f': {after.reason}' if after.reason else ''
+                self.app.warn(f'{self.doing} {uuid} failed; the server is '
+                              f'{after.status}{where}{reason}')
+                code = base.IN_ERROR
+        return code
+
+
+class RebuildServer(_Move):
+    """Rebuild servers on their hosts; the data on their disks is lost.
+
+    If another image is given, the host must be suitable for it. If a
+    rebuild fails, the server is in ERROR, and can be rebuilt again.
+
+    Example::
+
+        cellsched server rebuild 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e \\
+            --image 9d1f3a52-6c0b-4f0e-8b1a-2f6f6f0c5f11 --wait
+    """
+
+    doing = 'Rebuilding'
+    arguments = (
+        *_MOVE_ARGUMENTS,
+        base.argument('--image', metavar='IMAGE',
+                      help='id of another image; by default each server keeps '
+                           'its image'))
+
+    def begin(
+        self, moves: 'Moves', context: Any, uuid: str,
+        args: argparse.Namespace,
+    ) -> None:
+        moves.rebuild(context, uuid, args.image)
+
+    def is_done(self, before: 'Server', after: 'Server') -> bool:
+        return after.status == 'ACTIVE'
+
+
+class EvacuateServer(_Move):
+    """Rebuild servers of a failed host on another host of their cell.
+
+    A host is down if its service has not reported for ``[DEFAULT]
+    service_down_time`` seconds, or is forced down. A server for which no host
+    is found is in ERROR, and can be evacuated again.
+
+    Example::
+
+        cellsched server evacuate 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    doing = 'Evacuating'
+    arguments = (*_MOVE_ARGUMENTS, _HOST)
+
+    def begin(
+        self, moves: 'Moves', context: Any, uuid: str,
+        args: argparse.Namespace,
+    ) -> None:
+        moves.evacuate(context, uuid, args.host)
+
+
+class MigrateServer(_Move):
+    """Migrate servers to other hosts of their cells.
+
+    A server for which no host is found stays on its host.
+
+    Example::
+
+        cellsched server migrate 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
+    """
+
+    doing = 'Migrating'
+    arguments = (*_MOVE_ARGUMENTS, _HOST)
+
+    def begin(
+        self, moves: 'Moves', context: Any, uuid: str,
+        args: argparse.Namespace,
+    ) -> None:
+        moves.migrate(context, uuid, args.host)
+
+
+class ShelveServer(_Move):
+    """Shelve servers: remove them from their hosts, and keep them.
+
+    Example::
+
+        cellsched server shelve 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    doing = 'Shelving'
+
+    def begin(
+        self, moves: 'Moves', context: Any, uuid: str,
+        args: argparse.Namespace,
+    ) -> None:
+        moves.shelve(context, uuid)
+
+    def is_done(self, before: 'Server', after: 'Server') -> bool:
+        return after.status == 'SHELVED_OFFLOADED'
+
+
+class UnshelveServer(_Move):
+    """Restore shelved servers on hosts of their cells.
+
+    A server for which no host is found stays shelved.
+
+    Example::
+
+        cellsched server unshelve 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    doing = 'Unshelving'
+
+    def begin(
+        self, moves: 'Moves', context: Any, uuid: str,
+        args: argparse.Namespace,
+    ) -> None:
+        moves.unshelve(context, uuid)
+
+
 def read_hints(texts: Iterable[str]) -> dict[str, list[str]]:
     """Return scheduler hints from options.
 
@@ -444,7 +618,7 @@ def read_hints(texts: Iterable[str]) -> dict[str, list[str]]:
     return hints
 
 
-def watching(app: Shell, uuids: Sequence[str]) -> 'Watch':
+def _watching(app: Shell, uuids: Sequence[str]) -> 'Watch':
     """Return a watch of servers."""
     # The help of all commands imports this module, and would import the API.
     from cellsched.cli.server_watch import Watch
@@ -452,7 +626,7 @@ def watching(app: Shell, uuids: Sequence[str]) -> 'Watch':
     return Watch(app.api.servers, app.context(), uuids)
 
 
-def wait_for(
+def _wait_for(
     app: Shell, watch: 'Watch', timeout_s: int, what: str,
     is_done: Callable[['Server'], bool],
 ) -> int:
@@ -468,10 +642,10 @@ def wait_for(
     return base.TIMED_OUT
 
 
-def wait_until_built(app: Shell, watch: 'Watch', timeout_s: int) -> int:
+def _wait_until_built(app: Shell, watch: 'Watch', timeout_s: int) -> int:
     """Wait until servers are built or have failed; return the exit code."""
     try:
-        code = wait_for(
+        code = _wait_for(
             app, watch, timeout_s, 'Building',
             lambda found: found.status not in ('BUILD', 'UNKNOWN'))
     except KeyboardInterrupt:
