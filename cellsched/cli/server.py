@@ -17,7 +17,6 @@ from cellsched.cli import base
 from cellsched.cli import progress
 
 if TYPE_CHECKING:
-    from cellsched.api.moves import Moves
     from cellsched.api.server_details import ServerDetails
     from cellsched.api.server_history import ActionRecord
     from cellsched.api.server_history import MigrationRecord
@@ -449,13 +448,19 @@ class _Move(base.ChangeCommand):
     #: The progress that the command shows.
     doing: ClassVar[str]
 
+    #: The method of the API that begins a move, and the option that it takes.
+    method: ClassVar[str]
+    option: ClassVar[str | None] = None
+
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         context = self.app.context()
+        method = getattr(self.app.api.moves, self.method)
+        options = [getattr(parsed_args, self.option)] if self.option else []
         before: dict[str, Server] = {}
 
         def begin(uuid: str) -> None:
             found = self.app.api.servers.get(context, uuid)
-            self.begin(self.app.api.moves, context, uuid, parsed_args)
+            method(context, uuid, *options)
             before[uuid] = found
 
         _, code = self.change(parsed_args.format, self.doing.lower(), 'server',
@@ -463,13 +468,6 @@ class _Move(base.ChangeCommand):
         if parsed_args.wait and before:
             code = self._wait(before, parsed_args.timeout) or code
         return code
-
-    def begin(
-        self, moves: 'Moves', context: Any, uuid: str,
-        args: argparse.Namespace,
-    ) -> None:
-        """Begin the move of a server."""
-        raise NotImplementedError
 
     def is_done(self, before: 'Server', after: 'Server') -> bool:
         """Return whether the move of a server without a task succeeded."""
@@ -506,17 +504,13 @@ class RebuildServer(_Move):
     """
 
     doing = 'Rebuilding'
+    method = 'rebuild'
+    option = 'image'
     arguments = (
         *_MOVE_ARGUMENTS,
         base.argument('--image', metavar='IMAGE',
                       help='id of another image; by default each server keeps '
                            'its image'))
-
-    def begin(
-        self, moves: 'Moves', context: Any, uuid: str,
-        args: argparse.Namespace,
-    ) -> None:
-        moves.rebuild(context, uuid, args.image)
 
     def is_done(self, before: 'Server', after: 'Server') -> bool:
         return after.status == 'ACTIVE'
@@ -535,13 +529,9 @@ class EvacuateServer(_Move):
     """
 
     doing = 'Evacuating'
+    method = 'evacuate'
+    option = 'host'
     arguments = (*_MOVE_ARGUMENTS, _HOST)
-
-    def begin(
-        self, moves: 'Moves', context: Any, uuid: str,
-        args: argparse.Namespace,
-    ) -> None:
-        moves.evacuate(context, uuid, args.host)
 
 
 class MigrateServer(_Move):
@@ -555,13 +545,9 @@ class MigrateServer(_Move):
     """
 
     doing = 'Migrating'
+    method = 'migrate'
+    option = 'host'
     arguments = (*_MOVE_ARGUMENTS, _HOST)
-
-    def begin(
-        self, moves: 'Moves', context: Any, uuid: str,
-        args: argparse.Namespace,
-    ) -> None:
-        moves.migrate(context, uuid, args.host)
 
 
 class ShelveServer(_Move):
@@ -573,12 +559,7 @@ class ShelveServer(_Move):
     """
 
     doing = 'Shelving'
-
-    def begin(
-        self, moves: 'Moves', context: Any, uuid: str,
-        args: argparse.Namespace,
-    ) -> None:
-        moves.shelve(context, uuid)
+    method = 'shelve'
 
     def is_done(self, before: 'Server', after: 'Server') -> bool:
         return after.status == 'SHELVED_OFFLOADED'
@@ -595,12 +576,7 @@ class UnshelveServer(_Move):
     """
 
     doing = 'Unshelving'
-
-    def begin(
-        self, moves: 'Moves', context: Any, uuid: str,
-        args: argparse.Namespace,
-    ) -> None:
-        moves.unshelve(context, uuid)
+    method = 'unshelve'
 
 
 def read_hints(texts: Iterable[str]) -> dict[str, list[str]]:
