@@ -9,7 +9,6 @@ from typing import NoReturn
 from nova import monkey_patch
 
 from cellsched.cli import app
-from cellsched.cli import capacity
 from cellsched.cli import decision
 from cellsched.cli import host
 
@@ -35,7 +34,7 @@ class Plan(decision.Plan):
     """
 
 
-class ShowCapacity(capacity.ShowCapacity):
+class ShowCapacity(decision.ShowCapacity):
     """Show how many more servers of one kind fit in each cell of Nova.
 
     The filters of nova.conf select the hosts, and the number of servers that
