@@ -11,14 +11,14 @@ the test.
 from cellsched import silence_eventlet  # noqa: F401
 
 from cellsched.objects.base import READ_ERRORS
+from cellsched.objects.cells import Aggregate
+from cellsched.objects.cells import AggregateList
 from cellsched.objects.cells import CELL0_UUID
 from cellsched.objects.cells import CellMapping
+from cellsched.objects.cells import ComputeNode
+from cellsched.objects.cells import ComputeNodeList
 from cellsched.objects.cells import HostMapping
 from cellsched.objects.cells import InstanceMapping
-from cellsched.objects.hosts import Aggregate
-from cellsched.objects.hosts import AggregateList
-from cellsched.objects.hosts import ComputeNode
-from cellsched.objects.hosts import ComputeNodeList
 from cellsched.objects.requests import BuildRequest
 from cellsched.objects.requests import Destination
 from cellsched.objects.requests import ImageMeta
