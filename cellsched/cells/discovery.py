@@ -13,7 +13,7 @@ from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
 from cellsched.db.api import host_mappings
-from cellsched.db.api import leaders
+from cellsched.db.api import leases
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
 from cellsched.db import session
@@ -233,8 +233,8 @@ class PeriodicDiscovery:
     def _elected(self) -> bool:
         now = self._database.timestamp()
         with self._database.writer() as connection:
-            leads = leaders.elect(connection, TASK, self._candidate, now,
-                                  now + self._lease_s)
+            leads = leases.elect(connection, TASK, self._candidate, now,
+                                 now + self._lease_s)
         if leads != self._leads:
             LOG.info('This scheduler maps new hosts from now on' if leads else
                      'Another scheduler maps new hosts from now on')

@@ -20,7 +20,7 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_leases
+from cellsched.db.api import leases
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db.cell import services
@@ -92,13 +92,13 @@ class Recoverer:
         after = 0
         while True:
             with self._database.reader() as connection:
-                due = request_leases.LeaseDeadline(
+                due = leases.LeaseDeadline(
                     self._database.timestamp(),
                     self._database.now() - datetime.timedelta(
                         seconds=self._lease_s))
-                page = request_leases.list_overdue(
+                page = leases.list_overdue(
                     connection, due, self._page, after)
-                batches = request_leases.list_batches(
+                batches = leases.list_batches(
                     connection, [each.uuid for each in page], due)
             if batches:
                 yield from self._claim(batches, due)
@@ -107,11 +107,11 @@ class Recoverer:
             after = page[-1].id
 
     def _claim(
-        self, batches: list[list[str]], due: request_leases.LeaseDeadline
+        self, batches: list[list[str]], due: leases.LeaseDeadline
     ) -> Iterator[lease.Attempt]:
         owner = self._new_uuid()
         with self._database.writer() as connection:
-            claimed = request_leases.claim(
+            claimed = leases.claim(
                 connection, batches, owner, due, due.now + self._lease_s)
         for batch in claimed:
             self._task.leases.hold(dict.fromkeys(batch, owner))

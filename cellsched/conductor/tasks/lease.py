@@ -21,7 +21,7 @@ from cellsched.conductor.tasks.build import Outcome
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_leases
+from cellsched.db.api import leases
 from cellsched.db import session
 from cellsched import objects
 
@@ -66,7 +66,7 @@ class Leases:
             owners = dict(self._owners)
         if owners:
             with self._database.writer() as connection:
-                request_leases.extend(
+                leases.extend(
                     connection, owners,
                     self._database.timestamp() + self.lease_s)
 

@@ -15,7 +15,7 @@ from tests.unit.db.api import test_flavors
 from tests.unit.db.api import test_host_mappings
 from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
-from tests.unit.db.api import test_request_leases
+from tests.unit.db.api import test_leases
 from tests.unit.db.api import test_request_specs
 from tests.unit.db.cell import test_archive as test_cell_archive
 from tests.unit.db.cell import test_audit_queries as test_cell_queries
@@ -59,19 +59,19 @@ class TestLease(base.APITestCase, test_build_requests.TestLease):
     pass
 
 
-class TestBatches(base.APITestCase, test_request_leases.TestBatches):
+class TestBatches(base.APITestCase, test_leases.TestBatches):
     pass
 
 
-class TestOverdue(base.APITestCase, test_request_leases.TestOverdue):
+class TestOverdue(base.APITestCase, test_leases.TestOverdue):
     pass
 
 
-class TestClaim(base.APITestCase, test_request_leases.TestClaim):
+class TestClaim(base.APITestCase, test_leases.TestClaim):
     pass
 
 
-class TestExtend(base.APITestCase, test_request_leases.TestExtend):
+class TestExtend(base.APITestCase, test_leases.TestExtend):
     pass
 
 

@@ -12,9 +12,8 @@ import sqlalchemy as sa
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import leaders
+from cellsched.db.api import leases
 from cellsched.db.api import models
-from cellsched.db.api import request_leases
 from cellsched.db import statements
 from tests.integration.db import base
 from tests import profile
@@ -81,7 +80,7 @@ class TestRaces(base.APITestCase):
         for number in range(ROUNDS):
             outcomes = racing.race(*[
                 lambda name=name, now=number * 100.0: self.write(
-                    leaders.elect, 'task', name, now, now + 60.0)
+                    leases.elect, 'task', name, now, now + 60.0)
                 for name in (f'{number}-{each}' for each in range(8))])
 
             self.assertEqual([False] * 7 + [True], sorted(outcomes))
@@ -124,7 +123,7 @@ class TestLocked(base.APITestCase):
         self.database = self.make_database()
         self.uuids = samples.uuids(2)
         samples.accept(self.database, self.uuids)
-        self.due = request_leases.LeaseDeadline(1060.0, samples.LATER)
+        self.due = leases.LeaseDeadline(1060.0, samples.LATER)
 
     def test_locked_batch_is_left_out_of_what_is_claimed(self):
         held, free = self.uuids
@@ -134,7 +133,7 @@ class TestLocked(base.APITestCase):
                 holding, models.build_requests.c.instance_uuid, [held])
             claiming.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
 
-            self.assertEqual([[free]], request_leases.claim(
+            self.assertEqual([[free]], leases.claim(
                 claiming, [[held], [free]], 'owner', self.due, 1120.0))
 
     def test_locked_lease_is_left_out_of_what_is_extended(self):
@@ -148,7 +147,7 @@ class TestLocked(base.APITestCase):
                 holding, models.build_requests.c.instance_uuid, [held])
             extending.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
 
-            request_leases.extend(
+            leases.extend(
                 extending, dict.fromkeys(self.uuids, 'owner'), 1120.0)
 
         with self.database.writer() as connection:

@@ -3,7 +3,7 @@
 from cellsched.db.api import audit_queries
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_leases
+from cellsched.db.api import leases
 from tests.unit.db.api import base
 from tests.unit.db import samples
 
@@ -85,8 +85,8 @@ class TestSurveying(base.TestCase):
             each.instance_uuid for each in self.read(
                 build_requests.list_all)])
         self.assertEqual(others, [each.uuid for each in self.read(
-            request_leases.list_overdue,
-            request_leases.LeaseDeadline(1e10, samples.LATER), 9)])
+            leases.list_overdue,
+            leases.LeaseDeadline(1e10, samples.LATER), 9)])
 
     def test_request_is_forgotten_unless_somebody_leases_it(self):
         first, second, *_ = self.uuids

@@ -10,7 +10,7 @@ from hypothesis import strategies
 from oslo_db import exception as db_exc
 
 from cellsched.db.api import build_requests
-from cellsched.db.api import request_leases
+from cellsched.db.api import leases
 from cellsched.db.api import request_specs
 from cellsched.db import statements
 from cellsched import exception
@@ -412,14 +412,14 @@ class TestReading(BrokenCase):
             broken, lambda request: None)
 
     def test_batch_is_found_beside_one_that_cannot_be_read(self):
-        due = request_leases.LeaseDeadline(1e10, samples.LATER)
+        due = leases.LeaseDeadline(1e10, samples.LATER)
         for text in (*samples.UNREADABLE, None):
             batch = self.accept(3, reservation_id='r-1')
             self.spoil(batch[1], instance=text)
 
             self.assertEqual(
                 [[batch[0], batch[2]], [batch[1]]],
-                self.read(request_leases.list_batches, batch, due))
+                self.read(leases.list_batches, batch, due))
             self.write(build_requests.delete, batch)
 
 

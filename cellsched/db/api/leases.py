@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for the leases of build requests."""
+"""Queries for leases: of build requests, and of tasks with one leader."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -27,6 +27,17 @@ _EXTEND = (
     .where(statements.in_list(_KEY),
            statements.in_list(_TABLE.c.lease_owner, 'owners'))
     .values(lease_expires_at=sa.bindparam('until')))
+
+_LEADERS = models.leaders
+
+_LEADER = sa.select(_LEADERS.c.owner, _LEADERS.c.expires_at).where(
+    _LEADERS.c.name == sa.bindparam('task'))
+
+_LEAD = sa.update(_LEADERS).where(
+    _LEADERS.c.name == sa.bindparam('task'),
+    sa.or_(_LEADERS.c.owner == sa.bindparam('candidate'),
+           _LEADERS.c.expires_at <= sa.bindparam('now')),
+).values(owner=sa.bindparam('candidate'), expires_at=sa.bindparam('until'))
 
 
 class LeaseDeadline(NamedTuple):
@@ -132,6 +143,31 @@ def extend(
         connection.execute(_EXTEND, {
             'these': chunk, 'until': expires_at,
             'owners': sorted({owners[uuid] for uuid in chunk})})
+
+
+def elect(
+    connection: sa.Connection, task: str, candidate: str, now: float,
+    expires_at: float,
+) -> bool:
+    """Lease a task to a candidate; return whether it is the leader now.
+
+    The leader stays leader if it calls before its lease ends. If several
+    candidates call while there is no leader, exactly one becomes leader. While
+    another candidate leads, nothing is written.
+
+    :param task: name of the task
+    :param now: seconds since the epoch, by the database's clock
+    :param expires_at: end of the new lease, likewise
+    """
+    known = connection.execute(_LEADER, {'task': task}).first()
+    if known is None:
+        return bool(statements.insert_missing(connection, _LEADERS.c.name, [
+            {'name': task, 'owner': candidate, 'expires_at': expires_at}]))
+    if known.owner != candidate and known.expires_at > now:
+        return False
+    return connection.execute(_LEAD, {
+        'task': task, 'candidate': candidate, 'now': now,
+        'until': expires_at}).rowcount == 1
 
 
 def _is_overdue(table: Any, due: LeaseDeadline) -> sa.ColumnElement[bool]:

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for build requests by who works on them, and until when."""
+"""Queries for leases of build requests and of tasks with one leader."""
 
 import datetime
 
 import sqlalchemy as sa
 
 from cellsched.db.api import build_requests
+from cellsched.db.api import leases
 from cellsched.db.api import models
-from cellsched.db.api import request_leases
+from tests.unit.db.api import base
 from tests.unit.db.api import test_build_requests
 from tests.unit.db import samples
 from tests.unit import racing
 
 #: All that was accepted and never taken up is overdue by then.
-DUE = request_leases.LeaseDeadline(1060.0, samples.LATER)
+DUE = leases.LeaseDeadline(1060.0, samples.LATER)
 
 
 class LeaseCase(test_build_requests.BuildRequestCase):
 
     def claim(self, batches, owner='claimer', due=DUE, expires_at=1120.0):
         return self.write(
-            request_leases.claim, batches, owner, due, expires_at)
+            leases.claim, batches, owner, due, expires_at)
 
     def owners(self, uuids):
         """Return who has leased requests, and until when."""
@@ -36,8 +37,8 @@ class TestOverdue(LeaseCase):
     def overdue(self, now=1000.0, created_before=samples.NOW, limit=10,
                 after=0):
         return [each.uuid for each in self.read(
-            request_leases.list_overdue,
-            request_leases.LeaseDeadline(now, created_before), limit, after)]
+            leases.list_overdue,
+            leases.LeaseDeadline(now, created_before), limit, after)]
 
     def test_requests_that_were_never_taken_up_are_overdue_in_time(self):
         uuids = self.accept(2)
@@ -63,8 +64,8 @@ class TestOverdue(LeaseCase):
     def test_next_page_begins_after_the_last_one(self):
         uuids = self.accept(3)
         [first, second] = self.read(
-            request_leases.list_overdue,
-            request_leases.LeaseDeadline(1000.0, samples.NOW), 2)
+            leases.list_overdue,
+            leases.LeaseDeadline(1000.0, samples.NOW), 2)
 
         self.assertEqual(uuids[:2], [first.uuid, second.uuid])
         self.assertEqual(uuids[2:], self.overdue(after=second.id))
@@ -73,7 +74,7 @@ class TestOverdue(LeaseCase):
 class TestBatches(LeaseCase):
 
     def batches(self, *uuids, due=DUE):
-        return self.read(request_leases.list_batches, uuids, due)
+        return self.read(leases.list_batches, uuids, due)
 
     def test_batch_is_what_was_accepted_together(self):
         one = self.accept(3, reservation_id='r-1')
@@ -165,7 +166,7 @@ class TestClaim(LeaseCase):
 class TestExtend(LeaseCase):
 
     def extend(self, owners, expires_at=2000.0):
-        self.write(request_leases.extend, owners, expires_at)
+        self.write(leases.extend, owners, expires_at)
 
     def test_leases_of_several_owners_last_longer(self):
         uuids = self.accept(3)
@@ -196,3 +197,51 @@ class TestExtend(LeaseCase):
         self.extend({uuids[0]: 'one'})
 
         self.assertEqual([], self.owners(uuids))
+
+
+LEASE_S = 60.0
+
+
+class TestElect(base.TestCase):
+
+    def elect(self, candidate, now, task='task'):
+        return self.write(leases.elect, task, candidate, now, now + LEASE_S)
+
+    def kept(self):
+        return self.read(lambda connection: [*map(tuple, connection.execute(
+            sa.select(models.leaders.c.owner,
+                      models.leaders.c.expires_at)))])
+
+    def test_first_that_asks_leads(self):
+        self.assertTrue(self.elect('a', 0.0))
+
+        self.assertFalse(self.elect('b', 1.0))
+        self.assertEqual([('a', 60.0)], self.kept())
+
+    def test_who_leads_goes_on_to_lead(self):
+        self.elect('a', 0.0)
+
+        self.assertTrue(self.elect('a', 50.0))
+
+        self.assertFalse(self.elect('b', 109.0))
+
+    def test_another_one_leads_when_the_lease_ended(self):
+        self.elect('a', 0.0)
+
+        self.assertTrue(self.elect('b', 60.0))
+
+        self.assertFalse(self.elect('a', 61.0))
+        self.assertEqual([('b', 120.0)], self.kept())
+
+    def test_tasks_have_leaders_of_their_own(self):
+        self.elect('a', 0.0)
+
+        self.assertTrue(self.elect('b', 0.0, 'other'))
+
+    def test_one_of_several_is_elected_at_a_time(self):
+        for now in (0.0, 100.0, 200.0):
+            outcomes = racing.race(*[
+                lambda name=name, now=now: self.elect(name, now)
+                for name in (f'{number}-{now}' for number in range(8))])
+
+            self.assertEqual([False] * 7 + [True], sorted(outcomes))
