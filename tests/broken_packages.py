@@ -20,7 +20,6 @@ _MODULES = {
     'partial': """
 from cellsched.claims import base as claims
 from cellsched.filters import base as filters
-from cellsched.filters import rows
 from cellsched.network import base as networks
 from cellsched.objects import resource_class
 from cellsched.quota import base as quota
@@ -57,7 +56,7 @@ class AbstractQuotas(quota.QuotaDriver):
     pass
 
 
-class ByRow(rows.BaseHostFilter):
+class ByRow(filters.BaseHostFilter):
     pass
 
 
@@ -136,7 +135,6 @@ _BROKEN = {
 
 _FAILING = """
 from cellsched.filters import base as filters
-from cellsched.filters import rows
 
 
 class FailingFilter(filters.Filter):
@@ -149,7 +147,7 @@ class LeavingFilter(filters.Filter):
         raise SystemExit('as told')
 
 
-class FailingRowFilter(rows.BaseHostFilter):
+class FailingRowFilter(filters.BaseHostFilter):
     def host_passes(self, host_state, spec_obj):
         raise ValueError('as told')
 

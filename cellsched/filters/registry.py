@@ -10,7 +10,6 @@ from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler
 from cellsched import exception
 from cellsched.filters import base
-from cellsched.filters import rows
 from cellsched import plugins
 
 
@@ -60,7 +59,7 @@ def adapted(conf: cfg.ConfigOpts, field: str, plugin: Any) -> base.Filter:
             field, expected, lambda: plugin(plugins.options(conf, plugin)),
             passed_on=(exception.ConfigurationInvalid,))
     return plugins.attempt(
-        field, expected, lambda: rows.RowFilter(plugin()))
+        field, expected, lambda: base.RowFilter(plugin()))
 
 
 def check(field: str, plugin: Any) -> None:
@@ -73,7 +72,7 @@ def check(field: str, plugin: Any) -> None:
         passes = getattr(plugin, 'host_passes', None)
         if issubclass(plugin, base.Filter) or (
                 callable(passes)
-                and passes is not rows.BaseHostFilter.host_passes):
+                and passes is not base.BaseHostFilter.host_passes):
             return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
         field=field,

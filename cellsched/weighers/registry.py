@@ -12,7 +12,6 @@ from cellsched.conf import filter_scheduler
 from cellsched import exception
 from cellsched import plugins
 from cellsched.weighers import base
-from cellsched.weighers import rows
 
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:
             field, expected, lambda: plugin(plugins.options(conf, plugin)),
             passed_on=(exception.ConfigurationInvalid,))
     return plugins.attempt(
-        field, expected, lambda: rows.RowWeigher(plugin()))
+        field, expected, lambda: base.RowWeigher(plugin()))
 
 
 def check(field: str, plugin: Any) -> None:
@@ -68,7 +67,7 @@ def check(field: str, plugin: Any) -> None:
         weigh = getattr(plugin, '_weigh_object', None)
         if issubclass(plugin, base.Weigher) or (
                 callable(weigh)
-                and weigh is not rows.BaseHostWeigher._weigh_object):
+                and weigh is not base.BaseHostWeigher._weigh_object):
             return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
         field=field,

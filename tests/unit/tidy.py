@@ -46,7 +46,7 @@ PLUGINS = {
 #: Modules among the plug-ins that are none: contracts, and what some share.
 NO_PLUGINS = ('attributes', 'base', 'comparison', 'copying',
               'deallocation', 'extra_specs_ops', 'image_needs',
-              'listing', 'moves', 'registry', 'remote', 'rows', 'validation')
+              'listing', 'moves', 'registry', 'remote', 'validation')
 
 #: Plug-ins that read a language of their own, for which they are longer.
 PARSERS = ('json_filter',)

@@ -6,10 +6,10 @@ They run through ``RowFilter`` and ``RowWeigher``, as in the scheduler.
 
 import unittest
 
-from cellsched.filters import rows as filters
+from cellsched.filters import base as filters
 from cellsched import plugins
 from cellsched.testing import builders
-from cellsched.weighers import rows as weighers
+from cellsched.weighers import base as weighers
 from third_party_filter import licences
 
 DATABASE = builders.request(extra_specs={'licence:product': 'database'})

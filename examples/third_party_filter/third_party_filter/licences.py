@@ -6,8 +6,8 @@ Only the base classes differ from Nova, where they are
 ``nova.scheduler.weights.BaseHostWeigher``.
 """
 
-from cellsched.filters import rows as filters
-from cellsched.weighers import rows as weights
+from cellsched.filters import base as filters
+from cellsched.weighers import base as weights
 
 PRODUCT = 'licence:product'
 PRODUCTS = 'licence_products'

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of a filter."""
 
+from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.filters import base as filters
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from tests.unit import base
+from tests.unit.scheduler import toys
 
 
 class TestFilter(base.TestCase):
@@ -31,3 +34,111 @@ class TestFilter(base.TestCase):
         self.assertEqual((False,) * 5, (
             plugin.local, plugin.by_row, plugin.reopens,
             plugin.run_on_rebuild, plugin.run_filter_once_per_request))
+
+
+class Bare:
+    """Has nothing of ours."""
+
+    asked = ()
+
+    def host_passes(self, host_state, spec_obj):
+        self.asked = [*self.asked, host_state.host]
+        return host_state.free_ram_mb >= spec_obj.flavor.memory_mb * 2
+
+
+class Based(filters.BaseHostFilter):
+
+    run_filter_once_per_request = True
+    RUN_ON_REBUILD = True
+    reason = 'is odd'
+    hints = ('odd',)
+    reads = ('image.properties.odd',)
+
+    def host_passes(self, host_state, spec_obj):
+        return host_state.service['host'] == spec_obj.hint('odd')[0]
+
+
+class Broken:
+
+    def host_passes(self, host_state, spec_obj):
+        return host_state.nonsense
+
+
+class TestRowFilter(base.TestCase):
+
+    def decide(self, filters, hosts, **request):
+        return pipeline.Pipeline(filters, []).candidates(
+            hosts, builders.request(**request))
+
+    def test_class_without_any_base_is_asked_host_by_host(self):
+        hosts = builders.hosts(free_ram_mb=[1024, 1023, 2048])
+
+        found = self.decide([filters.RowFilter(Bare())], hosts)
+
+        self.assertEqual([0, 2], found.filters.tolist())
+        self.assertEqual(
+            [('Bare', 1, 'was rejected')],
+            [(each.by, each.hosts, each.reason)
+             for each in found.rejections(builders.request())])
+
+    def test_only_hosts_that_are_still_in_are_looked_at(self):
+        plugin = Bare()
+
+        self.decide([toys.Filter([True, False, True]),
+                     filters.RowFilter(plugin)], builders.hosts(3))
+
+        self.assertEqual(['host1', 'host3'], plugin.asked)
+
+    def test_chosen_host_alone_is_looked_at_again(self):
+        plugin = Bare()
+        hosts, request = builders.hosts(3), builders.request()
+        decision = pipeline.Pipeline([filters.RowFilter(plugin)], [])
+        found = decision.candidates(hosts, request)
+        plugin.asked = ()
+        # There is room left, which is less than this filter wants.
+        hosts.take(1, {'MEMORY_MB': 15800})
+
+        found = decision.recheck(request, found, 1)
+
+        self.assertEqual(['host2'], plugin.asked)
+        self.assertEqual([0, 2], found.filters.tolist())
+
+    def test_what_the_class_says_of_itself_is_kept(self):
+        plugin = filters.RowFilter(Based())
+
+        self.assertEqual(
+            ('Based', 'is odd', {'odd'}, {'image.properties.odd'}, True,
+             True),
+            (plugin.name, plugin.reason, plugin.hints, plugin.reads,
+             plugin.run_filter_once_per_request, plugin.run_on_rebuild))
+        found = self.decide([plugin], builders.hosts(3),
+                            hints={'odd': 'host2'})
+        self.assertEqual([1], found.filters.tolist())
+
+    def test_class_that_says_nothing_has_what_filters_have(self):
+        plugin = filters.RowFilter(Bare())
+
+        self.assertEqual((set(), set(), False, False), (
+            plugin.hints, plugin.reads, plugin.run_filter_once_per_request,
+            plugin.run_on_rebuild))
+
+    def test_exception_names_the_class(self):
+        error = self.assertRaises(
+            exception.PluginFailed, self.decide, [filters.RowFilter(Broken())],
+            builders.hosts())
+
+        self.assertEqual('Broken', error.plugin)
+        self.assertIn('nonsense', str(error.__cause__))
+
+    def test_base_leaves_the_verdict_to_the_class(self):
+        error = self.assertRaises(
+            exception.PluginFailed, self.decide,
+            [filters.RowFilter(filters.BaseHostFilter())], builders.hosts())
+
+        self.assertIsInstance(error.__cause__, NotImplementedError)
+
+    def test_without_hosts_there_is_nobody_to_look_at(self):
+        mask = filters.RowFilter(Broken()).keep(
+            builders.hosts(0), builders.request())
+
+        self.assertEqual(([], bool), (mask.tolist(), mask.dtype))

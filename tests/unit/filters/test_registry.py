@@ -9,7 +9,6 @@ from cellsched.filters import base as filters
 from cellsched.filters import compute
 from cellsched.filters import num_instances
 from cellsched.filters import registry
-from cellsched.filters import rows
 from tests.unit import base
 
 HERE = 'tests.unit.filters.test_registry'
@@ -91,7 +90,7 @@ class TestMake(base.TestCase):
             'ColumnFilter', 'ByRow', available=['ByRow', 'ColumnFilter'])
 
         self.assertIsInstance(column, ColumnFilter)
-        self.assertIsInstance(row, rows.RowFilter)
+        self.assertIsInstance(row, filters.RowFilter)
         self.assertEqual('ByRow', row.name)
 
     def test_class_that_is_not_available_is_not_there(self):

@@ -7,7 +7,6 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched.weighers import base as weighers
 from cellsched.weighers import registry
-from cellsched.weighers import rows
 from tests.unit import base
 
 HERE = 'tests.unit.weighers.test_registry'
@@ -76,7 +75,7 @@ class TestMake(base.TestCase):
             self.conf, [f'{HERE}.ColumnWeigher', f'{HERE}.ByRow'])
 
         self.assertIsInstance(column, ColumnWeigher)
-        self.assertIsInstance(row, rows.RowWeigher)
+        self.assertIsInstance(row, weighers.RowWeigher)
         self.assertEqual('ByRow', row.name)
 
     def test_column_weigher_by_path_has_its_options(self):
