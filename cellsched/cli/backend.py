@@ -29,7 +29,7 @@ from cellsched.claims.base import ClaimStore
 from cellsched.claims.copying import ClaimCopier
 from cellsched.cli.deployment import Planner
 from cellsched.cli.deployment import ReadDeployment
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched.clock import Clock
 from cellsched.conf import database
 from cellsched.conf import loader
@@ -324,8 +324,8 @@ class CountingGatherer:
     ) -> GatherResult:
         cells = list(cells)
         done = itertools.count(1)
-        with progress.bar('Reading cells', len(cells),
-                          self._stream) as advance:
+        with terminal.progress('Reading cells', len(cells),
+                               self._stream) as advance:
             def read(cell_context: RequestContext) -> Any:
                 try:
                     return function(cell_context)

@@ -14,7 +14,7 @@ from cellsched.cells.maintenance import CellMaintenance
 from cellsched.cells.maintenance import InstanceMapper
 from cellsched.cli.app import App
 from cellsched.cli import base
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched.db import api as api_schema
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
@@ -143,7 +143,7 @@ def map_cell_and_hosts(
 def map_instances(app: App, uuid: str, most: int | None = None) -> bool:
     """Map the servers of a cell; return whether there are more to map."""
     found = mapper(app)
-    with progress.bar('mapping', found.count(uuid), app.stderr) as show:
+    with terminal.progress('mapping', found.count(uuid), app.stderr) as show:
         mapped, more = found.map(uuid, most, show)
     app.say(f'Mapped {mapped} instances' + (
         '; there are more' if more else ''))

@@ -11,8 +11,8 @@ from typing import Any
 
 from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched.cli import chart
 from cellsched.cli import decision_text
+from cellsched.cli import terminal
 from cellsched import exception
 
 #: The exit code of a command if the servers fit on no host.
@@ -149,11 +149,11 @@ class ShowCapacity(base.Lister):
             self.exit_code = FITS_NOWHERE
             for rejection in found.rejections:
                 self.app.warn(f'{rejection.hosts} hosts: {rejection.reason}')
-        bars = [chart.Bar(name, 'servers', servers, found.servers)
+        bars = [terminal.Bar(name, 'servers', servers, found.servers)
                 for name, _, _, servers in rows]
         if args.chart or (
                 args.formatter == 'table' and self.app.stdout.isatty()):
-            chart.draw(bars, self.app.stdout)
+            terminal.draw(bars, self.app.stdout)
         if args.plot is not None:
             _plot(bars, args.plot)
         return self.columns, [*rows, (_ALL, *total)]
@@ -236,7 +236,7 @@ def _check_plot(path: pathlib.Path) -> None:
             'matplotlib, which cellsched[plot] installs')
 
 
-def _plot(bars: list[chart.Bar], path: pathlib.Path) -> None:
+def _plot(bars: list[terminal.Bar], path: pathlib.Path) -> None:
     """Draw a chart to a file."""
     # An optional extra.
     from matplotlib import figure

@@ -12,8 +12,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import chart
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -57,11 +56,11 @@ class Demo(base.Lister):
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._unexpected: list[str] = []
-        self._bars: list[chart.Bar] = []
+        self._bars: list[terminal.Bar] = []
         code = super().run(parsed_args)
         # Flush standard output first.
         self.app.stdout.flush()
-        chart.draw(self._bars, self.app.stderr)
+        terminal.draw(self._bars, self.app.stderr)
         for line in self._unexpected:
             self.app.warn(line)
         return code
@@ -79,7 +78,7 @@ class Demo(base.Lister):
               scenario_player.started(
                   directory, scenario, self.app) as world):
             play = scenario_player.Play(world, scenario, self.app.clock)
-            with progress.bar(
+            with terminal.progress(
                     'Playing', sum(each.count for each in scenario.requests),
                     self.app.stderr, self.app.clock) as advance:
                 play.run(advance)

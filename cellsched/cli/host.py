@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _MoveAll(base.Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         args = parsed_args
-        with progress.bar(
+        with terminal.progress(
                 f'Emptying {args.host}', 0, self.app.stderr) as show:
             try:
                 found = self.move(args, show)

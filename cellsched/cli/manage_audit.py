@@ -5,7 +5,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched import plugins
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Audit(base.Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         auditor = self.app.backend.auditor()
-        with progress.bar('auditing', auditor.size(),
-                          self.app.stderr) as show:
+        with terminal.progress('auditing', auditor.size(),
+                               self.app.stderr) as show:
             report = auditor.run(parsed_args.settle, parsed_args.fix, show)
         self._warn(report)
         if report.remaining:

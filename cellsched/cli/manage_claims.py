@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from typing import TypeVar
 
 from cellsched.cli import base
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched import exception
 from cellsched import plugins
 
@@ -110,7 +110,7 @@ class CopyClaims(base.ReportCommand):
         self, what: str, size: int, work: 'Callable[[Progress], _Result]'
     ) -> '_Result':
         """Run a function that counts its progress; return its result."""
-        with progress.bar(
+        with terminal.progress(
                 what, size, self.app.stderr, self.app.clock) as show:
             return work(_counting(show))
 
@@ -148,7 +148,7 @@ def _first(
     return list(itertools.islice(each, _SHOWN_MAX)), sum(1 for _ in each)
 
 
-def _counting(show: progress.Progress) -> 'Progress':
+def _counting(show: terminal.Progress) -> 'Progress':
     """Return a function that adds to the progress."""
     done = 0
 

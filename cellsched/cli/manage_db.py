@@ -12,7 +12,7 @@ from typing import ClassVar
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import progress
+from cellsched.cli import terminal
 from cellsched import exception
 from cellsched import plugins
 
@@ -151,7 +151,7 @@ class SyncCell(_Sync):
         parts = self.app.parts
         cells = parts.cells.all()
         code = 0
-        with progress.bar('cells', len(cells), self.app.stderr) as show:
+        with terminal.progress('cells', len(cells), self.app.stderr) as show:
             for done, cell in enumerate(cells):
                 name = cell.get('name') or cell.uuid
                 show(done)
@@ -394,8 +394,8 @@ class ArchiveDeletedRows(_ArchiveCommand):
     ) -> 'ArchiveReport':
         rows: collections.Counter[tuple[str, str]] = collections.Counter()
         done = 0
-        with progress.bar('archiving', archiver.size(cells, before),
-                          self.app.stderr) as show:
+        with terminal.progress('archiving', archiver.size(cells, before),
+                               self.app.stderr) as show:
             def looked(servers: int) -> None:
                 show(done + servers)
 

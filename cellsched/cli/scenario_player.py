@@ -12,9 +12,8 @@ import itertools
 import pathlib
 from typing import TYPE_CHECKING
 
-from cellsched.cli import chart
-from cellsched.cli import progress
 from cellsched.cli import server_watch
+from cellsched.cli import terminal
 from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
@@ -45,7 +44,7 @@ def started(
     """
     hosts = sum(len(cell.hosts) for cell in scenario.cells)
     done = itertools.count(1)
-    with progress.bar(
+    with terminal.progress(
             'Starting hosts', hosts, app.stderr,
             app.clock) as advance:
         world = deployment.Deployment(
@@ -168,7 +167,7 @@ def _compare(
     return None
 
 
-def usage_bars(world: deployment.Deployment) -> list[chart.Bar]:
+def usage_bars(world: deployment.Deployment) -> list[terminal.Bar]:
     """Return a bar for each resource of each cell and sharing provider."""
     totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
         lambda: [0, 0])
@@ -177,5 +176,5 @@ def usage_bars(world: deployment.Deployment) -> list[chart.Bar]:
             total = totals[each.cell or each.name, resource]
             total[0] += has.used
             total[1] += has.inventory.capacity
-    return [chart.resource_bar(where, resource, used, capacity)
+    return [terminal.resource_bar(where, resource, used, capacity)
             for (where, resource), (used, capacity) in sorted(totals.items())]

@@ -14,7 +14,7 @@ from cliff import columns
 
 from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched.cli import progress
+from cellsched.cli import terminal
 
 if TYPE_CHECKING:
     from cellsched.api.server_details import ServerDetails
@@ -607,7 +607,7 @@ def _wait_for(
     is_done: Callable[['Server'], bool],
 ) -> int:
     """Wait for servers; return the exit code."""
-    with progress.bar(what, len(watch.found), app.stderr) as advance:
+    with terminal.progress(what, len(watch.found), app.stderr) as advance:
         pending = watch.wait(is_done, timeout_s, app.clock, advance)
     if not pending:
         return 0

@@ -25,7 +25,7 @@ from rich import box
 from rich import console
 from rich import table
 
-from cellsched.cli import progress
+from cellsched.cli import terminal
 import mutants
 import operators
 import suites
@@ -239,7 +239,7 @@ def _run(
 def _each(executor, function, arguments, what):
     """Call a function for each, some at a time, and show how far that is."""
     pending = [executor.submit(function, each) for each in arguments]
-    with progress.bar(what, len(pending), sys.stderr) as show:
+    with terminal.progress(what, len(pending), sys.stderr) as show:
         for done, _ in enumerate(futures.as_completed(pending), 1):
             show(done)
     return [each.result() for each in pending]

@@ -1,15 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bar charts for the terminal."""
+"""Bars for the terminal: charts, and the progress of an operation."""
 
 import io
 
-from cellsched.cli import chart
+from cellsched.cli import terminal
+from cellsched.testing import clock
 from tests.unit import base
+from tests.unit.cli import base as cli_base
+
+
+class TestProgress(base.TestCase):
+
+    def test_bar_grows_and_is_gone_at_the_end(self):
+        stream = cli_base.Terminal()
+
+        with terminal.progress('Building', 4, stream) as advance:
+            advance(1)
+            advance(4)
+
+        frames = stream.getvalue().split('\r')
+        self.assertEqual(
+            [0, 10, 40], [frame.count('#') for frame in frames[1:4]])
+        self.assertIn('Building', frames[1])
+        self.assertIn('1/4', frames[2])
+        self.assertEqual('\x1b[K', frames[4])
+
+    def test_bar_is_gone_after_an_error_too(self):
+        stream = cli_base.Terminal()
+
+        def fail():
+            with terminal.progress('Building', 4, stream):
+                raise KeyError
+
+        self.assertRaises(KeyError, fail)
+
+        self.assertTrue(stream.getvalue().endswith('\r\x1b[K'))
+
+    def test_long_work_writes_lines_where_there_is_no_terminal(self):
+        stream, time = io.StringIO(), clock.FakeClock()
+
+        with terminal.progress('Building', 4, stream, time) as advance:
+            for done in range(5):
+                advance(done)
+                time.advance(2)
+
+        self.assertEqual('Building 3/4\n', stream.getvalue())
+
+    def test_nothing_is_shown_where_there_is_no_terminal(self):
+        stream = io.StringIO()
+
+        with terminal.progress('Building', 4, stream) as advance:
+            advance(1)
+
+        self.assertEqual('', stream.getvalue())
 
 
 def drawn(*bars, encoding='utf-8'):
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    chart.draw([chart.Bar(*bar) for bar in bars], stream)
+    terminal.draw([terminal.Bar(*bar) for bar in bars], stream)
     stream.flush()
     return stream.buffer.getvalue().decode(encoding).splitlines()
 
@@ -46,21 +94,21 @@ class TestChart(base.TestCase):
             ['a  CPU  ' + '#' * 15 + '.' * 15 + '  50%  4 of 8'],
             drawn(('a', 'CPU', 4, 8), encoding='ascii'))
         stream = io.StringIO()
-        chart.draw([chart.Bar('a', 'CPU', 4, 8)], stream)
+        terminal.draw([terminal.Bar('a', 'CPU', 4, 8)], stream)
         self.assertIn('#', stream.getvalue())
 
     def test_no_bars_draw_nothing(self):
         self.assertEqual([], drawn())
 
     def test_sizes_have_a_unit_that_one_can_read(self):
-        bars = [chart.resource_bar('a', name, total / 4, total)
+        bars = [terminal.resource_bar('a', name, total / 4, total)
                 for name, total in (
                     ('MEMORY_MB', 25 * 2 ** 20), ('DISK_GB', 200),
                     ('DISK_GB', 2048), ('VCPU', 123456),
                     ('MEMORY_MB', 2 ** 50), ('CUSTOM_GOLD', 4096))]
         stream = io.StringIO()
 
-        chart.draw(bars, stream)
+        terminal.draw(bars, stream)
 
         self.assertEqual(
             ['6.25 of 25 TB', '50 of 200 GB', '0.5 of 2 TB',
