@@ -22,9 +22,15 @@ from oslo_utils import uuidutils
 
 from cellsched.cells.maintenance import CellMaintenance
 from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conf import cells
+from cellsched.conf import claims
+from cellsched.conf import conductor as conductor_conf
+from cellsched.conf import database
 from cellsched.conf import default
 from cellsched.conf import loader
-from cellsched.conf import opts
+from cellsched.conf import notifications
+from cellsched.conf import quota
+from cellsched.conf import upgrade_levels
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db.api import build_requests
@@ -45,8 +51,12 @@ __all__ = ['Components', 'EmbeddedConductor', 'Mappings', 'configuration',
            'create_schemas', 'register_opts']
 
 #: Groups of options that are read, besides ``[DEFAULT]``.
-_GROUPS = {'api_database', 'cells', 'claims', 'conductor', 'database',
-           'notifications', 'quota', 'upgrade_levels'}
+_GROUPS = (
+    (cells.GROUP, cells.OPTS), (claims.GROUP, claims.OPTS),
+    (conductor_conf.GROUP, conductor_conf.OPTS),
+    (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
+    (notifications.GROUP, notifications.OPTS), (quota.GROUP, quota.OPTS),
+    (upgrade_levels.GROUP, upgrade_levels.OPTS))
 
 #: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
@@ -66,12 +76,10 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     for opt in default.OPTS:
         if opt.dest in _DEFAULT and opt.dest not in conf:
             conf.register_opt(opt)
-    for group, options in opts.GROUPS:
-        if group.name in _GROUPS:
-            known = set(conf[group.name]) if group.name in conf else set()
-            conf.register_opts(
-                [opt for opt in options if opt.dest not in known],
-                group=group.name)
+    for group, options in _GROUPS:
+        known = set(conf[group.name]) if group.name in conf else set()
+        conf.register_opts([opt for opt in options if opt.dest not in known],
+                           group=group.name)
     loader.register_messaging(conf)
 
 
