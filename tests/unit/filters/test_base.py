@@ -75,7 +75,7 @@ class TestRowFilter(base.TestCase):
 
         found = self.decide([filters.RowFilter(Bare())], hosts)
 
-        self.assertEqual([0, 2], found.filters.tolist())
+        self.assertEqual([0, 2], found.rows.tolist())
         self.assertEqual(
             [('Bare', 1, 'was rejected')],
             [(each.by, each.hosts, each.reason)
@@ -101,7 +101,7 @@ class TestRowFilter(base.TestCase):
         found = decision.recheck(request, found, 1)
 
         self.assertEqual(['host2'], plugin.asked)
-        self.assertEqual([0, 2], found.filters.tolist())
+        self.assertEqual([0, 2], found.rows.tolist())
 
     def test_what_the_class_says_of_itself_is_kept(self):
         plugin = filters.RowFilter(Based())
@@ -113,7 +113,7 @@ class TestRowFilter(base.TestCase):
              plugin.run_filter_once_per_request, plugin.run_on_rebuild))
         found = self.decide([plugin], builders.hosts(3),
                             hints={'odd': 'host2'})
-        self.assertEqual([1], found.filters.tolist())
+        self.assertEqual([1], found.rows.tolist())
 
     def test_class_that_says_nothing_has_what_filters_have(self):
         plugin = filters.RowFilter(Bare())
