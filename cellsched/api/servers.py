@@ -218,7 +218,10 @@ class Servers(base.ServerController):
             the newest servers come first
         :param sort_dirs: ``asc`` or ``desc``, for each key
         :param limit: the most servers; by default ``[api] max_limit``
-        :param marker: the uuid of the last server of the previous page
+        :param marker: the ``marker`` of the previous page. All pages then list
+            each unchanged server once, even if the last server of a page
+            changes. The uuid of any server is a marker too; for the last
+            server of a page it does the same in the process that listed it
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.FlavorNotFound: the flavor does not exist
@@ -230,10 +233,11 @@ class Servers(base.ServerController):
         limit = self._bounds.limit_max if limit is None else limit
         validation.check_count(
             'server list', 'limit', limit, self._bounds.limit_max, least=0)
-        if marker is not None:
-            validation.check_text('server list', 'marker', marker)
         is_admin = bool(context.is_admin)
         order = query.order(sort_keys, sort_dirs, is_admin)
+        if marker is not None:
+            validation.check_text(
+                'server list', 'marker', marker, query.MARKER_LENGTH_MAX)
         filters = {} if filters is None else filters
         flavor = None
         if isinstance(filters, Mapping) and 'flavor' in filters:
@@ -248,7 +252,9 @@ class Servers(base.ServerController):
             filters, None if is_admin else context.project_id or '', is_admin,
             flavor_id)
         return self._reader.list(context, query.ServerQuery(
-            query_filters, order, limit, marker, is_admin))
+            query_filters, order, limit,
+            query.Marker.parse(marker, order) if marker is not None else None,
+            is_admin))
 
     def _get(
         self, context: RequestContext, uuid: str

@@ -180,7 +180,7 @@ def list_servers(
         down.update(dict.fromkeys(page.down_cells))
         if not (args.all and page.servers):
             break
-        marker = page.servers[-1].uuid
+        marker = page.marker
     for cell in down:
         app.warn(f'warning: cell {cell} did not answer; the status of its '
                  'servers is UNKNOWN')

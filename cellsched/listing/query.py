@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The query of a listing, parsed from the user's parameters."""
 
+import base64
+import binascii
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import json
 from typing import Any
 
 from oslo_utils import timeutils
@@ -40,8 +43,86 @@ FILTERS = frozenset({
 VALUES_MAX = 100
 _LENGTH_MAX = 255
 
+#: Maximum length of a marker.
+MARKER_LENGTH_MAX = 16_384
+
 #: Maximum of an integer column.
 _NUMBER_MAX = 2 ** 31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Marker:
+    """The last server of a page, and its sort values when it was listed.
+
+    The next page begins after these values, even if the server was changed,
+    moved or deleted since.
+
+    :param values: sort values in the order of the page; empty if unknown
+    :param moved: uuids of the last servers of earlier pages whose sort values
+        changed since they were listed; later pages leave them out
+    """
+
+    uuid: str
+    values: tuple[Any, ...] = ()
+    moved: tuple[str, ...] = ()
+
+    #: Maximum number of uuids in ``moved``; beyond it, the oldest are dropped.
+    MOVED_MAX = 100
+
+    def __str__(self) -> str:
+        """Return the text for users: the uuid, a dot, and encoded JSON."""
+        content = json.dumps([[
+            value.isoformat() if isinstance(value, datetime.datetime)
+            else value for value in self.values], self.moved])
+        encoded = base64.urlsafe_b64encode(content.encode()).decode()
+        return f'{self.uuid}.{encoded}'
+
+    @classmethod
+    def parse(cls, text: str, order: sort_order.SortOrder) -> 'Marker':
+        """Return the marker for a text or for the uuid of a server.
+
+        :param order: the order of the page that the marker comes from
+        :raises cellsched.exception.InvalidField: the text is damaged, or comes
+            from a page in another order
+        """
+        uuid, dot, encoded = text.partition('.')
+        if not dot:
+            return cls(text)
+        try:
+            values, moved = json.loads(base64.b64decode(
+                encoded, altchars=b'-_', validate=True))
+            if not isinstance(values, list) or len(values) != len(order.names):
+                raise ValueError
+            if not isinstance(moved, list) or not all(
+                    isinstance(each, str) for each in moved):
+                raise ValueError
+            return cls(uuid, tuple(map(_sort_value, order.names, values)),
+                       tuple(moved[-cls.MOVED_MAX:]))
+        except (binascii.Error, ValueError, TypeError, RecursionError):
+            raise exception.InvalidField(
+                where='server list', field='marker',
+                expected='the marker of a page in the same order, or the uuid '
+                         'of a server') from None
+
+
+def _sort_value(name: str, value: Any) -> Any:
+    """Return the value of a sort key in a marker.
+
+    :raises ValueError: the column cannot have the value
+    """
+    expected = instance_list.value_type(name)
+    if value is not None and expected is datetime.datetime:
+        if not isinstance(value, str):
+            raise ValueError
+        value = datetime.datetime.fromisoformat(value)
+        if value.tzinfo is not None:
+            raise ValueError
+    elif value is not None and (
+            type(value) is not expected
+            or expected is int and abs(value) > _NUMBER_MAX
+            or expected is str and b'\0' in value.encode()):
+        raise ValueError
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +130,14 @@ class ServerQuery:
     """The filters, the order and the page of a listing.
 
     :param limit: maximum number of servers; None for all
-    :param marker: uuid of the last server of the page before
+    :param marker: the last server of the page before
     :param shows_hosts: whether the records contain hosts
     """
 
     wanted: instance_list.InstanceFilter = instance_list.InstanceFilter()
     order: sort_order.SortOrder = NEWEST
     limit: int | None = None
-    marker: str | None = None
+    marker: Marker | None = None
     shows_hosts: bool = True
 
 

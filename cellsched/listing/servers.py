@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading servers from the API database and all cells."""
 
+import collections
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import threading
 from typing import Any
 
 from oslo_log import log
@@ -21,6 +23,7 @@ from cellsched.db import session
 from cellsched.db import sort_order
 from cellsched import exception
 from cellsched.listing import merge
+from cellsched.listing.query import Marker
 from cellsched.listing.query import NEWEST
 from cellsched.listing.query import ServerQuery
 from cellsched.listing import server
@@ -35,10 +38,15 @@ _VM_STATE = instance_list.SHOWN.index('vm_state')
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Servers of a page, and the cells that did not answer."""
+    """Servers of a page, and the cells that did not answer.
+
+    :param marker: for the next page, which begins after the last server of
+        this one even if that server changes; None if the page is empty
+    """
 
     servers: list[server.Server]
     down_cells: list[str]
+    marker: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,20 +101,23 @@ class _CellServers(merge.Source):
         self.down = False
 
 
-_Placed = merge.Placed[_CellServers, server.Server]
+#: A server with its sort values.
+_Listed = tuple[Sequence[Any], server.Server]
+
+_Placed = merge.Placed[_CellServers, _Listed]
 
 
 class PageReader:
     """Reads one page from all cells.
 
-    :param after: sort values of the marker
+    :param after: the marker, with its sort values
     """
 
     def __init__(
         self, context: RequestContext, database: session.Database,
         gatherer: gather.Gatherer, query: ServerQuery,
         policy: ListingPolicy, cells: Sequence[objects.CellMapping],
-        after: Sequence[Any] | None,
+        after: Marker | None,
     ) -> None:
         self._context = context
         self._database = database
@@ -116,10 +127,11 @@ class PageReader:
         self._limit = query.limit
         self._shows_hosts = query.shows_hosts
         self._batch = policy.batch(query.limit, len(cells))
-        self._after = after
+        self._after = after.values if after else None
         self._sources = {
-            cell.uuid: _CellServers(cell, after) for cell in cells}
-        self._seen: set[str] = set()
+            cell.uuid: _CellServers(cell, self._after) for cell in cells}
+        self._moved = frozenset(after.moved if after else ())
+        self._seen = set(self._moved)
 
     @property
     def down(self) -> list[str]:
@@ -129,7 +141,7 @@ class PageReader:
 
     def servers(
         self, requests: Sequence[objects.BuildRequest]
-    ) -> list[server.Server]:
+    ) -> list[_Listed]:
         """Return the servers of the page.
 
         :param requests: all build requests that may be visible
@@ -150,14 +162,18 @@ class PageReader:
         order = self._order
         start = None if self._after is None else order.place(self._after)
         for request in requests:
+            if request.instance_uuid in self._moved:
+                continue
             if not self._wanted.admits(
                     request.instance, request.tag_names,
                     request.updated_at or request.created_at):
                 continue
-            place = order.place(values(request, order))
+            sorted_by = values(request, order)
+            place = order.place(sorted_by)
             if start is None or (
                     place < start if order.descends else start < place):
-                yield place, None, server.Server.requested(request)
+                yield place, None, (
+                    sorted_by, server.Server.requested(request))
 
     def _read(self, sources: Sequence[_CellServers]) -> Iterator[_Placed]:
         """Yield the next servers of some cells."""
@@ -219,10 +235,12 @@ class PageReader:
         if sorted_by:
             source.after = sorted_by[-1]
         seen = self._seen
-        for place, found in zip(self._order.places(sorted_by), servers):
-            if found.uuid not in seen:
-                seen.add(found.uuid)
-                yield place, source, found
+        for place, listed in zip(self._order.places(sorted_by),
+                                 zip(sorted_by, servers)):
+            uuid = listed[1].uuid
+            if uuid not in seen:
+                seen.add(uuid)
+                yield place, source, listed
 
 
 def database(cell_context: RequestContext) -> session.Database:
@@ -274,6 +292,9 @@ def log_down(cell: objects.CellMapping, gathered: gather.GatherResult) -> None:
 #: Attempts to find a server whose mapping is not consistent yet.
 _TRIES_MAX = 3
 
+#: The number of page ends that a process remembers.
+_PAGE_ENDS_MAX = 10_000
+
 
 class ServerListing:
     """Finds servers in the API database and in the cells.
@@ -291,6 +312,10 @@ class ServerListing:
         self._cells = cells
         self._gatherer = gatherer
         self._policy = policy
+        # The markers of the last pages, for users who send only the uuid.
+        self._page_ends: collections.OrderedDict[
+            tuple[Any, ...], Marker] = collections.OrderedDict()
+        self._lock = threading.Lock()
 
     def get(
         self, context: RequestContext, uuid: str,
@@ -355,16 +380,25 @@ class ServerListing:
                     if asked and self._policy.per_project_cells else None)
         cells = [cell for cell in self._cells.all()
                  if only is None or cell.id in only]
-        after = None
-        if query.marker is not None:
-            after = self._place_of(context, query, requests)
+        after = self._after(context, query, requests)
         reading = PageReader(
             context, self._database, self._gatherer, query, self._policy,
             cells, after)
-        servers = reading.servers(requests)
+        listed = reading.servers(requests)
         if reading.down and not self._policy.skip_down_cells:
             raise exception.CellsDown(cells=', '.join(reading.down))
-        return Page(servers, reading.down)
+        if not listed:
+            return Page([], reading.down)
+        sorted_by, last = listed[-1]
+        marker = Marker(
+            last.uuid, tuple(sorted_by), after.moved if after else ())
+        key = _page_end(context, query, last.uuid)
+        with self._lock:
+            self._page_ends[key] = marker
+            self._page_ends.move_to_end(key)
+            if len(self._page_ends) > _PAGE_ENDS_MAX:
+                self._page_ends.popitem(last=False)
+        return Page([each for _, each in listed], reading.down, str(marker))
 
     def _read_one(
         self, context: RequestContext, cell: objects.CellMapping,
@@ -390,33 +424,65 @@ class ServerListing:
                 instance_mappings.get(connection, uuid),
                 server.name_of(cell))
 
-    def _place_of(
+    def _after(
         self, context: RequestContext, query: ServerQuery,
         requests: Sequence[objects.BuildRequest],
-    ) -> Sequence[Any]:
-        """Return the sort values of the marker."""
-        uuid, order = query.marker or '', query.order
+    ) -> Marker | None:
+        """Return the marker of the query, with the values to continue from."""
+        marker = query.marker
+        if marker is None:
+            return None
+        if not marker.values:
+            with self._lock:
+                marker = self._page_ends.get(
+                    _page_end(context, query, marker.uuid), marker)
+        present, complete = self._values_of(
+            context, marker.uuid, query.order, requests)
+        if not marker.values:
+            # It ended no page: the page begins after its present values.
+            if present is None:
+                raise exception.MarkerNotFound(marker=marker.uuid)
+            return dataclasses.replace(marker, values=present)
+        if complete and present not in (None, marker.values):
+            # It was listed with its earlier values, and is not listed again.
+            moved = (*marker.moved, marker.uuid)[-Marker.MOVED_MAX:]
+            return dataclasses.replace(marker, moved=moved)
+        return marker
+
+    def _values_of(
+        self, context: RequestContext, uuid: str, order: sort_order.SortOrder,
+        requests: Sequence[objects.BuildRequest],
+    ) -> tuple[tuple[Any, ...] | None, bool]:
+        """Return the present sort values of a server, and if all are known.
+
+        The values are None if the user may not see the server, or it does not
+        exist. If its cell does not answer, they are those of its mapping.
+        """
         for request in requests:
             if request.instance_uuid == uuid:
-                return values(request, order)
+                return tuple(values(request, order)), True
         with self._database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
             if mapping is None or mapping.cell_mapping is None or not visible(
                     context, mapping.project_id):
-                raise exception.MarkerNotFound(marker=uuid)
+                return None, False
             known = instance_mappings.values(connection, uuid, order)
         cell = mapping.cell_mapping
         gathered = self._gatherer.gather(
             context, [cell], lambda cell_context: _values_there(
                 database(cell_context), uuid, order))
         if cell.uuid not in gathered.results:
-            # The cell did not answer for the page before either, so that page
-            # had the values of the mapping.
-            return known
+            return tuple(known), False
         found: Sequence[Any] | None = gathered.results[cell.uuid]
-        if found is None:
-            raise exception.MarkerNotFound(marker=uuid)
-        return found
+        return None if found is None else tuple(found), True
+
+
+def _page_end(
+    context: RequestContext, query: ServerQuery, uuid: str
+) -> tuple[Any, ...]:
+    """Return the key of a page's end; each user has keys of its own."""
+    return (context.user_id, context.project_id, context.is_admin,
+            query.order.keys, uuid)
 
 
 def visible(context: RequestContext, project_id: str | None) -> bool:

@@ -176,6 +176,11 @@ def values(
         .where(_TABLE.c.uuid == uuid)).first()
 
 
+def value_type(name: str) -> type:
+    """Return the Python type of a sort key's values that are not NULL."""
+    return _TABLE.c[name].type.python_type
+
+
 def _is_one_of(
     column: sa.Column[Any], values: Collection[Any]
 ) -> sa.ColumnElement[bool]:

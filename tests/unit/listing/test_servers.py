@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading servers from the API database and the cells."""
 
+import base64
 import datetime
 import threading
 
@@ -279,11 +280,11 @@ class TestPages(base.TestCase):
         pages, marker = [], None
         while True:
             page = self.reader.list(self.context, query.ServerQuery(
-                wanted, order, limit, marker)).servers
-            pages.append([found.uuid for found in page])
-            if not page:
+                wanted, order, limit, marker))
+            pages.append([found.uuid for found in page.servers])
+            if not page.marker:
                 return pages[:-1]
-            marker = page[-1].uuid
+            marker = query.Marker.parse(page.marker, order)
 
     @hypothesis.given(SERVERS, ORDERS, strategies.integers(1, 5))
     def test_pages_show_each_server_once_in_order(self, rows, keys, limit):
@@ -296,6 +297,34 @@ class TestPages(base.TestCase):
                 sorted_as(order, made), [each for page in pages
                                          for each in page])
             self.assertTrue(all(len(page) == limit for page in pages[:-1]))
+        finally:
+            self.empty(made)
+
+    @hypothesis.given(
+        SERVERS, ORDERS, strategies.integers(1, 3), strategies.booleans(),
+        strategies.sampled_from([
+            {'display_name': 'zzz'}, {'display_name': ''}, {'host': None},
+            {'vm_state': 'deleted', 'deleted': 7}]))
+    def test_unchanged_servers_are_listed_once_while_markers_change(
+            self, rows, keys, limit, by_uuid, change):
+        made = self.fill(rows)
+        order = query.order(*([*zip(*keys)] or ((), ())))
+        listed, changed, marker = [], set(), None
+        try:
+            while (page := self.reader.list(self.context, query.ServerQuery(
+                    query.parse_filters({}, 'project'), order, limit,
+                    marker))).servers:
+                listed += [found.uuid for found in page.servers]
+                last = listed[-1]
+                if last not in changed:
+                    changed.add(last)
+                    for cell in self.cell0, self.cell1, self.cell2:
+                        self.write(self.targets.database(cell), samples.put,
+                                   last, change)
+                marker = (query.Marker(last) if by_uuid
+                          else query.Marker.parse(page.marker, order))
+            self.assertEqual({*made}, {*listed})
+            self.assertEqual(len(made), len(listed))
         finally:
             self.empty(made)
 
@@ -324,8 +353,26 @@ class TestPages(base.TestCase):
                              (waiting, [there, buried]),
                              (last, [waiting, there, buried])):
             page = self.reader.list(self.context, query.ServerQuery(
-                marker=marker, limit=10))
+                marker=query.Marker(marker), limit=10))
             self.assertEqual(rest, [found.uuid for found in page.servers])
+
+    def test_marker_that_is_damaged_is_refused(self):
+        order = query.order(['updated_at', 'launch_index'], ['asc'])
+        uuid = samples.uuids(1)[0]
+        whole = query.Marker(uuid, (samples.NOW, 7, uuid))
+        self.assertEqual(whole, query.Marker.parse(str(whole), order))
+
+        for text in (f'{uuid}.', f'{uuid}.x', str(whole)[:-1],
+                     *(str(query.Marker(uuid, values)) for values in (
+                         (), (samples.NOW, 7), (7, 7, uuid), ('x', 7, uuid),
+                         (samples.NOW, True, uuid), (samples.NOW, '7', uuid),
+                         (samples.NOW, 2 ** 40, uuid),
+                         (samples.NOW, 7, 'a\0'), (samples.NOW, 7, []))),
+                     *(f'{uuid}.' + base64.urlsafe_b64encode(text).decode()
+                       for text in (b'7', b'[]', b'[[], 7]', b'[7, []]'))):
+            error = self.assertRaises(
+                exception.InvalidField, query.Marker.parse, text, order)
+            self.assertIn('server list: marker: ', str(error))
 
     def test_marker_of_another_project_is_not_there(self):
         theirs = [*self.put(self.cell1, project_id='other'),
@@ -335,7 +382,8 @@ class TestPages(base.TestCase):
             self.assertRaises(
                 exception.MarkerNotFound, self.reader.list, self.context,
                 query.ServerQuery(
-                    query.parse_filters({}, 'project'), marker=marker))
+                    query.parse_filters({}, 'project'),
+                    marker=query.Marker(marker)))
 
     def test_deleted_marker_keeps_its_place(self):
         second = datetime.timedelta(seconds=1)
@@ -345,7 +393,8 @@ class TestPages(base.TestCase):
                    {'vm_state': 'deleted', 'deleted': 7})
 
         page = self.reader.list(
-            self.context, query.ServerQuery(marker=gone))
+            self.context, query.ServerQuery(
+                marker=query.Marker(gone)))
 
         self.assertEqual([old], [found.uuid for found in page.servers])
 
