@@ -20,8 +20,8 @@ from cellsched.claims.placement import messages
 from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched_nova.deadline import Deadline
 from cellsched_nova import report_client
+from cellsched_nova.report_client import Deadline
 
 #: Amounts by provider and resource class.
 Resources = Mapping[str, Mapping[str, int]]

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
-from random import Random
+import random
 import time
 from typing import Any
 from typing import Protocol
 
 from nova import exception as nova_exception
 from nova import objects as nova_objects
+from nova.scheduler import request_filter
 from nova.scheduler import utils
 import numpy as np
 from oslo_log import log
@@ -27,6 +28,8 @@ from oslo_serialization import jsonutils
 from oslo_utils import timeutils
 from oslo_utils import uuidutils
 
+from cellsched.claims import remote
+from cellsched import clock
 from cellsched import exception
 from cellsched.filters import base as filters_base
 from cellsched.hosts import table
@@ -41,14 +44,12 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
-from cellsched_nova import candidates
 from cellsched_nova import claims
 from cellsched_nova.claims import ClaimComponents
 from cellsched_nova import enabled_plugins
 from cellsched_nova import filters
 from cellsched_nova import placement
 from cellsched_nova import requests
-from cellsched_nova import rows
 from cellsched_nova import source
 
 LOG = log.getLogger(__name__)
@@ -82,7 +83,7 @@ class Components:
 
 
 def make_components(
-    conf: Any, random: Random, hosts: source.NovaHosts,
+    conf: Any, generator: random.Random, hosts: source.NovaHosts,
     host_manager: Any, client: Any, claims: ClaimComponents,
     nova_conf: Any, record: placer.Record = _discard,
 ) -> Components:
@@ -94,7 +95,7 @@ def make_components(
     plugins = enabled_plugins.EnabledPlugins(
         conf, host_manager.enabled_filters, host_manager.weighers)
     return Components(
-        hosts, plugins, filter_scheduler.selection_policy(conf, random),
+        hosts, plugins, filter_scheduler.selection_policy(conf, generator),
         requirements.UnsupportedRequirements(plugins.reads), host_manager,
         client, claims, nova_conf, record)
 
@@ -142,6 +143,7 @@ class Watcher(Protocol):
         """Receive the ranking of hosts for the first instance."""
 
 
+@dataclasses.dataclass
 class Chooser:
     """Selects and claims the best host for each instance in turn.
 
@@ -153,19 +155,15 @@ class Chooser:
     :ivar refused: compute nodes with refused claims
     """
 
-    def __init__(
-        self, pipeline: Pipeline, policy: selector.SelectionPolicy,
-        hosts: view.Hosts, request: objects.RequestSpec, offers: Offers,
-        claim: Callable[[str, AllocationRequest], bool],
-        watcher: Watcher | None = None,
-    ) -> None:
-        self._pipeline = pipeline
-        self._policy = policy
-        self._hosts = hosts
-        self._request = request
-        self._offers = offers
-        self._claim = claim
-        self._watcher = watcher
+    pipeline: Pipeline
+    policy: selector.SelectionPolicy
+    hosts: view.Hosts
+    request: objects.RequestSpec
+    offers: Offers
+    claim: Callable[[str, AllocationRequest], bool]
+    watcher: Watcher | None = None
+
+    def __post_init__(self) -> None:
         self._candidates: Candidates | None = None
         self._ranking: Ranking | None = None
         self._taken: int | None = None
@@ -179,25 +177,25 @@ class Chooser:
         :param last: this is the last instance
         """
         ranking = self._rank()
-        if self._watcher is not None and self._candidates is not None and (
+        if self.watcher is not None and self._candidates is not None and (
                 not self._chosen):
-            self._watcher.ranked(self._candidates, ranking)
+            self.watcher.ranked(self._candidates, ranking)
         if not (last or self._chosen):
             # The next instance needs a ranking of its own.
             ranking.detach()
         for row in self._in_order(ranking):
             uuid = self._uuid(row)
-            request = self._offers.first(uuid)
+            request = self.offers.first(uuid)
             if request is None:
                 continue
-            if not self._claim(instance, request):
+            if not self.claim(instance, request):
                 self.refused.append(uuid)
                 continue
             self._chosen.append(ChosenHost(
                 row, request, self._limits(row)))
             self._picks.append(self._pick(ranking, row, instance, request))
-            self._offers.chosen(uuid, instance, request)
-            self._hosts.take(row, _own_resources(uuid, request), instance)
+            self.offers.chosen(uuid, instance, request)
+            self.hosts.take(row, _own_resources(uuid, request), instance)
             self._taken = row
             return True
         return False
@@ -213,7 +211,7 @@ class Chooser:
             return [[chosen] for chosen in self._chosen]
         ranking = (self._rank() if len(self._chosen) > 1
                    or self._ranking is None else self._ranking)
-        cells = self._hosts['cell']
+        cells = self.hosts['cell']
         selected = {chosen.row for chosen in self._chosen}
         alternates: dict[int, list[ChosenHost]] = {}
         for chosen in self._chosen:
@@ -233,25 +231,25 @@ class Chooser:
         :param count: number of requested instances
         """
         found, rows = self._candidates, self._lost()
-        rejections = () if found is None else self._pipeline.rejections(
-            self._request, found, rows)
+        rejections = () if found is None else self.pipeline.rejections(
+            self.request, found, rows)
         return diagnosis.Diagnosis(
-            len(self._hosts), rejections, len(rows), silent, count,
+            len(self.hosts), rejections, len(rows), silent, count,
             len(self._chosen))
 
     def decision(self) -> decision_record.Decision:
         """Return the record of the decision."""
         return decision_record.of(
-            self._hosts, self._candidates, self._picks)
+            self.hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
         """Return the names of a few rejected hosts for each stage."""
         return diagnosis.examples(
-            self._hosts, self._candidates, self._lost())
+            self.hosts, self._candidates, self._lost())
 
     def _lost(self) -> list[int]:
         """Return the rows of hosts with refused claims."""
-        return [row for row in map(self._hosts.row, self.refused)
+        return [row for row in map(self.hosts.row, self.refused)
                 if row is not None]
 
     def _pick(
@@ -260,7 +258,7 @@ class Chooser:
     ) -> decision_record.Pick:
         """Return the record of one selected host."""
         pick = decision_record.pick(
-            self._hosts, ranking, row, instance, detailed=not self._picks)
+            self.hosts, ranking, row, instance, detailed=not self._picks)
         pick.first.providers = _providers(
             pick.first.node, self._uuid(row), request)
         return pick
@@ -274,18 +272,18 @@ class Chooser:
         for row in ranking.top(count + len(selected), among):
             if row in selected or len(found) >= count:
                 continue
-            request = self._offers.first(self._uuid(row))
+            request = self.offers.first(self._uuid(row))
             if request is not None:
                 found.append(ChosenHost(row, request, self._limits(row)))
         return found
 
     def _rank(self) -> Ranking:
         """Return the remaining hosts, by weight."""
-        request, pipeline = self._request, self._pipeline
+        request, pipeline = self.request, self.pipeline
         if self._candidates is None or self._taken is not None and any(
                 stage.reopens for stage in self._candidates.stages):
             self._candidates = self._ranking = self._taken = None
-            self._candidates = pipeline.candidates(self._hosts, request)
+            self._candidates = pipeline.candidates(self.hosts, request)
         if self._ranking is None:
             self._ranking = pipeline.weigh(request, self._candidates)
         elif self._taken is not None:
@@ -298,7 +296,7 @@ class Chooser:
 
     def _in_order(self, ranking: Ranking) -> Iterator[int]:
         """Yield the selected host, then the other hosts, best first."""
-        first = self._policy.pick(ranking)
+        first = self.policy.pick(ranking)
         if first is None:
             return
         yield first
@@ -307,11 +305,11 @@ class Chooser:
                 yield row
 
     def _limits(self, row: int) -> Mapping[str, int]:
-        return {} if self._candidates is None else self._pipeline.limits(
-            self._request, self._candidates, row)
+        return {} if self._candidates is None else self.pipeline.limits(
+            self.request, self._candidates, row)
 
     def _uuid(self, row: int) -> str:
-        uuid: str = self._hosts['uuid'][row]
+        uuid: str = self.hosts['uuid'][row]
         return uuid
 
 
@@ -461,7 +459,7 @@ class RequestDecision:
             states = self._states({})
             pipeline = self._parts.plugins.on_columns(
                 self._spec, states, self._cells())
-            return self._choose(pipeline, candidates.WholeHosts(
+            return self._choose(pipeline, WholeHosts(
                 resources, self._spec, states), states, together)
 
         if not self._claiming or len(self._instances) < 2:
@@ -489,7 +487,7 @@ class RequestDecision:
 
     def _on_candidates(self) -> list[list[Any]]:
         parts = self._parts
-        by_provider, providers = candidates.find(
+        by_provider, providers = find_candidates(
             self._context, parts.client, parts.host_manager, self._spec,
             not parts.conf.workarounds.disable_fallback_pcpu_query,
             self._deadline.remaining_s)
@@ -504,7 +502,7 @@ class RequestDecision:
             pipeline = parts.plugins.on_candidates(
                 self._spec, states, [filters.CandidateHosts(providers),
                                      *self._cells()])
-            return self._choose(pipeline, candidates.AllocationCandidates(
+            return self._choose(pipeline, AllocationCandidates(
                 by_provider, self._spec, states), states)
         return self._on_fresh_hosts(choose)
 
@@ -566,7 +564,7 @@ class RequestDecision:
 
     def _choose(
         self, pipeline: Pipeline, offers: Offers,
-        states: rows.HostStates, together: bool = False,
+        states: enabled_plugins.HostStates, together: bool = False,
     ) -> list[list[Any]]:
         """Return for each instance its claimed host and the alternates.
 
@@ -647,11 +645,11 @@ class RequestDecision:
 
     def _states(
         self, candidates_: dict[str, list[Any]]
-    ) -> rows.HostStates:
+    ) -> enabled_plugins.HostStates:
         manager = self._parts.host_manager
         read = functools.partial(
             manager.get_host_states_by_uuids, self._context)
-        return rows.HostStates(
+        return enabled_plugins.HostStates(
             lambda uuids: read(list(uuids), self._spec), candidates_,
             manager.aggs_by_id)
 
@@ -685,7 +683,7 @@ class RequestDecision:
 
 
 def make_selection(
-    hosts: view.Hosts, chosen: ChosenHost, states: rows.HostStates
+    hosts: view.Hosts, chosen: ChosenHost, states: enabled_plugins.HostStates
 ) -> Any:
     """Return Nova's ``Selection`` of a selected host or an alternate."""
     uuid, host, nodename, cell, zone = hosts.values_at(
@@ -699,5 +697,119 @@ def make_selection(
         limits=nova_objects.SchedulerLimits.from_dict(limits),
         allocation_request=jsonutils.dumps(request),
         allocation_request_version=(
-            None if request is None else candidates.VERSION),
+            None if request is None else placement.CANDIDATES),
         availability_zone=zone)
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeHosts:
+    """Offers all resources from the host itself.
+
+    :param resources: amounts by resource class
+    """
+
+    resources: Mapping[str, int]
+    spec: Any
+    states: enabled_plugins.HostStates
+
+    def first(self, uuid: str) -> AllocationRequest:
+        return {'allocations': {uuid: {'resources': dict(self.resources)}},
+                'mappings': {'': [uuid]}}
+
+    def chosen(
+        self, uuid: str, instance: str, request: AllocationRequest
+    ) -> None:
+        _consume(self.states.get(uuid), self.spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class AllocationCandidates:
+    """Offers the allocation candidates of Placement.
+
+    :param by_provider: allocation requests by each of their providers, in
+        Placement's order
+    """
+
+    by_provider: Mapping[str, Sequence[AllocationRequest]]
+    spec: Any
+    states: enabled_plugins.HostStates
+
+    def first(self, uuid: str) -> AllocationRequest | None:
+        state = self.states.get(uuid)
+        # Filters of Nova may remove candidates from the host state.
+        remaining = (self.by_provider.get(uuid, ()) if state is None
+                     else state.allocation_candidates)
+        return remaining[0] if remaining else None
+
+    def chosen(
+        self, uuid: str, instance: str, request: AllocationRequest
+    ) -> None:
+        # For filters only: the conductor reads the selection.
+        for group in self.spec.requested_resources:
+            group.provider_uuids = request['mappings'][group.requester_id]
+        _consume(self.states.get(uuid), self.spec)
+
+
+def find_candidates(
+    context: Any, client: Any, host_manager: Any, spec: Any, fallback: bool,
+    remaining_s: Callable[[], float] = lambda: 0.0,
+) -> tuple[dict[str, list[AllocationRequest]], frozenset[str]]:
+    """Return the allocation candidates of a request, requested as in Nova.
+
+    Nova's request filters run before and modify the request.
+
+    :param fallback: request virtual CPUs in place of pinned CPUs too, which
+        hosts with an older configuration report
+    :param remaining_s: returns the seconds that remain for retries
+    :returns: allocation requests by each of their providers, and all providers
+    :raises nova.exception.NoValidHost: a request filter found no host
+    :raises cellsched_nova.placement.PlacementUnavailable: Placement does not
+        answer, or rejects the request as invalid
+    """
+    try:
+        request_filter.process_reqspec(context, spec)
+    except nova_exception.RequestFilterFailed as exc:
+        raise nova_exception.NoValidHost(reason=exc.message) from exc
+    found: list[AllocationRequest] = []
+    providers: set[str] = set()
+    for translated in (True, False):
+        query = utils.resources_from_request_spec(
+            context, spec, host_manager, enable_pinning_translate=translated)
+        answer = _read_candidates(context, client, query, remaining_s())
+        found.extend(answer['allocation_requests'])
+        providers.update(answer['provider_summaries'])
+        if not (query.cpu_pinning_requested and fallback):
+            break
+    by_provider: dict[str, list[AllocationRequest]] = {}
+    for each in found:
+        for uuid in each['allocations']:
+            by_provider.setdefault(uuid, []).append(each)
+    return by_provider, frozenset(providers)
+
+
+def _read_candidates(
+    context: Any, client: Any, query: Any, timeout_s: float
+) -> Mapping[str, Any]:
+    """Return Placement's answer, with retries.
+
+    Nova's own client does not report a missing answer.
+    """
+    reason = ''
+    for _ in remote.attempts(clock.Clock(), random.Random(), timeout_s):
+        try:
+            answer: Mapping[str, Any] = placement.read(
+                client, context,
+                f'/allocation_candidates?{query.to_querystring()}')
+        except placement.PlacementRefused:
+            raise
+        except placement.PlacementUnavailable as exc:
+            reason = exc.kwargs['reason']
+        else:
+            return answer
+    raise placement.PlacementUnavailable(reason=reason)
+
+
+def _consume(state: Any | None, spec: Any) -> None:
+    """Count a claim in Nova's host state, if it was read."""
+    if state is not None:
+        state.consume_from_request(spec)

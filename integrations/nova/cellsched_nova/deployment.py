@@ -38,7 +38,6 @@ from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import records
 from cellsched_nova import requests
-from cellsched_nova import rows
 from cellsched_nova import source
 
 
@@ -185,7 +184,7 @@ class NovaDeployment(deployment.ReadDeployment):
                     f'{"; ".join(why)}; expected a request that columns cover')
             read = functools.partial(
                 self._manager.get_host_states_by_uuids, context)
-            states = rows.HostStates(
+            states = enabled_plugins.HostStates(
                 lambda uuids: read(list(uuids), spec), {},
                 self._manager.aggs_by_id)
             return product_planning.capacity(
@@ -229,7 +228,7 @@ class NovaDeployment(deployment.ReadDeployment):
         """The filters and weighers for the hosts of a file."""
         return enabled_plugins.EnabledPlugins(
             self.conf, *enabled_plugins.load(CONF)).on_columns(
-                None, rows.HostStates(_refuse, {}))
+                None, enabled_plugins.HostStates(_refuse, {}))
 
     def _check_placement(self) -> None:
         """Check that Placement answers.

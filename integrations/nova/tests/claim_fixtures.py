@@ -14,7 +14,6 @@ from cellsched import exception
 from cellsched.simulator.servers import placement as servers
 from cellsched_nova import cells
 from cellsched_nova import claims
-from cellsched_nova import deferred_releases
 
 nova_objects.register_all()
 
@@ -119,7 +118,7 @@ class TestCase(unittest.TestCase):
                 exception.DatabaseUnreachable):
             self.claims.claim(SERVERS[0], request(*hosts or [HOST]))
         with self.assertLogs(
-                deferred_releases.LOG.logger, 'WARNING') as logged:
+                claims.LOG.logger, 'WARNING') as logged:
             self.claims.release()
         self.assertIn(SERVERS[0], logged.output[0])
 

@@ -16,9 +16,8 @@ from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
-from cellsched_nova import deadline
 from cellsched_nova import decision
-from cellsched_nova import deferred_releases
+from cellsched_nova import report_client
 from cellsched_nova.shadow import scheduler
 from tests import specs
 
@@ -142,8 +141,8 @@ class TestCase(specs.TestCase):
             requirements.UnsupportedRequirements(
                 {'ignore_hosts', 'requested_destination.cell'}),
             manager, self.placement, claims.ClaimComponents(
-                self.store, None, deferred_releases.DeferredReleases(
-                    self.store, None, None), deadline.Deadline(0.0)),
+                self.store, None, claims.DeferredReleases(
+                    self.store, None, None), report_client.Deadline(0.0)),
             specs.CONF)
         self.shadow = scheduler.ShadowScheduler(
             self.parts, self.kept.append, 60, lambda: self.now)

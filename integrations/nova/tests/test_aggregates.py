@@ -8,7 +8,7 @@ import unittest
 from nova import objects as nova_objects
 from nova.scheduler import host_manager
 
-from cellsched_nova import aggregates
+from cellsched_nova import source
 
 nova_objects.register_all()
 
@@ -31,7 +31,7 @@ class TestNovaAggregates(unittest.TestCase):
         self.manager.aggs_by_id = {}
         self.manager.host_aggregates_map = collections.defaultdict(set)
         self.existing, self.reads = [], 0
-        self.aggregates = aggregates.NovaAggregates(
+        self.aggregates = source.NovaAggregates(
             self.manager, self.conf, self.read_all)
         self.nodes = {name: types.SimpleNamespace(host=f'host-{name}')
                       for name in 'ab'}

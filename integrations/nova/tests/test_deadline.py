@@ -13,7 +13,6 @@ from nova.scheduler.client import report
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched_nova import deadline
 from cellsched_nova import decision
 from cellsched_nova import placement
 from cellsched_nova import report_client
@@ -25,7 +24,7 @@ REQUEST = messages.PlacementRequest('GET', '/')
 class TestDeadline(unittest.TestCase):
 
     def setUp(self):
-        self.deadline = deadline.Deadline(30.0)
+        self.deadline = report_client.Deadline(30.0)
 
     def test_remaining_time_of_a_request_decreases(self):
         with self.deadline.of_request(10.0):
@@ -63,7 +62,7 @@ class TestReportClient(unittest.TestCase):
     """Requests without an answer can be retried until the deadline."""
 
     def setUp(self):
-        self.deadline = deadline.Deadline(30.0)
+        self.deadline = report_client.Deadline(30.0)
         self.client = report_client.ReportClient(self, self.deadline)
         self.answer = lambda: types.SimpleNamespace(
             status_code=200, json=lambda: {'versions': []})
@@ -122,7 +121,7 @@ class TestLateReportClient(unittest.TestCase):
 
     def test_claim_is_not_sent_until_the_client_exists(self):
         sender = report_client.ReportClient(
-            self.client, deadline.Deadline(30.0))
+            self.client, report_client.Deadline(30.0))
 
         self.assertRaisesRegex(
             remote.NotSent, 'Keystone is down', sender.send, REQUEST)

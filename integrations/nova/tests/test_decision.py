@@ -18,13 +18,12 @@ from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
-from cellsched_nova import deadline
 from cellsched_nova.decision import Components
 from cellsched_nova.decision import NOVA_TEXT
 from cellsched_nova.decision import RequestDecision
-from cellsched_nova import deferred_releases
 from cellsched_nova import deployment
 from cellsched_nova import placement
+from cellsched_nova import report_client
 from tests import configuration_fixtures
 from tests import test_requests
 
@@ -148,9 +147,9 @@ class TestCase(configuration_fixtures.TestCase):
             Plugins(), selector.SelectionPolicy(random.Random(0)),
             requirements.UnsupportedRequirements(test_requests.READS),
             Manager(), Placement(), claims.ClaimComponents(
-                self.store, None, deferred_releases.DeferredReleases(
-                    self.store, None, None), deadline.Deadline(0.0)), CONF,
-            lambda *arguments: self.recorded_calls.append(arguments))
+                self.store, None, claims.DeferredReleases(
+                    self.store, None, None), report_client.Deadline(0.0)),
+            CONF, lambda *arguments: self.recorded_calls.append(arguments))
         self.context = nova_context.RequestContext(
             user_id='user', project_id='project', request_id='req-1')
 

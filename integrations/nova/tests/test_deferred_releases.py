@@ -4,7 +4,6 @@
 from cellsched.claims import base
 from cellsched import exception
 from cellsched_nova import claims
-from cellsched_nova import deferred_releases
 from tests import claim_fixtures
 
 HOST = claim_fixtures.HOST
@@ -151,7 +150,7 @@ class TestDeferredReleases(claim_fixtures.TestCase):
     def test_remaining_deferred_claims_are_logged_at_the_end(self):
         self.lose_the_answer()
 
-        with self.assertLogs(deferred_releases.LOG.logger, 'ERROR') as logged:
+        with self.assertLogs(claims.LOG.logger, 'ERROR') as logged:
             self.parts.deferred.stop()
 
         self.assertIn(SERVERS[0], logged.output[0])

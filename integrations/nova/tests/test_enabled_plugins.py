@@ -13,7 +13,6 @@ from nova.scheduler.weights import ram
 from cellsched.testing import builders
 from cellsched_nova import configuration
 from cellsched_nova import enabled_plugins
-from cellsched_nova import rows
 from tests import configuration_fixtures
 
 nova_objects.register_all()
@@ -57,7 +56,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
         self.hosts = builders.hosts(
             host=['a', 'b', 'c'], free_ram_mb=[1024, 2048, 4096])
         self.asked = []
-        self.states = rows.HostStates(self.read, {})
+        self.states = enabled_plugins.HostStates(self.read, {})
 
     def read(self, uuids):
         self.asked.append(list(uuids))
@@ -106,7 +105,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
         aggregate = nova_objects.Aggregate(metadata={'label': 'good'})
         hosts = builders.hosts(2, aggregates=[
             (), (builders.aggregate(7),)])
-        states = rows.HostStates(self.read, {}, {7: aggregate})
+        states = enabled_plugins.HostStates(self.read, {}, {7: aggregate})
         shown = []
 
         class Spy(filters.BaseHostFilter):
@@ -114,7 +113,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
                 shown.append(host_state.aggregates)
                 return True
 
-        rows.NovaFilter(Spy(), self.spec, states).keep(
+        enabled_plugins.NovaFilter(Spy(), self.spec, states).keep(
             hosts, builders.request())
 
         self.assertEqual([[], [aggregate]], shown)
@@ -127,7 +126,7 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
     def test_each_host_state_has_its_own_candidates(self):
         uuid = self.hosts['uuid'][0]
         candidate = {'allocations': {uuid: {'resources': {'VCPU': 1}}}}
-        states = rows.HostStates(self.read, {uuid: [candidate]})
+        states = enabled_plugins.HostStates(self.read, {uuid: [candidate]})
         states.load([uuid])
 
         [copy] = states.get(uuid).allocation_candidates
@@ -137,9 +136,9 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
 
     def test_deleted_host_is_an_error(self):
         hosts = builders.hosts(1)
-        state = rows.HostStates(lambda uuids: [], {})
+        state = enabled_plugins.HostStates(lambda uuids: [], {})
 
         self.assertRaises(
-            LookupError, rows.NovaFilter(
+            LookupError, enabled_plugins.NovaFilter(
                 LabelFilter(), self.spec, state).keep, hosts,
             builders.request())

@@ -9,7 +9,7 @@ import oslo_messaging
 from oslo_utils import timeutils
 
 from cellsched_nova.shadow import requests
-from cellsched_nova.shadow import service
+from cellsched_nova.shadow import scheduler
 from tests import specs
 
 BEGUN, ENDED = (f'scheduler.select_destinations.{phase}'
@@ -51,7 +51,7 @@ class TestCase(specs.TestCase):
         super().setUp()
         self.transport = oslo_messaging.get_notification_transport(specs.CONF)
         self.shadow = ShadowRecorder()
-        self.endpoint = service.Endpoint(self.shadow)
+        self.endpoint = scheduler.Endpoint(self.shadow)
 
     def start(self, server):
         server.start(override_pool_size=1)
@@ -74,8 +74,8 @@ class TestListener(TestCase):
             'notification_format', form, 'notifications')
         self.addCleanup(specs.CONF.clear_override, 'notification_format',
                         'notifications')
-        self.start(service.listener(specs.CONF, self.endpoint))
-        self.assertEqual([topic], service.topics(specs.CONF))
+        self.start(scheduler.listener(specs.CONF, self.endpoint))
+        self.assertEqual([topic], scheduler.topics(specs.CONF))
 
     def test_both_formats_are_received_in_order(self):
         for form, topic in (('both', 'versioned_notifications'),
@@ -116,7 +116,7 @@ class TestEndpoint(TestCase):
             self.shadow.begin = self.shadow.end = fail
             for event_type in BEGUN, ENDED:
                 with self.assertLogs(
-                        'cellsched_nova.shadow.service') as logged:
+                        'cellsched_nova.shadow.scheduler') as logged:
                     # Any other result would deliver the notification again.
                     self.assertIsNone(self.endpoint.info(
                         self.context, 'scheduler.host1', event_type, {}, {}))
@@ -128,7 +128,7 @@ class TestEndpoint(TestCase):
             raise RuntimeError('no')
 
         self.shadow.expire = fail
-        with self.assertLogs('cellsched_nova.shadow.service', 'ERROR'):
+        with self.assertLogs('cellsched_nova.shadow.scheduler', 'ERROR'):
             self.endpoint.expire()
 
     def test_age_is_the_time_since_the_notification_was_sent(self):
@@ -153,7 +153,7 @@ class TestProblems(TestCase):
             self.addCleanup(specs.CONF.clear_override, 'driver',
                             'oslo_messaging_notifications')
 
-            found = service.problems(specs.CONF)
+            found = scheduler.problems(specs.CONF)
 
             self.assertEqual(len(names), len(found))
             for name, problem in zip(names, found):

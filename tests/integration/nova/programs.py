@@ -14,7 +14,7 @@ from cellsched_nova import deployment  # noqa: E402, F401
 from cellsched_nova import main  # noqa: E402
 from cellsched_nova import manager  # noqa: E402, F401
 from cellsched_nova.shadow import commands as shadow_commands  # noqa: E402
-from cellsched_nova.shadow import service  # noqa: E402, F401
+from cellsched_nova.shadow import scheduler  # noqa: E402, F401
 from tests.integration import commands  # noqa: E402
 
 if __name__ == '__main__':

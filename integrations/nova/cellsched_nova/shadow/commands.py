@@ -56,9 +56,9 @@ class Run(_Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         # An import of Nova would slow down the output of --help.
-        from cellsched_nova.shadow import service
+        from cellsched_nova.shadow import scheduler
 
-        return service.run(self.app.config_options)
+        return scheduler.run(self.app.config_options)
 
 
 class Report(_Command, base.Lister):

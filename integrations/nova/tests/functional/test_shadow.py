@@ -11,9 +11,9 @@ from cellsched import clock
 from cellsched.db import session
 from cellsched_nova import options
 from cellsched_nova.shadow import comparison
-from cellsched_nova.shadow.service import Endpoint
-from cellsched_nova.shadow.service import listener
-from cellsched_nova.shadow.service import make_shadow
+from cellsched_nova.shadow.scheduler import Endpoint
+from cellsched_nova.shadow.scheduler import listener
+from cellsched_nova.shadow.scheduler import make_shadow
 from tests.functional import base
 
 CONF = nova.conf.CONF
