@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selections of two schedulers are compared."""
 
+import pathlib
+import tempfile
 import unittest
 import weakref
 
+from cellsched import clock
+from cellsched.db import session
 from cellsched.filters import compute
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
@@ -29,7 +33,7 @@ class TestCase(unittest.TestCase):
              builders.plugin(resources.CPUWeigher,
                              cpu_weight_multiplier=0.1)])
 
-    def standings(self, **wishes):
+    def host_ranking(self, **wishes):
         request = builders.request(**wishes)
         found = self.pipeline.candidates(self.hosts, request)
         self.ranking = self.pipeline.weigh(request, found)
@@ -38,7 +42,7 @@ class TestCase(unittest.TestCase):
     def compare(self, ours, novas, **named):
         ours, novas = (None if place is None else self.uuids[place]
                        for place in (ours, novas))
-        return comparison.compare(ours, novas, self.standings(), **named)
+        return comparison.compare(ours, novas, self.host_ranking(), **named)
 
 
 class TestCompare(TestCase):
@@ -79,7 +83,7 @@ class TestCompare(TestCase):
 
     def test_unknown_host_is_rejected(self):
         verdict = comparison.compare(
-            self.uuids[0], builders.CELL, self.standings())
+            self.uuids[0], builders.CELL, self.host_ranking())
 
         self.assertEqual((Outcome.REJECTED, 'host not known'),
                          (verdict.outcome, verdict.reason))
@@ -100,28 +104,109 @@ class TestCompare(TestCase):
 class TestHostRanking(TestCase):
 
     def test_later_claim_does_not_change_it(self):
-        standings = self.standings()
+        host_ranking = self.host_ranking()
         self.ranking.detach()
-        before = standings.weight(self.uuids[2])
+        before = host_ranking.weight(self.uuids[2])
 
         self.hosts.take(2, {'MEMORY_MB': 4096})
 
-        self.assertEqual(before, standings.weight(self.uuids[2]))
-        self.assertEqual(0, standings.better(self.uuids[2]))
+        self.assertEqual(before, host_ranking.weight(self.uuids[2]))
+        self.assertEqual(0, host_ranking.better(self.uuids[2]))
 
     def test_best_host_is_none_if_all_are_rejected(self):
-        self.assertIsNone(self.standings(memory_mb=10 ** 9).best)
-        self.assertIn(self.standings().best, self.uuids[2:4])
+        self.assertIsNone(self.host_ranking(memory_mb=10 ** 9).best)
+        self.assertIn(self.host_ranking().best, self.uuids[2:4])
 
     def test_it_references_neither_hosts_nor_stages(self):
         request = builders.request()
         stage = builders.plugin(compute.ComputeFilter)
         found = pipeline.Pipeline([stage], ()).candidates(self.hosts, request)
-        standings = comparison.HostRanking(
+        host_ranking = comparison.HostRanking(
             self.hosts, found, ranking.Ranking(found.filtered.hosts))
         kept = [weakref.ref(each) for each in (self.hosts, stage)]
 
         del found, stage, self.hosts, self.pipeline, request
 
         self.assertEqual([None, None], [each() for each in kept])
-        self.assertIsNotNone(standings.best)
+        self.assertIsNotNone(host_ranking.best)
+
+
+SERVER = '10000000-0000-4000-8000-000000000000'
+
+
+def stored(at, outcome=Outcome.SAME, reason='', request_id='req-1',
+           instance=SERVER):
+    return comparison.Comparison(
+        at, request_id, instance, 'host1', 'host2',
+        comparison.Verdict(outcome, reason, 'rank 2'), 0.25, 1)
+
+
+class TestComparisonStore(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = pathlib.Path(directory.name, 'records')
+        self.store = self.open()
+
+    def open(self, **options):
+        databases = session.Databases(clock.Clock())
+        self.addCleanup(databases.close)
+        return comparison.ComparisonStore(databases.get(
+            f'sqlite:///{self.path}', 'records'), 100.0, **options)
+
+    def test_read_creates_no_database(self):
+        self.assertEqual([], self.store.groups())
+        self.assertEqual([], list(self.store.find(SERVER)))
+        self.assertFalse(self.path.exists())
+
+    def test_comparison_is_found_by_server_and_by_request(self):
+        one = stored(1000.0)
+        self.store.add(one)
+
+        for name in (SERVER, 'req-1'):
+            self.assertEqual([one], list(self.open().find(name)))
+        self.assertEqual([], list(self.store.find('req-2')))
+
+    def test_groups_are_counted_and_the_newest_is_an_example(self):
+        for at in 1000.0, 1001.0:
+            self.store.add(stored(at))
+        rejected = stored(1002.0, Outcome.REJECTED, 'ComputeFilter')
+        self.store.add(rejected)
+
+        same, other = self.store.groups()
+
+        self.assertEqual((Outcome.SAME, 2, 1000.0, 1001.0, 1001.0),
+                         (same.outcome, same.requests, same.first_at,
+                          same.last_at, same.example.compared_at))
+        self.assertEqual((Outcome.REJECTED, 'ComputeFilter', rejected),
+                         (other.outcome, other.reason, other.example))
+
+    def test_expired_comparison_is_removed(self):
+        for at in 1000.0, 1050.0, 1120.0:
+            self.store.add(stored(at))
+        self.store.purge(1120.0)
+
+        self.assertEqual([1120.0, 1050.0], [
+            each.compared_at for each in self.store.find(SERVER)])
+
+    def test_first_added_comparison_removes_expired_ones(self):
+        self.store.add(stored(1000.0))
+        self.open().add(stored(2000.0))
+
+        self.assertEqual(1, len(self.store.find(SERVER)))
+
+    def test_oldest_of_too_many_comparisons_are_removed(self):
+        store = self.open(rows_max=2)
+        for at in range(5):
+            store.add(stored(1000.0 + at))
+        store.purge(1004.0)
+
+        self.assertEqual([1004.0, 1003.0], [
+            each.compared_at for each in store.find(SERVER)])
+
+    def test_long_reason_is_cut(self):
+        self.store.add(stored(1000.0, Outcome.NONE, 'x' * 1000))
+
+        [one] = self.store.find(SERVER)
+        self.assertEqual('x' * 255, one.verdict.reason)

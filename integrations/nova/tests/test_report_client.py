@@ -7,16 +7,13 @@ import unittest
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import context
-from nova import exception as nova_exception
 from nova.scheduler.client import report
 
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
-from cellsched_nova import decision
 from cellsched_nova import placement
 from cellsched_nova import report_client
-from tests import test_decision
 
 REQUEST = messages.PlacementRequest('GET', '/')
 
@@ -137,24 +134,3 @@ class TestLateReportClient(unittest.TestCase):
 
     def get(self, path, version):
         return types.SimpleNamespace(status_code=200, json=dict)
-
-
-class TestClaimTimeout(test_decision.TestCase):
-
-    def test_request_with_claims_waits_for_the_claim_timeout(self):
-        waited = []
-        self.parts.hosts.unread_reason = 'it is away'
-        self.parts.hosts.await_placement = (
-            lambda context, remaining_s: waited.append(remaining_s))
-        test_decision.CONF.set_override('claim_timeout', 50.0, 'cellsched')
-        self.addCleanup(test_decision.CONF.clear_override, 'claim_timeout',
-                        'cellsched')
-
-        for claim in True, False:
-            self.assertRaises(
-                nova_exception.NoValidHost, decision.RequestDecision(
-                    self.parts, self.context, self.spec(4096),
-                    [test_decision.SERVER], 0, claim).select)
-
-        claiming, planned = waited
-        self.assertEqual((True, 0.0), (0.0 < claiming <= 50.0, planned))
