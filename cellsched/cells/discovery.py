@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 from oslo_log import log
@@ -21,6 +22,7 @@ from cellsched import exception
 from cellsched import objects
 
 
+@dataclasses.dataclass(eq=False)
 class Discovery:
     """Maps hosts to cells; idempotent, and safe to run concurrently.
 
@@ -28,23 +30,19 @@ class Discovery:
     error that names both cells.
     """
 
-    def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, clock: Clock,
-    ) -> None:
-        self._database = database
-        self._cells = cells
-        self._targets = targets
-        self._clock = clock
+    database: session.Database
+    cells: registry.CellRegistry
+    targets: target.Targets
+    clock: Clock
 
     def map_hosts(
         self, cell: objects.CellMapping, hosts: Iterable[str]
     ) -> dict[str, objects.CellMapping]:
         """Map unmapped hosts to a cell; return the cells of all of them."""
         hosts = list(dict.fromkeys(hosts))
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             host_mappings.create_missing(
-                connection, hosts, cell.id, self._clock.now())
+                connection, hosts, cell.id, self.clock.now())
             return host_mappings.get_many(connection, hosts)
 
     def map_host(self, cell: objects.CellMapping, host: str) -> None:
@@ -63,8 +61,8 @@ class Discovery:
         :raises cellsched.exception.HostMappingExists: it is in another cell
         :raises cellsched.exception.ConfigurationInvalid: no cell uses it
         """
-        for cell in self._cells.real():
-            if self._targets.database_url(cell) == database:
+        for cell in self.cells.real():
+            if self.targets.database_url(cell) == database:
                 return self.map_host(cell, host)
         raise exception.ConfigurationInvalid(
             field='[database] connection',
@@ -75,7 +73,7 @@ class Discovery:
         self, hosts: Iterable[str]
     ) -> dict[str, objects.CellMapping]:
         """Return the cells of hosts, without unmapped hosts."""
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             return host_mappings.get_many(connection, hosts)
 
     def adopt(
@@ -89,7 +87,7 @@ class Discovery:
         :param nodes: rows with ``uuid`` and ``host``
         """
         owners = self.map_hosts(cell, [node.host for node in nodes])
-        with self._targets.database(cell).writer() as connection:
+        with self.targets.database(cell).writer() as connection:
             compute_nodes.mark_mapped(connection, [
                 node.uuid for node in nodes
                 if owners[node.host].uuid == cell.uuid])
@@ -115,9 +113,9 @@ class Discovery:
         :raises cellsched.exception.DatabaseError: a cell's database failed;
             the hosts of other cells are mapped nevertheless
         """
-        self._cells.refresh()
-        cells = ([self._cells.get(cell_uuid)] if cell_uuid
-                 else self._cells.all())
+        self.cells.refresh()
+        cells = ([self.cells.get(cell_uuid)] if cell_uuid
+                 else self.cells.all())
         status(f'Found {len(cells)} cell mappings.')
         look = self._services_in if by_service else self._nodes_in
         new: list[str] = []
@@ -140,7 +138,7 @@ class Discovery:
         new: list[str], doubles: list[exception.HostMappingExists],
     ) -> None:
         status(f'Looking for compute nodes in cell {cell.identity}.')
-        with self._targets.database(cell).reader() as connection:
+        with self.targets.database(cell).reader() as connection:
             nodes = compute_nodes.list_unmapped(connection)
         before = self.owners([node.host for node in nodes])
         _tell(cell, before, self.adopt(cell, nodes), status, new, doubles)
@@ -152,7 +150,7 @@ class Discovery:
         new: list[str], doubles: list[exception.HostMappingExists],
     ) -> None:
         status(f'Looking for compute services in cell {cell.identity}.')
-        with self._targets.database(cell).reader() as connection:
+        with self.targets.database(cell).reader() as connection:
             hosts = services.list_hosts(connection, services.COMPUTE)
         before = self.owners(hosts)
         _tell(cell, before, self.map_hosts(cell, hosts), status, new, doubles)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from cellsched.scheduler import planning
 
 
+@dataclasses.dataclass(eq=False)
 class Backend:
     """The configuration, and the components made of it on first use.
 
@@ -62,15 +64,11 @@ class Backend:
     :param stderr: the stream of progress bars
     """
 
-    def __init__(
-        self, options: Sequence[str], kinds: Collection[str], sends: bool,
-        clock: Clock, stderr: TextIO,
-    ) -> None:
-        self._options = options
-        self._kinds = kinds
-        self._sends = sends
-        self._clock = clock
-        self._stderr = stderr
+    options: Sequence[str]
+    kinds: Collection[str]
+    sends: bool
+    clock: Clock
+    stderr: TextIO
 
     @functools.cached_property
     def conf(self) -> cfg.ConfigOpts:
@@ -80,27 +78,27 @@ class Backend:
             the option
         """
         conf = loader.load(
-            self._options, kinds=self._kinds, messages=self._sends)
+            self.options, kinds=self.kinds, messages=self.sends)
         database.be_impatient(conf)
         return conf
 
     @functools.cached_property
     def parts(self) -> Components:
         """Databases, transports and the components on top of them."""
-        return Components(self.conf, self._clock, messages=self._sends)
+        return Components(self.conf, self.clock, messages=self.sends)
 
     @functools.cached_property
     def api(self) -> API:
         """The API that a front end calls."""
         made = command_api(self.parts)
-        if self._sends:
+        if self.sends:
             made.check_messages()
         return made
 
     @functools.cached_property
     def deployment(self) -> ReadDeployment:
         """The deployment, for commands that only read."""
-        return ConfiguredDeployment(self, self._stderr)
+        return ConfiguredDeployment(self)
 
     def problems(
         self, foreign: Collection[str], connect: bool
@@ -114,14 +112,14 @@ class Backend:
         from cellsched.wiring import configuration
 
         # 1. Errors in the files, and in the values that they set.
-        conf, found = loader.examine(self._options, foreign=foreign)
+        conf, found = loader.examine(self.options, foreign=foreign)
         yield from found
         yield from configuration.problems(conf)
         if found:
             return
         # 2. Errors in URLs, and in what they name.
         database.be_impatient(conf)
-        parts = Components(conf, self._clock)
+        parts = Components(conf, self.clock)
         try:
             invalid = list(configuration.url_problems(parts))
             yield from invalid
@@ -211,7 +209,7 @@ class Backend:
     def other(self, files: Sequence[str]) -> 'Backend':
         """Return the deployment of other configuration files."""
         return Backend([f'--config-file={file}' for file in files],
-                       self._kinds, self._sends, self._clock, self._stderr)
+                       self.kinds, self.sends, self.clock, self.stderr)
 
     def durable_claims(self) -> ClaimStore:
         """Return the claim store, if its claims outlive the process.
@@ -237,7 +235,7 @@ class Backend:
             project_id=project_id, user_id=user_id, is_admin=True)
 
     def close(self) -> None:
-        """Close what was made, ."""
+        """Close the components, if they were made."""
         if 'parts' in self.__dict__:
             self.parts.close()
 
@@ -247,9 +245,8 @@ class ConfiguredDeployment(ReadDeployment):
 
     retention_option = '[scheduler] decision_retention'
 
-    def __init__(self, backend: Backend, stderr: TextIO) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._stderr = stderr
 
     @property
     def retention_s(self) -> int:
@@ -276,7 +273,7 @@ class ConfiguredDeployment(ReadDeployment):
     def snapshot(self) -> 'document.HostDocument':
         parts = self._backend.parts
         parts.gatherer = cast(Gatherer, CountingGatherer(
-            parts.gatherer, self._stderr))
+            parts.gatherer, self._backend.stderr))
         return self._planner().loader.snapshot(admin())
 
     def planner(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deallocation of the networks of ended servers."""
 
+import dataclasses
 from oslo_log import log
 
 from cellsched.clock import Clock
@@ -13,6 +14,7 @@ from cellsched import objects
 LOG = log.getLogger(__name__)
 
 
+@dataclasses.dataclass(eq=False)
 class NetworkDeallocation:
     """Deallocates networks and records that in the server's row.
 
@@ -23,13 +25,9 @@ class NetworkDeallocation:
     :param database: the cell's database
     """
 
-    def __init__(
-        self, network: base.NetworkAPI, database: session.Database,
-        clock: Clock,
-    ) -> None:
-        self._network = network
-        self._database = database
-        self._clock = clock
+    network: base.NetworkAPI
+    database: session.Database
+    clock: Clock
 
     def deallocate(
         self, context: RequestContext, instance: objects.Instance
@@ -40,7 +38,7 @@ class NetworkDeallocation:
         retries when the server has ended.
         """
         try:
-            self._network.deallocate_for_instance(context, instance)
+            self.network.deallocate_for_instance(context, instance)
         except Exception:
             LOG.exception('Could not deallocate networks of instance %s',
                           instance.uuid)
@@ -56,6 +54,6 @@ class NetworkDeallocation:
         """
         freed = self.deallocate(context, instance)
         if freed:
-            with self._database.writer() as connection:
-                networks.forget(connection, instance.uuid, self._clock.now())
+            with self.database.writer() as connection:
+                networks.forget(connection, instance.uuid, self.clock.now())
         return freed
