@@ -4,14 +4,15 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import itertools
 from typing import NamedTuple
 
 from cellsched.hosts import columns
 from cellsched.hosts import view
+from cellsched.objects import request_groups
 from cellsched.scheduler.decision import assignment
-from cellsched.scheduler.decision import provider_groups
 
 
 def allocate(
@@ -173,11 +174,38 @@ def outside(
     :param places: the providers, as :func:`providers` returns them
     """
     row = int(hosts.table_rows(place))
-    return [
-        frozenset(offer.outside(hosts, row, places)) if offer.restricts
-        else frozenset[int]() for offer in (
-            provider_groups.Offers(group, 1, False)
-            for group in wants.demand.groups)]
+    found: list[frozenset[int]] = []
+    for group in wants.demand.groups:
+        is_own = group.in_tree is None or (
+            hosts.row_of_provider(group.in_tree) == row)
+        if group.aggregates or group.forbidden_aggregates:
+            [aggregates] = hosts.values_at(place, 'aggregates')
+            is_own &= is_member(group, {each.uuid for each in aggregates})
+        elif group.in_tree is None:
+            found.append(frozenset())
+            continue
+        found.append(frozenset(
+            number for number, each in enumerate(places)
+            if (is_outside(group, each.name,
+                           hosts.sharing[each.name].aggregate)
+                if each.is_sharing else not is_own)))
+    return found
+
+
+def is_member(
+    group: request_groups.RequestGroup, uuids: Set[str]
+) -> bool:
+    """Return whether a provider in these aggregates may serve a group."""
+    return (all(uuids & one_of for one_of in group.aggregates)
+            and not uuids & group.forbidden_aggregates)
+
+
+def is_outside(
+    group: request_groups.RequestGroup, uuid: str, aggregate: str
+) -> bool:
+    """Return whether a group must not use a sharing provider."""
+    return (group.in_tree not in (None, uuid)
+            or not is_member(group, {aggregate}))
 
 
 def providers(

@@ -317,7 +317,8 @@ class Offers:
                 mask = both(mask, _having(hosts, name, resource, amount))
             yield name, both(own, mask)
         for uuid, provider in hosts.sharing.items():
-            if self._is_outside(uuid, provider.aggregate) or not (
+            if allocation.is_outside(
+                    group, uuid, provider.aggregate) or not (
                     _shares(hosts, uuid, group)):
                 continue
             yield uuid, hosts.each('sharing', lambda uuids: uuid in uuids)
@@ -375,26 +376,9 @@ class Offers:
                 mask[place] = True
         if group.aggregates or group.forbidden_aggregates:
             mask = both(mask, hosts.each(
-                'aggregates', lambda value: self._is_member(
-                    {each.uuid for each in value})))
+                'aggregates', lambda value: allocation.is_member(
+                    group, {each.uuid for each in value})))
         return mask
-
-    def _is_member(self, uuids: set[str]) -> bool:
-        return (all(uuids & one_of for one_of in self.group.aggregates)
-                and not uuids & self.group.forbidden_aggregates)
-
-    def _is_outside(self, uuid: str, aggregate: str) -> bool:
-        """Return whether the group must not use a sharing provider."""
-        return (self.group.in_tree not in (None, uuid)
-                or not self._is_member({aggregate}))
-
-    def outside(self, hosts: view.Hosts, row: int, places: Any) -> set[int]:
-        """Return the places of a host that the group must not use."""
-        own = self._own(hosts.at(np.array([row])))
-        return {number for number, place in enumerate(places)
-                if (self._is_outside(
-                    place.name, hosts.sharing[place.name].aggregate)
-                    if place.is_sharing else own is not None and not own[0])}
 
     def _copies(self, hosts: view.Hosts, name: str) -> Any:
         """Return the number of groups that a provider of each host can serve.
