@@ -23,7 +23,6 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.objects import resources
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import assignment
 from cellsched.scheduler.decision import provider_groups
 
 #: Columns of the physical size, the most that one server may take.
@@ -256,7 +255,7 @@ _Shared = dict[tuple[str, str], int]
 
 
 def server_counts(
-    hosts: view.Hosts, wants: assignment.ProviderDemand
+    hosts: view.Hosts, wants: allocation.ProviderDemand
 ) -> view.Column:
     """Return the number of equal servers that each host has capacity for.
 
@@ -274,7 +273,7 @@ class _Counter:
     """
 
     def __init__(
-        self, hosts: view.Hosts, wants: assignment.ProviderDemand
+        self, hosts: view.Hosts, wants: allocation.ProviderDemand
     ) -> None:
         self._hosts = hosts
         self._wants = wants
@@ -315,8 +314,8 @@ class _Counter:
         return number
 
     def _one_by_one(
-        self, place: int, places: Sequence[assignment.Provider],
-        wants: assignment.ProviderDemand, most: int,
+        self, place: int, places: Sequence[allocation.Provider],
+        wants: allocation.ProviderDemand, most: int,
     ) -> tuple[int, _Shared]:
         """Return how many fit, up to a limit, and their shared amounts."""
         total = _totals(wants)
@@ -334,8 +333,8 @@ class _Counter:
 
 
 def _split(
-    wants: assignment.ProviderDemand, has: frozenset[str]
-) -> tuple[list[tuple[str, int]], assignment.ProviderDemand]:
+    wants: allocation.ProviderDemand, has: frozenset[str]
+) -> tuple[list[tuple[str, int]], allocation.ProviderDemand]:
     """Split amounts into independent ones and the rest.
 
     :param has: the traits of the host itself
@@ -349,31 +348,31 @@ def _split(
         each for each in wants.amounts if each not in alone))
 
 
-def _is_any(wants: assignment.ProviderDemand) -> bool:
+def _is_any(wants: allocation.ProviderDemand) -> bool:
     return bool(wants.amounts or wants.demand.groups)
 
 
 def _copies(
-    places: Iterable[assignment.Provider], resource: str, amount: int,
+    places: Iterable[allocation.Provider], resource: str, amount: int,
     forbidden: frozenset[str],
-) -> Iterator[tuple[assignment.Provider, int]]:
+) -> Iterator[tuple[allocation.Provider, int]]:
     """Yield how often each provider has an amount, in order."""
     for place in places:
         room = dict(place.available).get(resource, 0.0)
         if room >= amount and forbidden.isdisjoint(place.traits) and (
-                assignment.admits(place.units, resource, amount)):
+                allocation.admits(place.units, resource, amount)):
             yield place, int(room // amount)
 
 
 def _placed(
-    places: Sequence[assignment.Provider], wants: assignment.ProviderDemand,
+    places: Sequence[allocation.Provider], wants: allocation.ProviderDemand,
     outside: Sequence[frozenset[int]], most: int,
 ) -> tuple[int, _Shared]:
     """Assign servers one by one; return their number and shared amounts."""
     remaining = list(places)
     number = 0
     while number < most:
-        found = assignment.assign(remaining, wants, outside)
+        found = allocation.assign(remaining, wants, outside)
         if found is None:
             break
         amounts = dict(wants.amounts)
@@ -392,15 +391,15 @@ def _placed(
 
 
 def _without(
-    place: assignment.Provider, amounts: Iterable[tuple[str, int]]
-) -> assignment.Provider:
+    place: allocation.Provider, amounts: Iterable[tuple[str, int]]
+) -> allocation.Provider:
     less = dict(amounts)
     return place._replace(available=tuple(
         (resource, room - less.get(resource, 0))
         for resource, room in place.available))
 
 
-def _totals(wants: assignment.ProviderDemand) -> dict[str, int]:
+def _totals(wants: allocation.ProviderDemand) -> dict[str, int]:
     """Return the total amounts of one server by class."""
     total: dict[str, int] = {}
     for amounts in (wants.amounts, *(

@@ -4,7 +4,7 @@
 For each kind of numbered group, a column operation counts the providers of
 each host that could serve it. This necessary condition decides most requests.
 If groups may compete for a provider, or must be in one subtree, the remaining
-hosts are checked exactly by :mod:`.assignment`; equal hosts are checked once.
+hosts are checked exactly by :mod:`.allocation`; equal hosts are checked once.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,6 @@ from cellsched import objects
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import assignment
 from cellsched.scheduler.decision import required_traits
 
 #: The most kinds of groups that are compared pairwise on columns. With more,
@@ -40,7 +39,7 @@ READS = frozenset({
 def asked(
     hosts: view.Hosts, request: objects.RequestSpec,
     amounts: Mapping[str, int],
-) -> assignment.ProviderDemand | None:
+) -> allocation.ProviderDemand | None:
     """Return the demand of a request on the providers of its host.
 
     None means that the host itself serves everything, as for most requests.
@@ -51,7 +50,7 @@ def asked(
     if demand is request_groups.NO_GROUPS and not hosts.given_by_others(
             amounts):
         return None
-    return assignment.ProviderDemand(
+    return allocation.ProviderDemand(
         tuple(amounts.items()), demand, *required_traits.unnumbered(request))
 
 
@@ -166,7 +165,7 @@ class ProviderFit(_Stage):
     reason = 'cannot give all of it from its providers'
 
     def __init__(
-        self, wants: assignment.ProviderDemand,
+        self, wants: allocation.ProviderDemand,
         kinds: tuple[GroupCapacity, ...],
     ) -> None:
         super().__init__()
@@ -244,7 +243,7 @@ class ProviderFit(_Stage):
 # Cached: few flavors exist, and a stage depends only on the demand.
 @functools.lru_cache(1024)
 def stages(
-    wants: assignment.ProviderDemand, given: frozenset[str]
+    wants: allocation.ProviderDemand, given: frozenset[str]
 ) -> tuple[base.Filter, ...]:
     """Return the stages for the providers of a host.
 
@@ -307,7 +306,7 @@ class Offers:
     ) -> Iterator[tuple[str, view.Mask | None]]:
         """Yield provider names with the hosts on which they can serve one.
 
-        None stands for all hosts. The name is as in ``assignment.Provider``.
+        None stands for all hosts. The name is as in ``allocation.Provider``.
         """
         group = self.group
         own = self._own(hosts)
@@ -426,10 +425,10 @@ def _admitting(
         if name:
             number = int(name)
             mask = everyone.each('child_units', lambda value: (
-                number > len(value) or assignment.admits(
+                number > len(value) or allocation.admits(
                     value[number - 1], resource, amount)))
         else:
-            mask = everyone.each('units', lambda value: assignment.admits(
+            mask = everyone.each('units', lambda value: allocation.admits(
                 value, resource, amount))
         return None if mask.all() else mask
 
@@ -473,7 +472,7 @@ def _shares(
     return (group.required <= provider.traits
             and group.forbidden.isdisjoint(provider.traits)
             and all(hosts.shared_available(uuid, resource) >= amount
-                    and assignment.admits(provider.units, resource, amount)
+                    and allocation.admits(provider.units, resource, amount)
                     for resource, amount in group.resources))
 
 

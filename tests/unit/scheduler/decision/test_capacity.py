@@ -12,7 +12,6 @@ import numpy as np
 from cellsched import exception
 from cellsched.objects import request_groups
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import assignment
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import provider_groups
 from cellsched.testing import builders
@@ -311,7 +310,7 @@ class TestServerCounts(base.TestCase):
         hosts = [[Provider(), Provider((4, 0)), Provider((4, 0))]
                  for _ in range(50)]
         with mock.patch.object(
-                assignment, 'assign', wraps=assignment.assign) as assign:
+                allocation, 'assign', wraps=allocation.assign) as assign:
             self.assertEqual([4] * 50, counts(
                 make(hosts), ask(groups=[group(2)])))
 
