@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from cellsched.conf import scheduler
 from cellsched import exception
-from cellsched.scheduler.decision import prefilters
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import required_traits
 from cellsched.testing import builders
 from tests.integration import base
@@ -84,7 +84,7 @@ def ours(said):
     try:
         return sorted(frozenset[str]().union(*(
             stage.required(request) for stage
-            in prefilters.stages(conf.scheduler)
+            in mandatory_stages.request_stages(conf.scheduler)
             if isinstance(stage, required_traits.RequiredTraits))))
     except exception.InvalidField:
         return None

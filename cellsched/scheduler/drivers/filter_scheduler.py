@@ -20,9 +20,8 @@ from cellsched.host_manager.source import HostSource
 from cellsched.hosts import plugin_columns
 from cellsched import objects
 from cellsched.objects import resource_classes
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_requirements
@@ -179,5 +178,7 @@ def selection_policy(
 
 def mandatory_filters(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:
     """Return the stages that every request has to pass."""
-    return [*destinations.stages(conf.scheduler.stale_cell_timeout),
-            *prefilters.stages(conf.scheduler)]
+    options = conf.scheduler
+    return [
+        *mandatory_stages.destination_stages(options.stale_cell_timeout),
+        *mandatory_stages.request_stages(options)]

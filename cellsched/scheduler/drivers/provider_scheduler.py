@@ -20,7 +20,7 @@ from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched import plugins
-from cellsched.scheduler.decision import prefilters
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
@@ -140,7 +140,7 @@ class ProviderScheduler(base.SchedulerDriver):
         names = list(request.get('ignore_hosts') or ())
         if self.conf.scheduler.limit_tenants_to_placement_aggregate:
             names += self._reader.hosts_kept_for(
-                prefilters.TENANT_KEY, request.get('project_id') or '',
+                mandatory_stages.TENANT_KEY, request.get('project_id') or '',
                 request_hosts.NAMES_MAX)
         return names
 

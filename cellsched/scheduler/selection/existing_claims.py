@@ -21,7 +21,7 @@ from cellsched.filters import retry
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
@@ -32,8 +32,9 @@ from cellsched.scheduler.selection import placement_hosts
 _TRIED = retry.RetryFilter(options=None)
 
 #: Parts of a request that select hosts by name, not by a filter.
-_WISHES = (destinations.RequestedCell(), destinations.RequestedHost(),
-           destinations.ForcedHost(), destinations.IgnoredHost(), _TRIED)
+_WISHES = (mandatory_stages.RequestedCell(), mandatory_stages.RequestedHost(),
+           mandatory_stages.ForcedHost(), mandatory_stages.IgnoredHost(),
+           _TRIED)
 
 Held = Mapping[str, Sequence[claims_base.Claim]]
 

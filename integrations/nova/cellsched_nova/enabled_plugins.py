@@ -31,7 +31,7 @@ from cellsched.hosts import state
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.weighers import base as weighers_base
@@ -244,7 +244,7 @@ class EnabledPlugins:
         nova_weighers: Sequence[Plugin],
     ) -> None:
         self._always = filter_scheduler.mandatory_filters(conf)
-        self._destinations = destinations.stages(
+        self._destinations = mandatory_stages.destination_stages(
             conf.scheduler.stale_cell_timeout)
         kinds = set(map(type, self._always))
         # Filters that check one host at a time come last.

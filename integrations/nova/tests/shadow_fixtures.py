@@ -9,7 +9,7 @@ from nova import objects as nova_objects
 
 from cellsched.claims import memory
 from cellsched.filters import compute
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import selector
@@ -115,7 +115,7 @@ class Plugins:
         return pipeline.Pipeline(
             [builders.plugin(compute.ComputeFilter)],
             [builders.plugin(resources.RAMWeigher)],
-            [destinations.IgnoredHost()])
+            [mandatory_stages.IgnoredHost()])
 
     def on_candidates(self, spec, states, more=()):
         return pipeline.Pipeline(

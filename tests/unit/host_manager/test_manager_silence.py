@@ -6,7 +6,7 @@ import queue
 import threading
 
 from cellsched import exception
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from tests.unit.hosts import loading
@@ -84,7 +84,7 @@ class TestFailing(loading.LoaderTestCase):
         self.world.clock.advance(after_s)
         self.loader.refresh(world.CONTEXT)
         self.found = pipeline.Pipeline(
-            [], [], destinations.stages(STALE_S)).candidates(
+            [], [], mandatory_stages.destination_stages(STALE_S)).candidates(
                 self.view(), builders.request())
         found = self.view()['host'][self.found.rows].tolist()
         return [found.count(host) for host in ('a1', 'b1')]

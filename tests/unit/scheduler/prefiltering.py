@@ -4,8 +4,8 @@
 from oslo_config import cfg
 
 from cellsched.conf import scheduler
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.decision import prefilters
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit import strategies
@@ -19,7 +19,7 @@ class PrefilterTestCase(base.TestCase):
         conf([], default_config_files=[], default_config_dirs=[])
         for name, value in options.items():
             conf.set_override(name, value, group='scheduler')
-        return prefilters.stages(conf.scheduler)
+        return mandatory_stages.request_stages(conf.scheduler)
 
     def stage(self, kind, **options):
         """Return the stage of a kind."""

@@ -6,7 +6,7 @@ from cellsched import exception
 from cellsched.network import fake
 from cellsched.network import noop
 from cellsched import objects
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import network_requirements
 from cellsched.testing import builders
@@ -49,7 +49,7 @@ class TestNetworkNeeds(prefiltering.PrefilterTestCase):
     def left(self, *pairs, routed=True, **fields):
         request = self.add(builders.request(
             requested_networks=wished(*pairs), **fields), routed=routed)
-        stages = [*destinations.stages(60.0), *self.stages()]
+        stages = [*mandatory_stages.destination_stages(60.0), *self.stages()]
         return pipeline.Pipeline([], [], stages).candidates(
             self.hosts_, request).rows.tolist()
 

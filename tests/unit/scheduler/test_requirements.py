@@ -15,8 +15,7 @@ from cellsched import context
 from cellsched.filters import base as filters
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import destinations
-from cellsched.scheduler.decision import prefilters
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler import requirements
 from cellsched.testing import builders
 from tests.unit import base
@@ -326,8 +325,9 @@ class TestNovaNames(base.TestCase):
         conf = cfg.ConfigOpts()
         conf.register_opts(scheduler.OPTS, group='scheduler')
         conf([], default_config_files=[], default_config_dirs=[])
-        stages = [*destinations.stages(1.0),
-                  *prefilters.stages(conf.scheduler), capacity.Capacity,
+        stages = [*mandatory_stages.destination_stages(1.0),
+                  *mandatory_stages.request_stages(conf.scheduler),
+                  capacity.Capacity,
                   *plugins.load_shipped(plugins.FILTERS).values()]
 
         for stage in stages:

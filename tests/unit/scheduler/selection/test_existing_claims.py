@@ -7,7 +7,7 @@ from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched import migrations
 from cellsched import objects
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.selection import existing_claims
 from cellsched.testing import builders
@@ -23,7 +23,7 @@ class TestMoves(schedulers.PlacingTestCase):
     def setUp(self):
         super().setUp()
         self.placer, self.loader = self.world.placer(
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
         self.moved = migrations.consumer(self.uuids[0])
         self.place(uuids=self.uuids, vcpus=2)
@@ -154,7 +154,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
         self.bad = ''
         self.placer, self.loader = self.world.placer(
             filters=[self.other, self.image],
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
 
     def ask(self, uuids=None, by=None, claim=True, **wishes):

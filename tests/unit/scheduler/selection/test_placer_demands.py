@@ -2,7 +2,7 @@
 """Requests that ask for what no stage reads, and are not placed."""
 
 from cellsched import exception
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -80,7 +80,7 @@ class TestDemands(schedulers.PlacingTestCase):
 
     def test_forced_request_is_refused_too(self):
         self.placer, self.loader = self.world.placer(
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
 
         self.assertIn('hw:numa_nodes', str(self.refusal(
             extra_specs={'hw:numa_nodes': '2'}, force_hosts=['a1'])))

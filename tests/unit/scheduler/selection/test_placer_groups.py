@@ -5,7 +5,7 @@ from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import server_group
 from cellsched import migrations
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -30,7 +30,7 @@ class TestGroups(schedulers.PlacingTestCase):
         return self.world.placer(
             filters=[builders.plugin(kind) for kind in FILTERS],
             weighers=[schedulers.liking(*likes)],
-            first=[destinations.IgnoredHost()])
+            first=[mandatory_stages.IgnoredHost()])
 
     def member(self, policy, by=None, count=1, uuids=None, rules=None,
                alternates=0, **wishes):

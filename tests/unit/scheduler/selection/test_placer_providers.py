@@ -7,7 +7,7 @@ from cellsched.claims import base as claims_base
 from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
 from cellsched import exception
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import required_traits
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -191,7 +191,7 @@ class TestGroups(ProvidersCase):
             'resources:VCPU': '0', 'resources:MEMORY_MB': '0'})
         self.place(uuids=[uuid], **wishes)
         placer, _ = self.world.placer(
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
 
         [[selection]] = self.place(
             uuids=[uuid], by=placer, instance_uuid=uuid, force_hosts=['a1'],

@@ -3,7 +3,7 @@
 
 from cellsched import context
 from cellsched import exception
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -21,7 +21,7 @@ class TestRecords(schedulers.PlacingTestCase):
         self.image.reason = 'is for other images'
         self.placer, self.loader = self.world.placer(
             filters=[self.image],
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
         self.loader.refresh(world.CONTEXT)
         self.uuids = samples.uuids(2)
 

@@ -9,7 +9,7 @@ from cellsched import exception
 from cellsched.filters import server_group
 from cellsched import migrations
 from cellsched import objects
-from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import mandatory_stages
 from cellsched.testing import builders
 from tests import profile
 from tests.unit.db import samples
@@ -29,7 +29,7 @@ class RetryCase(schedulers.PlacingTestCase):
     def setUp(self):
         super().setUp()
         self.placer, self.loader = self.world.placer(
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
 
     def host(self, *tried, by=None, vcpus=4, uuids=None, **wishes):
@@ -99,7 +99,8 @@ class TestRetry(RetryCase):
     def test_request_that_is_repeated_gets_the_same_answer(self):
         self.host()
         for by in (self.placer, self.world.placer(
-                first=destinations.stages(schedulers.FOR_EVER_S))[0]):
+                first=mandatory_stages.destination_stages(
+                    schedulers.FOR_EVER_S))[0]):
             self.assertEqual('a2', self.host('a1', by=by))
 
             self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
@@ -137,7 +138,7 @@ class TestRetry(RetryCase):
         self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(
                 server_group.ServerGroupAntiAffinityFilter)],
-            first=destinations.stages(schedulers.FOR_EVER_S))
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
         other = samples.uuids(1)
         group = {'policy': 'anti-affinity', 'members': [*self.uuids, *other]}
         self.host(group=group)

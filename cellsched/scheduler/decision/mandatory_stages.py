@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for the destinations that a request names.
+"""Stages that every request has to pass, whichever filters are enabled.
 
-They run before all filters, for forced requests, too.
+They run before all filters, for forced requests, too. The first ones apply the
+destinations that the request names. The rest apply Nova's request filters,
+which Placement applies in Nova; options of ``[scheduler]`` enable most of
+them.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
+from cellsched.filters import availability_zone
 from cellsched.filters import base
 from cellsched.filters import retry
 from cellsched.hosts import aggregate
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.scheduler.decision import required_traits
 
 
 class _Stage(base.Filter):
@@ -21,8 +27,8 @@ class _Stage(base.Filter):
 
     run_filter_once_per_request = True
 
-    def __init__(self) -> None:
-        super().__init__(options=None)
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
 
 
 class SilentCell(_Stage):
@@ -164,8 +170,8 @@ class IgnoredHost(_Stage):
         return ~_named(hosts, request.ignore_hosts)
 
 
-def stages(silence_s: float) -> list[base.Filter]:
-    """Return the stages in order.
+def destination_stages(silence_s: float) -> list[base.Filter]:
+    """Return the stages for named destinations, in order.
 
     :param silence_s: seconds that a cell may be silent
     """
@@ -186,3 +192,102 @@ def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
 
 def _uuids(texts: Iterable[str]) -> set[str]:
     return {uuid.strip() for text in texts for uuid in text.split(',')}
+
+
+#: Prefix of the metadata keys that name projects allowed on an aggregate.
+TENANT_KEY = 'filter_tenant_id'
+
+
+class DisabledCompute(_Stage):
+    """Reject a host whose compute service an operator disabled."""
+
+    reason = 'is disabled'
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        some = hosts.memo('some are disabled', _some_disabled)
+        return ~hosts['service_disabled'] if some else None
+
+
+class TenantAggregate(_Stage):
+    """Reject hosts outside of the aggregates of the request's project.
+
+    A project without an aggregate may use all hosts, or none if
+    ``placement_aggregate_required_for_tenants`` is set.
+    """
+
+    reason = "is outside of the project's aggregates"
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._enabled: bool = options.limit_tenants_to_placement_aggregate
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return self._enabled
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        project = request.get('project_id')
+
+        def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
+            return any(key.startswith(TENANT_KEY) and value == project
+                       for each in aggregates
+                       for key, value in each.metadata.items())
+        everywhere = hosts.whole.each('aggregates', passes)
+        if not (everywhere.any()
+                or self.options.placement_aggregate_required_for_tenants):
+            return None
+        return everywhere if hosts.is_whole else everywhere[hosts.rows]
+
+
+class IsolatedAggregate(_Stage):
+    """Reject hosts of aggregates that require traits of a request.
+
+    An aggregate with ``trait:NAME=required`` in its metadata accepts only
+    requests that require all of these traits by name. The traits of a
+    requested TPM count as named.
+    """
+
+    reason = 'is kept for servers that need its traits'
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._enabled: bool = options.enable_isolated_aggregate_filtering
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return self._enabled
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        requested = (required_traits.named(request)
+                     | required_traits.tpm(request))
+
+        trait = required_traits.TRAIT
+
+        def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
+            return all(
+                key.removeprefix(trait) in requested for each in aggregates
+                for key, value in each.metadata.items()
+                if key.startswith(trait) and value == 'required')
+        return hosts.each('aggregates', passes)
+
+
+def _some_disabled(hosts: view.Hosts) -> bool:
+    return bool(hosts['service_disabled'].any())
+
+
+def request_stages(options: Any) -> list[base.Filter]:
+    """Return the stages for Nova's request filters, in order.
+
+    :param options: the options of ``[scheduler]``
+    """
+    kinds: tuple[type[base.Filter], ...] = (
+        availability_zone.AvailabilityZoneFilter, TenantAggregate,
+        IsolatedAggregate, DisabledCompute, required_traits.Traits,
+        required_traits.ImageTypeSupport, required_traits.ImageMetadata,
+        required_traits.PackedVirtqueue, required_traits.EphemeralEncryption,
+        required_traits.VirtioSound, required_traits.VTPM)
+    return [kind(options) for kind in kinds]
