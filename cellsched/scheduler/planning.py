@@ -16,9 +16,9 @@ from cellsched.context import RequestContext
 from cellsched.hosts import document
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision.capacity import counts
 from cellsched.scheduler.decision.pipeline import Pipeline
+from cellsched.scheduler.decision.pipeline import Rejection
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
@@ -72,7 +72,7 @@ class Capacity(NamedTuple):
 
     cells: list[CellCapacity]
     servers: int
-    rejections: list[candidates.Rejection]
+    rejections: list[Rejection]
 
 
 def capacity(

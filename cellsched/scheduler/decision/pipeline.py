@@ -11,31 +11,407 @@ capacity in the table, call :meth:`Pipeline.recheck` and
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from collections.abc import Set
 import copy
 import dataclasses
+import math
+import numbers
+from typing import Any
+from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base
+from cellsched.hosts import snapshot
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision.candidates import Candidates
-from cellsched.scheduler.decision.candidates import FilteredHosts
-from cellsched.scheduler.decision.candidates import Rejection
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import plugin_calls
 from cellsched.scheduler.decision.ranking import Ranking
+from cellsched.scheduler.decision.ranking import WeightPart
 from cellsched.scheduler.decision import required_traits
 from cellsched.weighers.base import Weigher
+
+#: Plug-ins.
+Plugin = base.Filter | Weigher
+_Kind = TypeVar('_Kind', base.Filter, Weigher)
+_Answer = TypeVar('_Answer')
+
+#: Scores, with their minimum and maximum if these are cached.
+Scores = tuple[view.Column, snapshot.Pair | None]
+
+#: Default methods, which return True and need not be called.
+_DEFAULTS = (base.Filter.applies, Weigher.applies)
+
+
+class PluginCalls:
+    """Calls plug-ins for a decision.
+
+    :param now: returns monotonic seconds to time plug-ins; None for no timing
+    :ivar seconds: total time of the calls by plug-in
+    """
+
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
+        self._now = now
+        self.seconds: dict[Plugin, float] = {}
+
+    def ask(
+        self, plugin: Plugin, question: Callable[..., _Answer],
+        *arguments: Any,
+    ) -> _Answer:
+        """Call a plug-in and return its result.
+
+        :raises cellsched.exception.Invalid: the plug-in refused the input
+        :raises cellsched.exception.PluginFailed: the plug-in failed otherwise;
+            its exception, even ``SystemExit``, is the cause
+        """
+        now = self._now
+        if now is None:
+            return _ask(plugin, question, *arguments)
+        began = now()
+        try:
+            return _ask(plugin, question, *arguments)
+        finally:
+            self.seconds[plugin] = (
+                self.seconds.get(plugin, 0.0) + now() - began)
+
+    def applying(
+        self, plugins: Iterable[_Kind], request: objects.RequestSpec
+    ) -> list[_Kind]:
+        """Return the plug-ins that apply to a request.
+
+        A plug-in with the default method applies and is not called.
+        """
+        return [each for each in plugins if type(each).applies in _DEFAULTS
+                or self.ask(each, each.applies, request)]
+
+    def located(
+        self, plugins: Iterable[Plugin], request: objects.RequestSpec
+    ) -> set[str]:
+        """Return the instances whose hosts the plug-ins need."""
+        instances: set[str] = set()
+        for each in plugins:
+            if self.ask(each, each.applies, request):
+                named = self.ask(each, each.located, request)
+                self.ask(each, instances.update, named)
+        return instances
+
+    def mask(
+        self, stage: base.Filter, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> view.Mask | None:
+        """Return the mask of a filter; None if it keeps all hosts."""
+        answer = self.ask(stage, stage.keep, hosts, request)
+        if answer is None:
+            return None
+        if not _is_column(answer, 'b', len(hosts)):
+            raise _wrong(
+                stage, f'its mask is not an array of {len(hosts)} booleans')
+        return answer
+
+    def scores(
+        self, weigher: Weigher, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> view.Column | None:
+        """Return the scores of a weigher; None if they do not differ."""
+        answer = self.ask(weigher, weigher.score, hosts, request)
+        if answer is None:
+            return None
+        if not _is_column(answer, 'biuf', len(hosts)):
+            raise _wrong(
+                weigher, f'its scores are not an array of {len(hosts)} '
+                         'numbers')
+        return answer
+
+    def kept_scores(
+        self, weighers: Iterable[Weigher], hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> dict[Weigher, Scores | None]:
+        """Return the scores of weighers with their cached extremes."""
+        found: dict[Weigher, Scores | None] = {}
+        for weigher in weighers:
+            scores = self.scores(weigher, hosts, request)
+            found[weigher] = None if scores is None else (
+                scores, snapshot.extrema_of(scores))
+        return found
+
+    def parts(
+        self,
+        weighed: Iterable[tuple[
+            Weigher, float | view.Column, Scores]],
+        mask: view.Mask | None,
+    ) -> list[WeightPart]:
+        """Return the contribution of each weigher to the weights.
+
+        :param weighed: weighers with their multipliers and scores
+        :param mask: mask of the hosts that count; None for all
+        """
+        return [self.ask(
+            weigher, WeightPart, weigher, scores, multiplier, mask,
+            extrema if mask is None else None)
+            for weigher, multiplier, (scores, extrema) in weighed]
+
+    def multipliers(
+        self, weighers: Iterable[Weigher], hosts: view.Hosts
+    ) -> dict[Weigher, float | view.Column]:
+        """Return the weighers with a multiplier other than zero."""
+        found = {}
+        for weigher in weighers:
+            multiplier = self.multiplier(weigher, hosts)
+            if isinstance(multiplier, np.ndarray) or multiplier:
+                found[weigher] = multiplier
+        return found
+
+    def multiplier(
+        self, weigher: Weigher, hosts: view.Hosts
+    ) -> float | view.Column:
+        """Return a weigher's multiplier, one for all hosts or one per host."""
+        answer = self.ask(weigher, weigher.multiplier, hosts)
+        if type(answer) is float or isinstance(answer, numbers.Real):
+            finite = math.isfinite(answer)
+        elif _is_column(answer, 'iuf', len(hosts)):
+            finite = bool(np.isfinite(answer).all())
+        else:
+            raise _wrong(
+                weigher, 'its multiplier is neither a number nor an array of '
+                         f'{len(hosts)} numbers')
+        if not finite:
+            raise _wrong(weigher, 'its multiplier is not finite')
+        return answer
+
+
+def kind_of(plugin: Plugin) -> str:
+    """Return the kind of a plug-in in messages."""
+    return 'Weigher' if isinstance(plugin, Weigher) else 'Filter'
+
+
+def _ask(
+    plugin: Plugin, question: Callable[..., _Answer], *arguments: Any
+) -> _Answer:
+    try:
+        return question(*arguments)
+    except (*exception.STOPS, exception.Invalid, exception.PluginFailed):
+        raise
+    except BaseException as exc:
+        raise _failure(plugin) from exc
+
+
+def _failure(plugin: Plugin) -> exception.PluginFailed:
+    return exception.PluginFailed(kind=kind_of(plugin), plugin=plugin.name)
+
+
+def _wrong(plugin: Plugin, problem: str) -> exception.PluginFailed:
+    """Return the error for an invalid result of a plug-in."""
+    failure = _failure(plugin)
+    failure.__cause__ = TypeError(problem)
+    return failure
+
+
+def _is_column(answer: Any, kinds: str, length: int) -> bool:
+    return (isinstance(answer, np.ndarray) and answer.dtype.kind in kinds
+            and answer.shape == (length,))
+
+
+#: While more than one host in this many remains, filters read whole columns
+#: with a mask. Gathering the remaining rows pays only when they are few.
+_FEW_FILTERED = 6
+
+
+class FilterStep(NamedTuple):
+    """The result of one stage.
+
+    :param hosts: the hosts that the stage read
+    :param before: mask of the hosts that reached it; None for all
+    :param after: mask of the hosts that passed
+    """
+
+    stage: base.Filter
+    hosts: view.Hosts
+    before: view.Mask | None
+    after: view.Mask
+    entered: int
+    left: int
+
+    @property
+    def rejected(self) -> view.Column:
+        """The rows that the stage rejected."""
+        out = ~self.after
+        if self.before is not None:
+            out &= self.before
+        return self.hosts.rows[out]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FilteredHosts:
+    """The hosts that remain after some stages.
+
+    :param hosts: a superset of the remaining hosts
+    :param mask: mask of the remaining hosts; None for all
+    :param left: number of remaining hosts
+    :param steps: results of the stages that rejected hosts
+    """
+
+    hosts: view.Hosts
+    mask: view.Mask | None
+    left: int
+    steps: tuple[FilterStep, ...] = ()
+
+    @property
+    def rows(self) -> view.Column:
+        """The table rows of the remaining hosts."""
+        if self.mask is None:
+            return self.hosts.rows
+        places = np.flatnonzero(self.mask)
+        return self.hosts.table_rows(places)
+
+    def narrowed(self, few: float = 1) -> 'FilteredHosts':
+        """Return the same without rejected hosts in ``hosts``.
+
+        :param few: do it only if fewer than one in this many remains
+        """
+        if self.left * few >= len(self.hosts):
+            return self
+        return FilteredHosts(
+            self.hosts.at(self.rows), None, self.left, self.steps)
+
+    def without(self, rows: Iterable[int]) -> 'FilteredHosts':
+        """Return the same without the hosts in these table rows."""
+        mask = np.isin(self.hosts.rows, list(rows), invert=True)
+        if self.mask is not None:
+            mask &= self.mask
+        return FilteredHosts(
+            self.hosts, mask, int(np.count_nonzero(mask)), self.steps)
+
+    def through(
+        self, stages: Iterable[base.Filter], request: objects.RequestSpec,
+        calls: PluginCalls | None = None,
+    ) -> 'FilteredHosts':
+        """Return the hosts that also pass these stages.
+
+        :param calls: calls the stages
+        """
+        calls = calls or PluginCalls()
+        hosts, mask, remaining = self.hosts, self.mask, self.left
+        steps = list(self.steps)
+        for stage in stages:
+            if not remaining:
+                break
+            if mask is not None and (
+                    stage.by_row or remaining * _FEW_FILTERED < len(hosts)):
+                hosts = hosts.at(hosts.table_rows(np.flatnonzero(mask)))
+                mask = None
+            answer = calls.mask(stage, hosts, request)
+            if answer is None:
+                continue
+            passed = answer if mask is None else mask & answer
+            count = int(np.count_nonzero(passed))
+            if count < remaining:
+                steps.append(
+                    FilterStep(stage, hosts, mask, passed, remaining, count))
+                mask, remaining = passed, count
+        return FilteredHosts(hosts, mask, remaining, tuple(steps))
+
+
+@dataclasses.dataclass(frozen=True)
+class Nearest:
+    """The nearest miss: ``hosts`` hosts lack only ``amount``."""
+
+    hosts: int
+    amount: float
+    unit: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Rejection:
+    """The number of ``hosts`` that a stage rejected first."""
+
+    by: str
+    hosts: int
+    reason: str
+    nearest: Nearest | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidates:
+    """The hosts that passed, and the rejections of all other hosts.
+
+    :param stages: the stages in order
+    :param filtered: the hosts that passed all stages
+    """
+
+    stages: tuple[base.Filter, ...]
+    filtered: FilteredHosts
+
+    @property
+    def rows(self) -> view.Column:
+        """The table rows of the hosts that passed."""
+        return self.filtered.rows
+
+    def __len__(self) -> int:
+        return self.filtered.left
+
+    def without(self, rows: Sequence[int]) -> 'Candidates':
+        """Return the candidates without hosts that the claim store refused."""
+        return Candidates(self.stages, self.filtered.without(rows))
+
+    def rejected(self, stage: base.Filter) -> view.Column:
+        """Return the rows that each stage rejected; each row appears once."""
+        found = [step.rejected for step in self.filtered.steps
+                 if step.stage is stage]
+        return np.concatenate(found) if found else np.empty(0, 'int64')
+
+    def rejections(
+        self, request: objects.RequestSpec,
+        calls: PluginCalls | None = None,
+        besides: Sequence[int] = (),
+    ) -> list[Rejection]:
+        """Return the rejections in the order of the stages.
+
+        The nearest misses include the amounts that this request has already
+        taken on a host.
+
+        :param besides: rows of hosts that are counted elsewhere
+        """
+        return list(self._rejections(
+            request, calls or PluginCalls(), besides))
+
+    def _rejections(
+        self, request: objects.RequestSpec, calls: PluginCalls,
+        besides: Sequence[int],
+    ) -> Iterator[Rejection]:
+        for stage in self.stages:
+            rows = np.setdiff1d(self.rejected(stage), besides)
+            if len(rows):
+                nearest = calls.ask(
+                    stage, _nearest, stage, self.filtered.hosts.at(rows),
+                    request)
+                yield Rejection(stage.name, len(rows), stage.reason, nearest)
+
+
+def _nearest(
+    stage: base.Filter, out: view.Hosts, request: objects.RequestSpec
+) -> Nearest | None:
+    answer = stage.shortfall(out, request)
+    if answer is None:
+        return None
+    amounts, unit = answer
+    # A host whose capacity was released meanwhile lacks nothing.
+    amounts = amounts[amounts > 0]
+    if not len(amounts):
+        return None
+    least = amounts.min().item()
+    if least == int(least):
+        least = int(least)
+    return Nearest(int(np.count_nonzero(amounts == least)), least, unit)
 
 
 #: If fewer than one host in this many remains, only the remaining rows are
 #: weighed, otherwise whole columns: gathering most rows of a column takes
 #: longer than weighing a few more.
-_FEW = 8 / 7
+_FEW_WEIGHED = 8 / 7
 
 
 class Pipeline:
@@ -67,7 +443,7 @@ class Pipeline:
         self._filters = tuple(filters)
         self._weighers = tuple(weighers)
         self._destinations = tuple(destinations)
-        self._calls = plugin_calls.PluginCalls()
+        self._calls = PluginCalls()
         self._limiting = frozenset(
             each for each in self._filters
             if type(each).limits is not base.Filter.limits)
@@ -92,7 +468,7 @@ class Pipeline:
         :param now: returns monotonic seconds
         """
         made = copy.copy(self)
-        made._calls = plugin_calls.PluginCalls(now)
+        made._calls = PluginCalls(now)
         return made
 
     def slow(self, seconds: float) -> list[tuple[str, str, float]]:
@@ -100,7 +476,7 @@ class Pipeline:
 
         :returns: kind, name and seconds of each plug-in
         """
-        return [(plugin_calls.kind_of(plugin), plugin.name, took)
+        return [(kind_of(plugin), plugin.name, took)
                 for plugin, took in self._calls.seconds.items()
                 if took > seconds]
 
@@ -142,7 +518,7 @@ class Pipeline:
         stages = tuple(self._calls.applying(stages, request))
         everyone = FilteredHosts(hosts, None, len(hosts))
         remaining = everyone.through(stages, request, self._calls)
-        remaining = remaining.narrowed(_FEW)
+        remaining = remaining.narrowed(_FEW_WEIGHED)
         return Candidates(stages, remaining)
 
     def _check_group(self, request: objects.RequestSpec) -> None:
@@ -288,7 +664,7 @@ class Pipeline:
     def _scores(
         self, weighers: Iterable[Weigher], hosts: view.Hosts,
         request: objects.RequestSpec,
-    ) -> dict[Weigher, plugin_calls.Scores | None]:
+    ) -> dict[Weigher, Scores | None]:
         """Return the scores of weighers; None if they do not differ."""
         kept = tuple(each for each in weighers
                      if each.by_columns) if hosts.is_whole else ()

@@ -9,8 +9,8 @@ from typing import Any
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision.candidates import Candidates
-from cellsched.scheduler.decision.candidates import FilterStep
+from cellsched.scheduler.decision.pipeline import Candidates
+from cellsched.scheduler.decision.pipeline import FilterStep
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision.ranking import WeightShare
 

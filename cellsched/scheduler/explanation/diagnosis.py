@@ -12,7 +12,7 @@ from typing import Any
 
 from cellsched import exception
 from cellsched.hosts import view
-from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import pipeline
 
 #: The most example hosts for each stage.
 _EXAMPLES_MAX = 10
@@ -51,7 +51,7 @@ class Diagnosis:
     """
 
     hosts: int
-    rejections: Sequence[candidates.Rejection] = ()
+    rejections: Sequence[pipeline.Rejection] = ()
     lost: int = 0
     silent: Sequence[str] = ()
     wanted: int = 1
@@ -118,7 +118,7 @@ class Diagnosis:
 
 
 def examples(
-    hosts: view.Hosts, found: candidates.Candidates | None,
+    hosts: view.Hosts, found: pipeline.Candidates | None,
     lost: Sequence[int] = (), denied: Sequence[int] = (),
 ) -> dict[str, list[str]]:
     """Return a few names of rejected hosts for each stage.
@@ -160,7 +160,7 @@ def _sentence(count: int, reason: str) -> str:
     return reason if count == 1 else plural(reason)
 
 
-def _nearest(rejection: candidates.Rejection) -> str:
+def _nearest(rejection: pipeline.Rejection) -> str:
     nearest = rejection.nearest
     if nearest is None:
         return ''

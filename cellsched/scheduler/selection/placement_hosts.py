@@ -9,7 +9,7 @@ from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
-from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import pipeline
 
 
 class PlacementHosts(Protocol):
@@ -49,7 +49,7 @@ class PlacementHosts(Protocol):
         :returns: whether there are any, so that the decision is made again
         """
 
-    def left_out(self) -> Sequence[candidates.Rejection]:
+    def left_out(self) -> Sequence[pipeline.Rejection]:
         """Return the reasons why known hosts are not in the table."""
 
     def reload(self, providers: Sequence[str]) -> None:

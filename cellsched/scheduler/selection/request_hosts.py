@@ -22,9 +22,9 @@ from cellsched.hosts.table import PendingAllocation
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import request_groups
-from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision.pipeline import Pipeline
+from cellsched.scheduler.decision.pipeline import Rejection
 from cellsched.scheduler.decision import required_traits
 
 LOG = log.getLogger(__name__)
@@ -112,15 +112,15 @@ class RequestHosts:
         self._reads_all = self._is_stale = True
         return True
 
-    def left_out(self) -> list[candidates.Rejection]:
+    def left_out(self) -> list[Rejection]:
         """Return the number of hosts that were not read, with the reason."""
         count = len(self._everyone()) - len(self.table)
         if count <= 0:
             return []
         if _named(self._request):
-            return [candidates.Rejection(
+            return [Rejection(
                 'RequestedHost', count, _NOT_ASKED_FOR)]
-        return [candidates.Rejection(QUERY, count, _NOT_FOUND)]
+        return [Rejection(QUERY, count, _NOT_FOUND)]
 
     def reload(self, providers: Sequence[str]) -> None:
         """Query the store again before the next selection."""

@@ -15,8 +15,9 @@ from cellsched.filters import base as filters_base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
+from cellsched.scheduler.decision.pipeline import Rejection
 from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.explanation import decision_record
@@ -158,7 +159,7 @@ class Selector:
         #: The refused hosts that passed all other stages.
         self._denied = 0
         self._rows: list[int] = []
-        self._candidates: candidates.Candidates | None = None
+        self._candidates: Candidates | None = None
         self._ranking: Ranking | None = None
         self._picks: list[decision_record.Pick] = []
         self._last_taken: int | None = None
@@ -223,7 +224,7 @@ class Selector:
 
     def diagnosis(
         self, silent: Sequence[str], requested: int,
-        left_out: Sequence[candidates.Rejection] = (),
+        left_out: Sequence[Rejection] = (),
     ) -> diagnosis.Diagnosis:
         """Return the diagnosis of all hosts.
 

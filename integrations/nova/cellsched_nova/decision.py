@@ -35,7 +35,7 @@ from cellsched.filters import base as filters_base
 from cellsched.hosts import table
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.drivers import filter_scheduler

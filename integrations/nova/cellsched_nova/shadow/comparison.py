@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from cellsched.db import session
 from cellsched.hosts import view
-from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision.ranking import WeightPart
 

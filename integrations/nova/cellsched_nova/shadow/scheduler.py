@@ -35,7 +35,7 @@ from oslo_utils import uuidutils
 
 from cellsched import exception
 from cellsched.hosts import view
-from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched_nova import claims
 from cellsched_nova import configuration

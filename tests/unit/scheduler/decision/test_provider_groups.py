@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cellsched.hosts.providers import SharingProvider
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision import required_traits
 from cellsched.testing import builders
@@ -95,7 +95,7 @@ def ask(amounts=(), groups=(), policy='none', near=(), traits=()):
 def passing(table, request):
     """Return the rows of the hosts that may take a request."""
     hosts = table.view(builders.NOW)
-    everyone = candidates.FilteredHosts(hosts, None, len(hosts))
+    everyone = pipeline.FilteredHosts(hosts, None, len(hosts))
     stages = [required_traits.Traits(options=None),
               *capacity.stages(hosts, request)]
     return everyone.through(stages, request).rows.tolist()
@@ -285,22 +285,22 @@ class TestShortfall(base.TestCase):
         request = ask(groups=[{
             'resources': {'CUSTOM_A': 2, 'CUSTOM_B': 4}}])
         stages = tuple(capacity.stages(hosts, request))
-        found = candidates.FilteredHosts(
+        found = pipeline.FilteredHosts(
             hosts, None, len(hosts)).through(stages, request)
-        [rejection] = candidates.Candidates(
+        [rejection] = pipeline.Candidates(
             stages, found).rejections(request)
         return rejection.nearest
 
     def test_it_is_of_the_class_that_the_nearest_host_lacks(self):
         self.assertEqual(
-            candidates.Nearest(1, 1, 'CUSTOM_B'), self.nearest(
+            pipeline.Nearest(1, 1, 'CUSTOM_B'), self.nearest(
                 [Provider(), Provider((1, 4))],
                 [Provider(), Provider((9, 3))],
                 [Provider(), Provider((2, 2)), Provider((9, 0))]))
 
     def test_it_is_a_provider_where_none_has_all_that_is_there(self):
         self.assertEqual(
-            candidates.Nearest(2, 1, 'provider'), self.nearest(
+            pipeline.Nearest(2, 1, 'provider'), self.nearest(
                 [Provider(), Provider((2, 0)), Provider((0, 4))],
                 [Provider(), Provider((1, 4))]))
 

@@ -4,16 +4,15 @@
 from oslo_serialization import jsonutils
 
 from cellsched import exception
-from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys
 
-MEMORY = candidates.Rejection('capacity:MEMORY_MB', 6, 'lacks memory',
-                              candidates.Nearest(1, 512, 'MB'))
-DOWN = candidates.Rejection('ComputeFilter', 2, 'is down or disabled')
+MEMORY = pipeline.Rejection('capacity:MEMORY_MB', 6, 'lacks memory',
+                            pipeline.Nearest(1, 512, 'MB'))
+DOWN = pipeline.Rejection('ComputeFilter', 2, 'is down or disabled')
 
 
 class TestText(base.TestCase):
@@ -31,25 +30,25 @@ class TestText(base.TestCase):
         self.assertTells(
             'There are not enough hosts available: the only host is in '
             'another zone.',
-            1, [candidates.Rejection('A', 1, 'is in another zone')])
+            1, [pipeline.Rejection('A', 1, 'is in another zone')])
         self.assertTells(
             'There are not enough hosts available: of 3 hosts 1 is a, '
             '2 are b.',
-            3, [candidates.Rejection('A', 1, 'is a'),
-                candidates.Rejection('B', 2, 'is b')])
+            3, [pipeline.Rejection('A', 1, 'is a'),
+                pipeline.Rejection('B', 2, 'is b')])
 
     def test_nearest_miss_says_how_many(self):
         for near, text in ((1, 'the nearest by 3 GB'), (2, 'the nearest 2 by '
                            '3 GB'), (4, 'by 3 GB')):
-            rejection = candidates.Rejection(
-                'x', 4, 'lacks disk', candidates.Nearest(near, 3, 'GB'))
+            rejection = pipeline.Rejection(
+                'x', 4, 'lacks disk', pipeline.Nearest(near, 3, 'GB'))
             self.assertTells(
                 'There are not enough hosts available: of 4 hosts 4 lack '
                 f'disk ({text}).', 4, [rejection])
 
     def test_amounts_are_written_out(self):
-        rejection = candidates.Rejection(
-            'x', 2, 'lacks memory', candidates.Nearest(1, 123456789, 'MB'))
+        rejection = pipeline.Rejection(
+            'x', 2, 'lacks memory', pipeline.Nearest(1, 123456789, 'MB'))
 
         self.assertIn('by 123456789 MB',
                       diagnosis.Diagnosis(2, [rejection]).text())

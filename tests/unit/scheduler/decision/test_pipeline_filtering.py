@@ -5,8 +5,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from cellsched.scheduler.decision import candidates
-from cellsched.scheduler.decision import plugin_calls
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.testing.clock import FakeClock
 from tests.unit import base
@@ -14,7 +13,7 @@ from tests.unit.scheduler import toys
 
 
 def everyone(count):
-    return candidates.FilteredHosts(builders.hosts(count), None, count)
+    return pipeline.FilteredHosts(builders.hosts(count), None, count)
 
 
 class TestThrough(base.TestCase):
@@ -72,7 +71,7 @@ class TestThrough(base.TestCase):
 
     def test_stages_are_called_on_behalf_of_the_decision(self):
         clock = FakeClock()
-        calls = plugin_calls.PluginCalls(clock.monotonic)
+        calls = pipeline.PluginCalls(clock.monotonic)
         slow = toys.Filter(lambda hosts: clock.advance(2.0))
 
         everyone(2).through([slow], builders.request(), calls)

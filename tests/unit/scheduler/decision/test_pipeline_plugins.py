@@ -6,7 +6,7 @@ import numpy as np
 from cellsched import exception
 from cellsched.filters import compute
 from cellsched.hosts import snapshot
-from cellsched.scheduler.decision import plugin_calls
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.testing.clock import FakeClock
 from cellsched.weighers import resources
@@ -27,12 +27,12 @@ class TestApplying(base.TestCase):
                    builders.plugin(resources.RAMWeigher)]
         other = toys.Filter([], applies=False)
 
-        self.assertEqual(plugins, plugin_calls.PluginCalls().applying(
+        self.assertEqual(plugins, pipeline.PluginCalls().applying(
             [*plugins, other], builders.request()))
 
     def test_failure_names_the_plugin(self):
         error = self.assertRaises(
-            exception.PluginFailed, plugin_calls.PluginCalls().applying, [
+            exception.PluginFailed, pipeline.PluginCalls().applying, [
                 _Failing([])],
             builders.request())
 
@@ -45,7 +45,7 @@ class TestAsk(base.TestCase):
         plugin = toys.Filter([])
 
         error = self.assertRaises(
-            exception.PluginFailed, plugin_calls.PluginCalls().ask, plugin,
+            exception.PluginFailed, pipeline.PluginCalls().ask, plugin,
             toys.fail)
 
         self.assertEqual('Filter Filter failed.', error.format_message())
@@ -53,7 +53,7 @@ class TestAsk(base.TestCase):
 
     def test_weigher_that_fails_is_called_one(self):
         error = self.assertRaises(
-            exception.PluginFailed, plugin_calls.PluginCalls().ask,
+            exception.PluginFailed, pipeline.PluginCalls().ask,
             toys.Weigher([]), toys.fail)
 
         self.assertEqual('Weigher Weigher failed.', str(error))
@@ -75,11 +75,11 @@ class TestAsk(base.TestCase):
         def fail():
             raise error
 
-        plugin_calls.PluginCalls().ask(toys.Filter([]), fail)
+        pipeline.PluginCalls().ask(toys.Filter([]), fail)
 
     def test_calls_of_a_plugin_are_timed_and_added_up(self):
         clock = FakeClock()
-        calls = plugin_calls.PluginCalls(clock.monotonic)
+        calls = pipeline.PluginCalls(clock.monotonic)
         slow, quick = toys.Filter([]), toys.Filter([])
 
         calls.ask(slow, clock.advance, 2.0)
@@ -95,7 +95,7 @@ class TestAsk(base.TestCase):
             raise wrong
 
         error = self.assertRaises(
-            exception.InvalidField, plugin_calls.PluginCalls().ask,
+            exception.InvalidField, pipeline.PluginCalls().ask,
             toys.Filter([]), refuse)
 
         self.assertIs(wrong, error)
@@ -105,7 +105,7 @@ class TestAsk(base.TestCase):
             raise exception.NotFound
 
         self.assertRaises(
-            exception.PluginFailed, plugin_calls.PluginCalls().ask,
+            exception.PluginFailed, pipeline.PluginCalls().ask,
             toys.Filter([]), fail)
 
 
@@ -120,7 +120,7 @@ class TestLocated(base.TestCase):
             def located(self, request):
                 return [request.flavor.name]
 
-        wanted, calls = builders.request(), plugin_calls.PluginCalls()
+        wanted, calls = builders.request(), pipeline.PluginCalls()
         plugins = [Weigher([]), toys.Filter([], located=['a', 'b']),
                    toys.Filter([], located=['c'], applies=False)]
 
@@ -133,7 +133,7 @@ class TestLocated(base.TestCase):
 class TestMask(base.TestCase):
 
     def ask(self, answer):
-        return plugin_calls.PluginCalls().mask(
+        return pipeline.PluginCalls().mask(
             toys.Filter(answer), builders.hosts(2), builders.request())
 
     def test_mask_is_returned(self):
@@ -156,7 +156,7 @@ class TestMask(base.TestCase):
                 asked.append((hosts, request))
 
         hosts, request = builders.hosts(2), builders.request()
-        plugin_calls.PluginCalls().mask(Filter(None), hosts, request)
+        pipeline.PluginCalls().mask(Filter(None), hosts, request)
 
         self.assertEqual([(hosts, request)], asked)
 
@@ -175,7 +175,7 @@ class TestMask(base.TestCase):
 class TestScores(base.TestCase):
 
     def ask(self, answer):
-        return plugin_calls.PluginCalls().scores(
+        return pipeline.PluginCalls().scores(
             toys.Weigher(answer), builders.hosts(2), builders.request())
 
     def test_numbers_of_any_kind_are_scores(self):
@@ -195,7 +195,7 @@ class TestScores(base.TestCase):
     def test_scores_are_kept_with_their_extrema(self):
         some, none = toys.Weigher([3.0, 1.0]), toys.Weigher(None)
 
-        found = plugin_calls.PluginCalls().kept_scores(
+        found = pipeline.PluginCalls().kept_scores(
             [some, none], builders.hosts(2), builders.request())
 
         self.assertEqual({some, none}, {*found})
@@ -215,7 +215,7 @@ class TestScores(base.TestCase):
 class TestMultiplier(base.TestCase):
 
     def ask(self, times):
-        return plugin_calls.PluginCalls().multiplier(
+        return pipeline.PluginCalls().multiplier(
             toys.Weigher([], times), builders.hosts(2))
 
     def test_number_is_for_all_and_column_for_each(self):
@@ -228,7 +228,7 @@ class TestMultiplier(base.TestCase):
             toys.Weigher([], times)
             for times in (1.5, -1.0, np.array([0.0, 0.0])))
 
-        found = plugin_calls.PluginCalls().multipliers(
+        found = pipeline.PluginCalls().multipliers(
             [more, toys.Weigher([], 0.0), less, each], builders.hosts(2))
 
         self.assertEqual([more, less, each], [*found])

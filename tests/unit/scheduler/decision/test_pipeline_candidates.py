@@ -4,9 +4,8 @@
 import numpy as np
 
 from cellsched import exception
-from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import plugin_calls
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.testing.clock import FakeClock
 from tests.unit import base
@@ -14,9 +13,9 @@ from tests.unit.scheduler import toys
 
 
 def found(hosts, *stages):
-    left = candidates.FilteredHosts(hosts, None, len(hosts)).through(
+    left = pipeline.FilteredHosts(hosts, None, len(hosts)).through(
         stages, builders.request())
-    return candidates.Candidates(stages, left)
+    return pipeline.Candidates(stages, left)
 
 
 class TestCandidates(base.TestCase):
@@ -56,8 +55,8 @@ class TestRejections(base.TestCase):
         second.reason = 'is second'
 
         self.assertEqual(
-            [candidates.Rejection('Filter', 2, 'is no toy'),
-             candidates.Rejection('Filter', 1, 'is second')],
+            [pipeline.Rejection('Filter', 2, 'is no toy'),
+             pipeline.Rejection('Filter', 1, 'is second')],
             self.rejections(builders.hosts(4), first, second))
 
     def test_stage_that_rejected_nothing_is_left_out(self):
@@ -72,7 +71,7 @@ class TestRejections(base.TestCase):
             hosts, toys.Filter([False, True, True, True, True]),
             capacity.Capacity('MEMORY_MB', 512))
 
-        self.assertEqual(candidates.Nearest(2, 12, 'MB'), rejection.nearest)
+        self.assertEqual(pipeline.Nearest(2, 12, 'MB'), rejection.nearest)
         self.assertIs(int, type(rejection.nearest.amount))
 
     def test_miss_may_be_a_part(self):
@@ -81,7 +80,7 @@ class TestRejections(base.TestCase):
 
         (rejection,) = self.rejections(builders.hosts(1), stage)
 
-        self.assertEqual(candidates.Nearest(1, 0.5, 'GB'), rejection.nearest)
+        self.assertEqual(pipeline.Nearest(1, 0.5, 'GB'), rejection.nearest)
 
     def test_host_that_has_room_again_is_no_miss(self):
         hosts = builders.hosts(available={'MEMORY_MB': [500]})
@@ -99,11 +98,11 @@ class TestRejections(base.TestCase):
 
         (rejection,) = passed.rejections(builders.request())
 
-        self.assertEqual(candidates.Nearest(1, 112, 'MB'), rejection.nearest)
+        self.assertEqual(pipeline.Nearest(1, 112, 'MB'), rejection.nearest)
 
     def test_shortfall_is_that_of_the_request_and_timed(self):
         clock = FakeClock()
-        calls = plugin_calls.PluginCalls(clock.monotonic)
+        calls = pipeline.PluginCalls(clock.monotonic)
         stage = toys.Filter([False])
 
         def shortfall(hosts, request):
@@ -115,7 +114,7 @@ class TestRejections(base.TestCase):
         (rejection,) = found(builders.hosts(1), stage).rejections(
             builders.request(vcpus=7), calls)
 
-        self.assertEqual(candidates.Nearest(1, 7, 'CPUs'), rejection.nearest)
+        self.assertEqual(pipeline.Nearest(1, 7, 'CPUs'), rejection.nearest)
         self.assertEqual({stage: 2.0}, calls.seconds)
 
     def test_failing_shortfall_names_the_plugin(self):
