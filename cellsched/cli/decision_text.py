@@ -10,7 +10,7 @@ from typing import Any
 from cellsched import exception
 
 #: The documents that are read here are of this version; see
-#: ``cellsched.scheduler.explanation.decision_document``.
+#: ``cellsched.scheduler.explanation.decision_record``.
 _VERSION = 1
 
 #: The largest number of servers that are shown.

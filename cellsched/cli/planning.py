@@ -26,7 +26,7 @@ from cellsched.cli import server
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import base as objects_base
-from cellsched.scheduler.explanation import decision_document
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import planning
 from cellsched.scheduler import request_validation
 
@@ -76,7 +76,7 @@ def plan(
     places, decision = planner.plan(
         app.context(), request, uuids, args.alternates)
     # 3. Describe the decision.
-    document = decision_document.of(
+    document = decision_record.document_of(
         decision, request, uuids, None, app.clock.now())
     return {**document, 'fits': bool(places),
             'why_not_second': decision_text.reason(document),

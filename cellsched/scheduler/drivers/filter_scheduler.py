@@ -24,8 +24,8 @@ from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
-from cellsched.scheduler import network_requirements
 from cellsched.scheduler import request_validation
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placement_hosts
 from cellsched.scheduler.selection import placer
@@ -53,7 +53,7 @@ class FilterScheduler(base.SchedulerDriver):
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)
-        self._networks = network_requirements.NetworkRequirements(
+        self._networks = requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
 

@@ -24,8 +24,8 @@ from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
-from cellsched.scheduler import network_requirements
 from cellsched.scheduler import request_validation
+from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection import request_hosts
 
@@ -62,7 +62,7 @@ class ProviderScheduler(base.SchedulerDriver):
         self._placer = filter_scheduler.make_placer(
             conf, parts, self._hosts(objects.RequestSpec(), ()),
             self._pipeline)
-        self._networks = network_requirements.NetworkRequirements(
+        self._networks = requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
 

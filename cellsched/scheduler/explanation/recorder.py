@@ -15,7 +15,6 @@ from cellsched.context import RequestContext
 from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched import objects
-from cellsched.scheduler.explanation import decision_document
 from cellsched.scheduler.explanation import decision_record
 
 LOG = log.getLogger(__name__)
@@ -163,7 +162,7 @@ def _row(made: _WaitingDecision) -> decisions.DecisionRow | None:
         return decisions.DecisionRow(
             request_id, made.decided_at, made.uuids,
             # Limit the size: databases are slow with long values.
-            jsonutils.dumps(decision_document.of(
+            jsonutils.dumps(decision_record.document_of(
                 made.decision, made.request, made.uuids, request_id,
                 made.now), separators=(',', ':')))
     except Exception:

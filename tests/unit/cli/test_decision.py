@@ -12,7 +12,6 @@ from cellsched.db.api import decisions
 from cellsched.hosts import document
 from cellsched import objects
 from cellsched.scheduler.decision import ranking
-from cellsched.scheduler.explanation import decision_document
 from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from cellsched.testing import databases
@@ -257,7 +256,7 @@ class TestExplain(base.CommandTestCase):
             'hosts': 3, 'stages': [
                 decision_record.Count('ComputeFilter', 3, 2, 'is down')],
             'picks': [], **fields})
-        made = decision_document.of(
+        made = decision_record.document_of(
             decided, builders.request(
                 hints={'a': 'b'}, extra_specs=extra_specs or {}),
             uuids, request_id, samples.NOW)

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was decided and how, in a form that can be told."""
 
+import datetime
 import json
 
 import numpy as np
 
+from cellsched import objects
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
 from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from tests.unit import base
+from tests.unit.db import samples
 from tests.unit.scheduler import toys
 
 
@@ -129,3 +132,144 @@ class TestDecision(base.TestCase):
 
         self.assertEqual({'name': 'columns', 'reasons': ['a', 'b']},
                          made.to_dict()['way'])
+
+
+class TestSummary(base.TestCase):
+
+    def summary(self, **wishes):
+        return decision_record.summary(builders.request(**wishes), 2)
+
+    def test_it_says_what_was_asked_for(self):
+        self.assertEqual({
+            'project_id': 'project', 'user_id': 'user', 'instances': 2,
+            'flavor': 'small', 'image': '00000000-0000-0000-0000-000000000002',
+            'resources': {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1},
+            'groups': [], 'availability_zone': 'north',
+            'hints': {'a': ['b', 'c']},
+            'group': '00000000-0000-0000-0000-000000000003',
+            'group_policy': 'affinity', 'force_hosts': ['x'],
+            'force_nodes': [], 'ignore_hosts': ['y']},
+            self.summary(
+                image={'hw': 'x'}, availability_zone='north',
+                hints={'a': ['b', 'c']}, group={'policy': 'affinity'},
+                force_hosts=['x'], ignore_hosts=['y']))
+
+    def test_numbered_groups_are_what_was_asked_for_too(self):
+        found = self.summary(extra_specs={
+            'resources1:VGPU': '2', 'trait1:CUSTOM_FAST': 'required',
+            'trait1:CUSTOM_OLD': 'forbidden'})
+
+        self.assertEqual([{
+            'suffix': '1', 'resources': {'VGPU': 2},
+            'required': ['CUSTOM_FAST'], 'forbidden': ['CUSTOM_OLD']}],
+            found['groups'])
+
+    def test_demand_that_makes_no_sense_is_told_with_what_is_wrong(self):
+        found = self.summary(extra_specs={'resources:VGPU': 'many'})
+
+        self.assertEqual(({}, []), (found['resources'], found['groups']))
+        self.assertIn('resources:VGPU', found['problem'])
+
+    def test_what_users_wrote_is_cut_to_a_size(self):
+        found = self.summary(
+            hints={f'{"k" * 1000}{number}': ['v' * 1000] * 1000
+                   for number in range(1000)},
+            ignore_hosts=['h' * 1000] * 1000, project_id='p' * 10_000,
+            requested_resources=[
+                {'requester_id': str(number), 'resources': {
+                    f'CUSTOM_{other}': 1 for other in range(60)},
+                 'required_traits': [
+                     f'CUSTOM_{other}' for other in range(60)]}
+                for number in range(60)])
+
+        self.assertGreater(200_000, len(json.dumps(found)))
+        self.assertEqual(20, len(found['groups']))
+        self.assertEqual('… 40 more', found['groups'][0]['required'][-1])
+        self.assertEqual('… 980 more', found['ignore_hosts'][-1])
+
+    def test_texts_are_cut_at_their_end(self):
+        for length, kept in ((255, 't' * 255), (256, 't' * 254 + '…')):
+            found = self.summary(
+                project_id='t' * length, hints={'t' * length: ['t' * length]})
+
+            self.assertEqual(
+                (kept, {kept: [kept]}), (found['project_id'], found['hints']))
+
+    def test_values_that_are_left_out_are_counted(self):
+        values = [f'v{number}' for number in range(21)]
+        for count, rest in ((20, []), (21, ['… 1 more'])):
+            found = self.summary(
+                hints={'a': values[:count]}, force_hosts=values[:count],
+                force_nodes=values[:count], ignore_hosts=values[:count])
+
+            for kept in (found['hints']['a'], found['force_hosts'],
+                         found['force_nodes'], found['ignore_hosts']):
+                self.assertEqual(values[:20] + rest, kept)
+
+    def test_hints_that_are_left_out_are_counted(self):
+        hints = {f'h{number}': ['v'] for number in range(22)}
+        first = dict(list(hints.items())[:20])
+        for count, rest in ((20, {}), (22, {'…': ['2 more']})):
+            self.assertEqual({**first, **rest}, self.summary(
+                hints=dict(list(hints.items())[:count]))['hints'])
+
+    def test_what_was_not_asked_for_is_nothing(self):
+        found = self.summary(image=None, project_id=None)
+
+        for name in ('project_id', 'image', 'availability_zone', 'group',
+                     'group_policy'):
+            self.assertIsNone(found[name], name)
+        self.assertEqual({}, found['hints'])
+        self.assertNotIn('destination', found)
+
+    def test_destination_is_host_node_and_cell(self):
+        cell = samples.cell()
+        for fields, expected in (
+                ({'host': 'h', 'node': 'n', 'cell': cell},
+                 {'host': 'h', 'node': 'n', 'cell': cell.uuid}),
+                ({'host': 'h'}, {'host': 'h', 'node': None, 'cell': None})):
+            self.assertEqual(expected, self.summary(
+                requested_destination=objects.Destination(**fields)
+            )['destination'])
+
+    def test_credentials_stay_out(self):
+        found = self.summary(requested_destination=objects.Destination(
+            host='h', node=None, cell=samples.cell(
+                database_connection='mysql://u:secret@h/d',
+                transport_url='rabbit://u:secret@h')))
+
+        self.assertNotIn('secret', json.dumps(found))
+        self.assertEqual('h', found['destination']['host'])
+
+
+class TestOf(base.TestCase):
+
+    def test_reasons_of_a_way_are_cut_to_a_size(self):
+        decision = decision_record.Decision(3, (), (), way=(
+            decision_record.Way('columns', ['w' * 1000] * 1000)))
+
+        found = decision_record.document_of(
+            decision, builders.request(), ['i1'], None,
+            datetime.datetime(2023, 11, 14))['way']
+
+        self.assertEqual('columns', found['name'])
+        self.assertEqual('… 980 more', found['reasons'][-1])
+        self.assertGreater(10_000, len(json.dumps(found)))
+
+    def test_it_holds_the_decision_and_what_it_is_about(self):
+        request = builders.request()
+        decision = decision_record.Decision(
+            3, [decision_record.Count('F', 3, 0, 'is full')], [],
+            reason='because', rejections=[{'by': 'F'}],
+            examples={'F': ['h']})
+
+        found = decision_record.document_of(
+            decision, request, ['i1', 'i2'], 'req-1',
+            datetime.datetime(2023, 11, 14, 22, 13, 20, 123456))
+
+        self.assertEqual({
+            'version': 1, 'decided_at': '2023-11-14T22:13:20.123Z',
+            'request_id': 'req-1', **decision.to_dict(),
+            'request': decision_record.summary(request, 2),
+            'instances': ['i1', 'i2']}, found)
+        self.assertEqual(found, json.loads(json.dumps(found)))
