@@ -11,7 +11,6 @@ from oslo_config import cfg
 from cellsched.audit.auditor import LeakedClaims
 from cellsched.audit import repairs
 from cellsched.audit.state import StateReader
-from cellsched.conductor import cell_recovery
 from cellsched.conductor import recovery
 from cellsched.conductor import service as conductor_service
 from cellsched.conductor.tasks import build_and_schedule
@@ -69,12 +68,12 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
         endpoints.append(conductor_service.CellConductor(
             _build_instances(parts, networks)))
         periodic.append((
-            cell_recovery.NetworkCleanup(
+            recovery.NetworkCleanup(
                 parts.cell_database, networks).run,
             conf.conductor.network_sweep_interval))
         deadline_s = conf.conductor.move_deadline
         periodic.append((
-            cell_recovery.StalledMigrations(
+            recovery.StalledMigrations(
                 parts.cell_database,
                 parts.compute.get(parts.transports.get()), parts.claims,
                 conf.host, deadline_s, conf.service_down_time).run,

@@ -5,7 +5,7 @@ import fixtures
 from oslo_messaging.rpc import client
 import sqlalchemy as sa
 
-from cellsched.conductor import cell_recovery
+from cellsched.conductor import recovery
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
@@ -82,7 +82,7 @@ class TestCase(base.TestCase):
         """End what is overdue at that time, in the first cell."""
         cell = self.world.cells[0]
         parts = self.world.agents[cell.hosts[0].name].parts
-        cell_recovery.StalledMigrations(
+        recovery.StalledMigrations(
             self.later(late_s, cell.name).cell_database,
             parts.compute.get(parts.transports.get()), parts.claims,
             'conductor', 600, 10 * LATE_S).run()

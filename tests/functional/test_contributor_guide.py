@@ -6,7 +6,7 @@ import pkgutil
 import re
 
 import cellsched
-from cellsched.conductor.tasks.build import Outcome
+from cellsched.conductor.tasks.saga import Outcome
 from tests.functional import base
 from tests.unit import tidy
 

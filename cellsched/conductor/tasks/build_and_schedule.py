@@ -33,18 +33,18 @@ from cellsched.cells.cell0 import Cell0
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
-from cellsched.conductor.tasks.build import Batch
-from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import by_any_cell
-from cellsched.conductor.tasks.build import by_cell
-from cellsched.conductor.tasks.build import is_transient
-from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks.lease import Attempt
 from cellsched.conductor.tasks.lease import Leases
 from cellsched.conductor.tasks.lease import renew
 from cellsched.conductor.tasks.lease import resolve_lost
 from cellsched.conductor.tasks.lease import Retries
 from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.saga import Batch
+from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks.saga import by_any_cell
+from cellsched.conductor.tasks.saga import by_cell
+from cellsched.conductor.tasks.saga import is_transient
+from cellsched.conductor.tasks.saga import Outcome
 from cellsched.conductor.tasks.steps import decide
 from cellsched.conductor.tasks.steps import release
 from cellsched.conductor.tasks.steps import schedule

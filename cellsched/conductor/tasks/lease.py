@@ -16,8 +16,8 @@ import threading
 from typing import Any
 
 from cellsched.clock import Clock
-from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import Outcome
+from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks.saga import Outcome
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings

@@ -16,9 +16,9 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.conductor import recovery
-from cellsched.conductor.tasks.build import Build
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import saga as tasks
+from cellsched.conductor.tasks.saga import Build
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings

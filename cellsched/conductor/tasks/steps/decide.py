@@ -11,13 +11,13 @@ from oslo_log import log
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
-from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import by_any_cell
-from cellsched.conductor.tasks.build import by_cell
-from cellsched.conductor.tasks.build import in_progress
-from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks.saga import by_any_cell
+from cellsched.conductor.tasks.saga import by_cell
+from cellsched.conductor.tasks.saga import in_progress
+from cellsched.conductor.tasks.saga import Outcome
 from cellsched.conductor.tasks.steps import schedule
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings

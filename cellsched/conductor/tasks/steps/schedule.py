@@ -10,10 +10,10 @@ import oslo_messaging
 
 from cellsched.cells.cell0 import Cell0
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks.saga import Outcome
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups

@@ -12,11 +12,11 @@ from oslo_log import log
 from cellsched import batching
 from cellsched.cells import target
 from cellsched.clock import Clock
-from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import by_cell
-from cellsched.conductor.tasks.build import by_written_cell
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks.saga import by_cell
+from cellsched.conductor.tasks.saga import by_written_cell
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history

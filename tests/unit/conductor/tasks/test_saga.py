@@ -3,12 +3,14 @@
 
 from concurrent import futures
 import contextlib
+import itertools
 import threading
 
 import oslo_messaging
 
-from cellsched.conductor.tasks import build as build_mod
 from cellsched.conductor.tasks import saga as tasks
+from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.saga import Outcome
 from cellsched import context
 from cellsched import exception
 from cellsched import objects
@@ -16,7 +18,7 @@ from tests.unit import base
 
 CONTEXT = context.admin()
 
-Outcome = build_mod.Outcome
+Outcome = tasks.Outcome
 
 
 class Failure(Exception):
@@ -75,7 +77,7 @@ class TestRun(base.TestCase):
         super().setUp()
         self.notes = []
         self.builds = [
-            build_mod.Build(
+            tasks.Build(
                 objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in 'abc']
         self.a, self.b, self.c = self.builds
@@ -85,7 +87,7 @@ class TestRun(base.TestCase):
 
     def run_steps(self, *steps, least=1, **options):
         return tasks.Runner(steps).run(
-            build_mod.Batch(self.builds, least), **options)
+            tasks.Batch(self.builds, least), **options)
 
     def test_steps_are_done_in_order_for_all(self):
         gone_on = self.run_steps(self.step('1'), self.step('2'))
@@ -298,8 +300,8 @@ class TestJointSteps(base.TestCase):
         :returns: those that went through every step
         """
         runner = tasks.Runner([self.batched('0', self.wait), *steps])
-        first, *others = [build_mod.Batch([
-            build_mod.Build(
+        first, *others = [tasks.Batch([
+            tasks.Build(
                 objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in each], least) for each in names]
         asked = [self.pool.submit(runner.run, first, **options)]
@@ -394,3 +396,131 @@ class TestJointSteps(base.TestCase):
 
         self.assertRaises(Death, self.race, self.batched('1', doing))
         self.assertEqual(['do 0 bcd', 'do 1 bcd'], self.joined())
+
+
+LOST = (Outcome.DELETED, Outcome.FINISHED, Outcome.BUILT_ELSEWHERE)
+
+
+def make(*outcomes):
+    """Return a build that came to these, one after the other."""
+    build = saga.Build(
+        objects.BuildRequest(instance_uuid='uuid'), None, None)
+    for outcome in outcomes:
+        build.end(outcome)
+    return build
+
+
+#: How a build comes to each outcome.
+WAYS = {
+    Outcome.IN_PROGRESS: (),
+    Outcome.UNKNOWN: (Outcome.FAILED, Outcome.UNKNOWN),
+    **{each: (each,) for each in (
+        Outcome.FAILED, Outcome.RETRY, *LOST)}}
+
+
+class TestBuild(base.TestCase):
+
+    def test_each_outcome_has_its_consequence(self):
+        found = {
+            outcome: (build.ended, build.to_bury, build.to_retry,
+                      build.deleted, build.finished)
+            for outcome in Outcome for build in [make(*WAYS[outcome])]}
+
+        self.assertEqual({
+            Outcome.IN_PROGRESS: (False, False, False, False, False),
+            Outcome.FAILED: (True, True, False, False, False),
+            Outcome.RETRY: (True, False, True, False, False),
+            Outcome.UNKNOWN: (True, False, True, False, False),
+            Outcome.DELETED: (True, False, False, True, False),
+            Outcome.FINISHED: (True, False, False, False, True),
+            Outcome.BUILT_ELSEWHERE: (True, False, False, False, True)}, found)
+
+    def test_what_the_table_has_not_is_refused(self):
+        for before, after in itertools.product(Outcome, Outcome):
+            build = make(*WAYS[before])
+            if after is before or after in saga.TRANSITIONS[before]:
+                build.end(after)
+                self.assertIs(after, build.outcome)
+                continue
+            with self.assertRaises(OutcomeConflict) as raised:
+                build.end(after, ValueError())
+            self.assertEqual(
+                ('uuid', before, after),
+                (raised.exception.uuid, raised.exception.settled,
+                 raised.exception.refused))
+            self.assertIs(before, build.outcome)
+            self.assertIsNone(build.reason)
+
+    def test_no_step_fails_what_is_settled_elsewhere(self):
+        for outcome in LOST:
+            self.assertRaises(
+                OutcomeConflict, make(outcome).fail, ValueError())
+
+    def test_first_reason_stays(self):
+        build, first = make(), ValueError()
+        build.end(Outcome.RETRY, first)
+        build.end(Outcome.FAILED, KeyError())
+
+        self.assertIs(first, build.reason)
+
+    def test_what_failed_of_what_passes_is_put_off(self):
+        for reason, outcome in (
+                (oslo_messaging.MessagingTimeout(), Outcome.RETRY),
+                (exception.NoValidHost(reason='Full.'), Outcome.FAILED)):
+            build = make()
+            build.fail(reason)
+
+            self.assertEqual(
+                (outcome, reason), (build.outcome, build.reason))
+
+
+class TestBatch(base.TestCase):
+
+    def test_what_is_gone_is_not_missed(self):
+        for outcome in LOST:
+            batch = saga.Batch([make(), make(outcome)], 2)
+            batch.fail_together()
+
+            self.assertEqual(1, batch.needed)
+            self.assertFalse(batch.builds[0].ended)
+
+    def test_too_few_have_one_outcome(self):
+        for failed, others in (
+                ([Outcome.FAILED], Outcome.FAILED),
+                ([Outcome.RETRY], Outcome.RETRY),
+                ([Outcome.RETRY, Outcome.FAILED], Outcome.FAILED)):
+            builds = [make(), *map(make, failed)]
+            saga.Batch(builds, len(builds)).fail_together()
+
+            self.assertEqual({others}, {each.outcome for each in builds})
+
+    def test_what_could_not_be_undone_stays_so(self):
+        builds = [make(), make(Outcome.RETRY), make(
+            Outcome.FAILED, Outcome.UNKNOWN)]
+        saga.Batch(builds, 3).fail_together()
+
+        self.assertEqual(
+            [Outcome.RETRY, Outcome.RETRY, Outcome.UNKNOWN],
+            [each.outcome for each in builds])
+
+
+class TestPasses(base.TestCase):
+
+    def test_what_passes_is_told_from_what_does_not(self):
+        remote = type('DeadlineExceeded_Remote',
+                      (exception.DeadlineExceeded,), {})
+        for error, passing in (
+                (exception.DeadlineExceeded(late_s=600), True),
+                (remote(late_s=600), True),
+                (exception.HostStateUncertain(hosts=9, known=10), True),
+                (exception.CellUnreachable(cell='c', reason='r'), True),
+                (exception.TransactionLost(schema='API', reason='r'), True),
+                (oslo_messaging.MessagingTimeout(), True),
+                (oslo_messaging.RemoteError('MessagingTimeout'), True),
+                (oslo_messaging.RemoteError('DatabaseUnreachable'), True),
+                (oslo_messaging.RemoteError('KeyError'), False),
+                (exception.NoValidHost(reason=''), False),
+                (exception.PluginFailed(kind='Filter', plugin='p'), False),
+                (RuntimeError(), False)):
+            self.assertEqual(
+                passing, saga.is_transient(error), repr(error))

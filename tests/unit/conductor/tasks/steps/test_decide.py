@@ -2,7 +2,7 @@
 """The step that decides, alone and after others."""
 
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.saga import Build
 from cellsched.conductor.tasks.steps import decide
 from cellsched.conductor.tasks.steps import write_rows
 from cellsched import exception

@@ -7,7 +7,7 @@ from amqp import exceptions as amqp_exc
 import oslo_messaging
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks.build import Batch
+from cellsched.conductor.tasks.saga import Batch
 from cellsched.conductor.tasks.steps import decide
 from cellsched.conductor.tasks.steps import release
 from cellsched.conductor.tasks.steps import write_rows

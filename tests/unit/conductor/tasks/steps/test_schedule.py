@@ -5,8 +5,8 @@ import sqlalchemy as sa
 
 from cellsched.cells import cell0
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conductor.tasks.saga import Batch
 from cellsched.conductor.tasks.steps import schedule
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups

@@ -6,8 +6,8 @@ import threading
 
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import Outcome
+from cellsched.conductor.tasks.saga import Build
+from cellsched.conductor.tasks.saga import Outcome
 from cellsched.conductor.tasks.steps import decide
 from cellsched.conductor.tasks.steps import write_rows
 from cellsched.db.cell import build_casts
