@@ -52,10 +52,10 @@ class TestSuites(base.TestCase):
 
     def test_own_tests_come_before_those_of_the_package(self):
         own, package, functional = self.suites.stages(
-            ROOT, 'cellsched/conductor/tasks/steps/write_rows.py')
+            ROOT, 'cellsched/conductor/tasks/lease.py')
 
         self.assertEqual(
-            ['tests.unit.conductor.tasks.steps.test_write_rows'], own)
+            ['tests.unit.conductor.tasks.test_lease'], own)
         self.assertIn('tests.unit.conductor.test_service', package)
         self.assertIn('tests.functional.test_recovery', functional)
 

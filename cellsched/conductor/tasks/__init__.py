@@ -5,9 +5,9 @@ A task receives its stores, clients and clock as arguments and reads no global
 state, so that other services can embed it.
 
 * ``build_and_schedule`` takes accepted requests into cells. It leases the
-  requests, makes a ``build.Batch`` of them, and runs the batch through the
+  requests, makes a ``saga.Batch`` of them, and runs the batch through the
   list of ``steps`` with ``saga.Runner``. A step ends a build with a
-  ``build.Outcome``. The runner removes the build from the batch and rolls it
+  ``saga.Outcome``. The runner removes the build from the batch and rolls it
   back inside the task's fence, which checks that this conductor still owns
   the build. The outcome then decides: cell0, a retry, or nothing.
 * ``lease`` renews the leases of this process and keeps the deferred retries.

@@ -45,10 +45,7 @@ from cellsched.conductor.tasks.saga import by_any_cell
 from cellsched.conductor.tasks.saga import by_cell
 from cellsched.conductor.tasks.saga import is_transient
 from cellsched.conductor.tasks.saga import Outcome
-from cellsched.conductor.tasks.steps import decide
-from cellsched.conductor.tasks.steps import release
-from cellsched.conductor.tasks.steps import schedule
-from cellsched.conductor.tasks.steps import write_rows
+from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
@@ -314,24 +311,24 @@ class BuildAndSchedule:
         can resume the build as long as the request exists.
         """
         return [
-            schedule.Expire(
+            steps.Expire(
                 self._database, self._limits.deadline_s,
                 self._limits.attempts),
-            schedule.RemoveFromCell0(
+            steps.RemoveFromCell0(
                 self._database, self._cell0, self._limits.lease_s),
-            schedule.Schedule(
+            steps.Schedule(
                 self._database, self._scheduler, self._claims,
                 self._limits.fenced),
-            decide.FindCell(self._database, self._claims),
-            decide.Decide(
+            steps.FindCell(self._database, self._claims),
+            steps.Decide(
                 self._database, self._targets, self._clock,
                 self._limits.lease_s),
-            write_rows.WriteRows(
+            steps.WriteRows(
                 self._database, self._targets, self._clock,
                 self._limits.lease_s, self._notifier, self._limits.joined),
-            release.Release(
+            steps.Release(
                 self._database, self._targets, self._quotas, self._clock),
-            release.Cast(
+            steps.Cast(
                 self._targets, self._compute, self._claims, self._clock,
                 self._host, self._notifier),
         ]

@@ -10,7 +10,7 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
-from cellsched.conductor.tasks.steps import schedule
+from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
 from cellsched.db.cell.instances import fail
@@ -53,7 +53,7 @@ class BuildInstances:
         self._database = database
         self._compute = compute
         self._claims = claims
-        self._alternates = schedule.Alternates(claims)
+        self._alternates = steps.Alternates(claims)
         self._clock = clock
         self._host = host
         self._attempts_max = attempts_max

@@ -10,7 +10,7 @@ from oslo_log import log
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks.steps import schedule
+from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
@@ -281,7 +281,7 @@ def read(
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:
-            schedule.read_group(connection, spec)
+            steps.read_group(connection, spec)
     return spec
 
 

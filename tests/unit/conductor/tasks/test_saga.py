@@ -8,9 +8,7 @@ import threading
 
 import oslo_messaging
 
-from cellsched.conductor.tasks import saga as tasks
 from cellsched.conductor.tasks import saga
-from cellsched.conductor.tasks.saga import Outcome
 from cellsched import context
 from cellsched import exception
 from cellsched import objects
@@ -18,7 +16,7 @@ from tests.unit import base
 
 CONTEXT = context.admin()
 
-Outcome = tasks.Outcome
+Outcome = saga.Outcome
 
 
 class Failure(Exception):
@@ -29,7 +27,7 @@ def lost():
     return exception.TransactionLost(schema='API', reason='a deadlock')
 
 
-class Step(tasks.Step):
+class Step(saga.Step):
     """Notes what is done and undone; ``doing`` and ``undoing`` do it."""
 
     name = ''
@@ -77,7 +75,7 @@ class TestRun(base.TestCase):
         super().setUp()
         self.notes = []
         self.builds = [
-            tasks.Build(
+            saga.Build(
                 objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in 'abc']
         self.a, self.b, self.c = self.builds
@@ -86,8 +84,8 @@ class TestRun(base.TestCase):
         return Step(name, self.notes, doing, undoing)
 
     def run_steps(self, *steps, least=1, **options):
-        return tasks.Runner(steps).run(
-            tasks.Batch(self.builds, least), **options)
+        return saga.Runner(steps).run(
+            saga.Batch(self.builds, least), **options)
 
     def test_steps_are_done_in_order_for_all(self):
         gone_on = self.run_steps(self.step('1'), self.step('2'))
@@ -299,9 +297,9 @@ class TestJointSteps(base.TestCase):
 
         :returns: those that went through every step
         """
-        runner = tasks.Runner([self.batched('0', self.wait), *steps])
-        first, *others = [tasks.Batch([
-            tasks.Build(
+        runner = saga.Runner([self.batched('0', self.wait), *steps])
+        first, *others = [saga.Batch([
+            saga.Build(
                 objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in each], least) for each in names]
         asked = [self.pool.submit(runner.run, first, **options)]
@@ -442,7 +440,7 @@ class TestBuild(base.TestCase):
                 build.end(after)
                 self.assertIs(after, build.outcome)
                 continue
-            with self.assertRaises(OutcomeConflict) as raised:
+            with self.assertRaises(saga.OutcomeConflict) as raised:
                 build.end(after, ValueError())
             self.assertEqual(
                 ('uuid', before, after),
@@ -454,7 +452,7 @@ class TestBuild(base.TestCase):
     def test_no_step_fails_what_is_settled_elsewhere(self):
         for outcome in LOST:
             self.assertRaises(
-                OutcomeConflict, make(outcome).fail, ValueError())
+                saga.OutcomeConflict, make(outcome).fail, ValueError())
 
     def test_first_reason_stays(self):
         build, first = make(), ValueError()

@@ -8,9 +8,7 @@ import oslo_messaging
 import sqlalchemy as sa
 
 from cellsched.conductor.tasks.saga import Batch
-from cellsched.conductor.tasks.steps import decide
-from cellsched.conductor.tasks.steps import release
-from cellsched.conductor.tasks.steps import write_rows
+from cellsched.conductor.tasks import steps
 from cellsched.db.api import build_requests
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
@@ -26,12 +24,12 @@ OTHER = 'other'
 class TestRelease(base.StepTestCase):
 
     def step(self):
-        return release.Release(
+        return steps.Release(
             self.database, self.targets, noop.NoopQuotaDriver(None, None),
             self.clock)
 
     def write_rows(self, batch):
-        self.do(write_rows.WriteRows(
+        self.do(steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S), batch)
 
@@ -189,12 +187,12 @@ class TestCast(base.StepTestCase):
         for build in self.batch:
             self.claims.claim(base.claims_base.of_selection(
                 build.uuid, build.selections[0]))
-        self.do(write_rows.WriteRows(
+        self.do(steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S), self.batch)
 
     def step(self):
-        return release.Cast(
+        return steps.Cast(
             self.targets, self.compute, self.claims, self.clock, 'conductor',
             notifiers.TaskNotifier())
 
@@ -288,7 +286,7 @@ class TestCast(base.StepTestCase):
         self.break_cell('cell1')
         for build in self.batch:
             build.cell = None
-        self.do(decide.FindCell(self.database, self.claims), self.batch)
+        self.do(steps.FindCell(self.database, self.claims), self.batch)
 
         self.do(self.step(), self.batch)
 
@@ -359,7 +357,7 @@ class TestReleaseQuota(base.StepTestCase):
                 build.batch = batch_
         quotas = Quotas(first[1].uuid)
 
-        release.Release(
+        steps.Release(
             self.database, self.targets, quotas, self.clock,
         ).do([*first, *second])
 
@@ -390,14 +388,14 @@ class TestCastNotifications(base.StepTestCase):
 
     def test_what_cannot_be_handed_over_is_told(self):
         lost, other = batch = self.builds(['a1', 'b1'])
-        self.do(write_rows.WriteRows(
+        self.do(steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S), batch)
         self.compute.get(self.transports.get(
             self.cells['cell1'].transport_url)).failure = (
                 ValueError('no way to amqp://user:s3cret@broker'))
 
-        self.do(release.Cast(
+        self.do(steps.Cast(
             self.targets, self.compute, self.claims, self.clock, 'conductor',
             self.told.notifier), batch)
 

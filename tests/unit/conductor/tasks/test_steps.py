@@ -7,7 +7,7 @@ from cellsched.cells import cell0
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks.saga import Batch
-from cellsched.conductor.tasks.steps import schedule
+from cellsched.conductor.tasks import steps
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups
 from cellsched.db.api import models
@@ -28,7 +28,7 @@ class TestSchedule(base.StepTestCase):
         batch = Batch(self.batch, min_count)
         for build in self.batch:
             build.batch = batch
-        return schedule.Schedule(self.database, self.scheduler, self.claims)
+        return steps.Schedule(self.database, self.scheduler, self.claims)
 
     def held(self):
         return [self.holds(build.uuid) for build in self.batch]
@@ -140,7 +140,7 @@ class TestAlternates(base.TestCase):
         [self.uuid] = samples.uuids(1)
         self.claim('a1')
         self.hosts = [self.selection(host) for host in ('a2', 'a3')]
-        self.alternates = schedule.Alternates(self.claims)
+        self.alternates = steps.Alternates(self.claims)
 
     def claim(self, host):
         self.claims.claim(claims_base.of_selection(
@@ -217,7 +217,7 @@ class TestExpire(base.StepTestCase):
         build.tries = tries
         self.clock.advance(waited_s)
 
-        self.do(schedule.Expire(
+        self.do(steps.Expire(
             self.database, DEADLINE_S, ATTEMPTS), [build])
 
         return build.reason
@@ -259,7 +259,7 @@ class TestExpire(base.StepTestCase):
 class TestRemoveFromCell0(base.StepTestCase):
 
     def step(self):
-        return schedule.RemoveFromCell0(
+        return steps.RemoveFromCell0(
             self.database, cell0.Cell0(
                 self.database, self.registry(), self.targets, self.clock,
                 'conductor'), base.LEASE_S)
@@ -365,7 +365,7 @@ class TestScheduleInGroups(base.StepTestCase):
 
     def schedule(self):
         """Schedule the batch; return the last request."""
-        self.do(schedule.Schedule(
+        self.do(steps.Schedule(
             self.database, self.scheduler, self.claims), self.batch)
         return self.scheduler.sent[-1].arguments['spec_obj']
 

@@ -3,8 +3,7 @@
 
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks.saga import Build
-from cellsched.conductor.tasks.steps import decide
-from cellsched.conductor.tasks.steps import write_rows
+from cellsched.conductor.tasks import steps
 from cellsched import exception
 from tests.unit.conductor import base
 from tests.unit.db import samples
@@ -15,7 +14,7 @@ ME, OTHER = 'me', 'other'
 class TestDecide(base.StepTestCase):
 
     def step(self):
-        return decide.Decide(
+        return steps.Decide(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
@@ -96,7 +95,7 @@ class TestDecideAgain(base.StepTestCase):
         [earlier] = self.builds(['b1'], OTHER)
         self.uuid = earlier.uuid
         self.decide(self.uuid, 'cell2')
-        write_rows.WriteRows(
+        steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S,
         ).do([earlier])
@@ -109,7 +108,7 @@ class TestDecideAgain(base.StepTestCase):
         self.assertTrue(self.build.again)
 
     def step(self):
-        return decide.Decide(
+        return steps.Decide(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
@@ -147,7 +146,7 @@ class TestDecideAgain(base.StepTestCase):
             self.assertIsNone(self.mapped(self.uuid))
 
     def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
-        step = write_rows.WriteRows(
+        step = steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
@@ -171,7 +170,7 @@ class TestFindCell(base.StepTestCase):
         batch = self.builds(['a1', 'b1'])
         for build in batch:
             build.cell = None
-        step = decide.FindCell(self.database, self.claims)
+        step = steps.FindCell(self.database, self.claims)
 
         for _ in range(2):
             self.do(step, batch)
@@ -192,7 +191,7 @@ class TestFindCell(base.StepTestCase):
         self.claims.claim(claims_base.of_selection(
             build.uuid, build.selections[0]))
 
-        self.do(decide.FindCell(self.database, self.claims), [build, other])
+        self.do(steps.FindCell(self.database, self.claims), [build, other])
 
         self.assertIsNone(other.reason)
         self.assertEqual('cell1', other.cell.name)

@@ -8,8 +8,7 @@ import sqlalchemy as sa
 
 from cellsched.conductor.tasks.saga import Build
 from cellsched.conductor.tasks.saga import Outcome
-from cellsched.conductor.tasks.steps import decide
-from cellsched.conductor.tasks.steps import write_rows
+from cellsched.conductor.tasks import steps
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import models
 from cellsched import exception
@@ -21,7 +20,7 @@ from tests.unit.notify import recorder
 class TestWriteRows(base.StepTestCase):
 
     def step(self):
-        return write_rows.WriteRows(
+        return steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
@@ -117,7 +116,7 @@ class TestWriteRows(base.StepTestCase):
         one, other, third = batch = self.builds(['a1', 'b1', 'a2'])
         for build in batch:
             build.cell = None
-        self.do(decide.FindCell(self.database, self.claims), batch)
+        self.do(steps.FindCell(self.database, self.claims), batch)
 
         self.do(self.step(), batch)
 
@@ -148,7 +147,7 @@ class TestWriteRowsAgain(base.StepTestCase):
         self.assertTrue(self.build.again)
 
     def step(self):
-        return write_rows.WriteRows(
+        return steps.WriteRows(
             self.database, self.targets, self.clock, base.LEASE_S)
 
     def test_who_writes_again_has_the_whole_lease_before_it(self):
@@ -214,7 +213,7 @@ DEADLINE_S = 600
 class TestWriteRowsTogether(base.StepTestCase):
 
     def test_builds_that_wait_for_the_same_cell_are_written_together(self):
-        step = write_rows.WriteRows(
+        step = steps.WriteRows(
             self.database, self.targets, self.clock, base.LEASE_S)
         batches = [self.builds(['a1']) for _ in range(4)]
         begun, go_on, times = threading.Event(), threading.Event(), []
@@ -249,7 +248,7 @@ class TestWriteRowsNotifications(base.StepTestCase):
     def setUp(self):
         super().setUp()
         self.told = self.useFixture(recorder.NotificationRecorder('vm_state'))
-        self.rows_step = write_rows.WriteRows(
+        self.rows_step = steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S,
             self.told.notifier)
