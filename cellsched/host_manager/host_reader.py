@@ -116,6 +116,11 @@ class HostReader:
         """Return a reading without hosts."""
         return HostReading(HostTable(self._columns, self._health))
 
+    def cell_names(self) -> dict[str, str]:
+        """Return the names of the enabled cells, by uuid."""
+        return {cell.uuid: cell.name or cell.uuid
+                for cell in self._cells.enabled()}
+
     def sharing(self) -> Sharing:
         """Return the current sharing providers."""
         with self._database.reader() as connection:

@@ -4,6 +4,7 @@
 import abc
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import Any
 
 from cellsched.context import RequestContext
 from cellsched import exception
@@ -18,7 +19,8 @@ class HostSource(abc.ABC):
 
     A scheduler decides on :attr:`table` and calls only these methods. Any
     system that knows hosts can be a source: this project reads its own
-    databases, and another package reads those of Nova and Placement.
+    databases, for all requests or for one, and another package reads those of
+    Nova and Placement.
 
     Methods are called by several threads at the same time. Reading may block;
     updates, confirmations and lookups in memory must not. If a part of the
@@ -99,8 +101,11 @@ class HostSource(abc.ABC):
         """
         return False
 
-    def left_out(self) -> tuple[()]:
-        """Return an empty tuple: no host was left out."""
+    def left_out(self) -> Sequence[Any]:
+        """Return the reasons why known hosts are not in the table.
+
+        Each is a :class:`cellsched.scheduler.decision.pipeline.Rejection`.
+        """
         return ()
 
     # Updates by callers; optional if the source reads the same facts.

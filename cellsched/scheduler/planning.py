@@ -2,6 +2,7 @@
 """Decisions on a snapshot, which claim nothing."""
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from cellsched.claims import memory
 from cellsched import clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
+from cellsched.host_manager.source import HostSource
 from cellsched.hosts import document
+from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision.capacity import counts
@@ -35,9 +38,9 @@ def on_snapshot(
 
     :param pipeline: the decision in place of the configured one
     """
-    kept: Any = SnapshotSource(snapshot)
     return placer.Placer(
-        kept, pipeline or filter_scheduler.pipeline_of(conf),
+        SnapshotSource(snapshot),
+        pipeline or filter_scheduler.pipeline_of(conf),
         claims.ClaimBatcher(memory.MemoryClaims()),
         SnapshotClock(snapshot.now),
         filter_scheduler.selection_policy(conf, random), 2, _refuse_to_record,
@@ -121,10 +124,11 @@ def _servers(
     return int(counts(hosts.at(rows), request).sum())
 
 
-class SnapshotSource:
+class SnapshotSource(HostSource):
     """The source of a table that does not change."""
 
     def __init__(self, snapshot: document.HostDocument) -> None:
+        self._snapshot = snapshot
         self.table = snapshot.table
         self.silent = snapshot.silent
 
@@ -132,17 +136,22 @@ class SnapshotSource:
         """Do nothing: a snapshot has no newer state."""
         return False
 
-    def extend(self) -> bool:
-        """Return that no host was left out."""
+    def refresh(
+        self, context: RequestContext, since: float | None = None
+    ) -> bool:
+        """Do nothing: a snapshot has no newer state."""
         return False
 
-    def left_out(self) -> tuple[()]:
-        """Return an empty tuple: no host was left out."""
-        return ()
+    def reload(self, providers: Sequence[str]) -> None:
+        """Do nothing: a snapshot has no claim store."""
 
-    def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
-        """Return no nodes: a snapshot has no locations of instances."""
-        return {}
+    def confirm(
+        self, allocations: Iterable[PendingAllocation], claimed: bool = True
+    ) -> None:
+        """Do nothing: a plan is not claimed."""
+
+    def snapshot(self, context: RequestContext) -> document.HostDocument:
+        return self._snapshot
 
 
 class SnapshotClock(clock.Clock):

@@ -27,7 +27,6 @@ from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
-from cellsched.scheduler.selection import placement_hosts
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.weighers import registry as weighers
@@ -148,7 +147,7 @@ def refresh_policy(conf: cfg.ConfigOpts) -> manager.RefreshPolicy:
 
 def make_placer(
     conf: cfg.ConfigOpts, parts: base.SchedulerParts,
-    source: placement_hosts.PlacementHosts, pipeline_: pipeline.Pipeline,
+    source: HostSource, pipeline_: pipeline.Pipeline,
 ) -> placer.Placer:
     """Return a placer that selects from a source's hosts."""
     return placer.Placer(

@@ -3,31 +3,307 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import threading
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 from cellsched.claims import base as claims_base
+from cellsched.claims import validation
+from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import manager
+from cellsched.host_manager.mass_outage import find
+from cellsched.host_manager.source import HostSource
+from cellsched.hosts import columns
+from cellsched.hosts import document
 from cellsched.hosts import plugin_columns
+from cellsched.hosts.table import HostTable
+from cellsched.hosts.table import PendingAllocation
 from cellsched import migrations
 from cellsched import objects
+from cellsched.objects import request_groups
 from cellsched.objects import resource_classes
 from cellsched import plugins
+from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import mandatory_stages
+from cellsched.scheduler.decision.pipeline import Pipeline
+from cellsched.scheduler.decision.pipeline import Rejection
+from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import existing_claims
-from cellsched.scheduler.selection import request_hosts
+
+LOG = log.getLogger(__name__)
+
+#: The maximum number of names to look up; beyond it all hosts are read.
+NAMES_MAX = 500
+
+#: The diagnosis entry for hosts that the store did not find.
+QUERY = 'query'
+
+_NOT_FOUND = 'lacks room or a trait'
+_NOT_ASKED_FOR = 'is not the host that was requested'
+
+
+class RequestHosts(HostSource):
+    """Reads the hosts of one request on demand.
+
+    These are the hosts that the claim store finds, up to a limit, and the
+    hosts of the instances that the request depends on. If a request names its
+    hosts, only these are read and the store is not queried.
+
+    :param hosts_max: the maximum number of hosts from the store; if it has
+        more, the rest are read only if none of these is suitable
+    :param reported: returns the reported hosts of instances
+    :param relevant: returns the names of hosts that a request depends on
+    """
+
+    def __init__(
+        self, reader: host_reader.HostReader, claims: claims_base.ClaimStore,
+        clock: Clock, pipeline: Pipeline,
+        request: objects.RequestSpec, uuids: Sequence[str], hosts_max: int,
+        reported: Callable[[Iterable[str]], Mapping[str, str]],
+        relevant: Callable[[objects.RequestSpec], Iterable[str]],
+    ) -> None:
+        self._reader = reader
+        self._claims = claims
+        self._clock = clock
+        self._pipeline = pipeline
+        self._request = request
+        self._uuids = uuids
+        self._hosts_max = hosts_max
+        self._reported = reported
+        self._relevant = relevant
+        self._context: RequestContext | None = None
+        self._reading = reader.nothing()
+        self._scope = host_reader.EVERYTHING
+        self._beats: HostTable | None = None
+        self._is_stale = False
+        self._is_cut = False
+        self._reads_all = False
+        # Refused hosts are read again, whatever capacity they have.
+        self._refused: set[str] = set()
+
+    # A property: the hosts are read when they are needed.
+    @property
+    def table(self) -> HostTable:  # type: ignore[override]
+        """The hosts, read again after a refusal."""
+        if self._is_stale:
+            self._read()
+        return self._reading.table
+
+    @property
+    def silent(self) -> Sequence[str]:  # type: ignore[override]
+        """Cells that did not answer, by identity."""
+        return self._reading.silent
+
+    def follow(self, context: RequestContext) -> bool:
+        """Read the hosts; return whether this call read them."""
+        return self.refresh(context)
+
+    def refresh(
+        self, context: RequestContext, since: float | None = None
+    ) -> bool:
+        """Read the hosts again."""
+        self._context = context
+        self._read()
+        return True
+
+    def extend(self) -> bool:
+        """Read all hosts, if the store found more than the limit.
+
+        :returns: whether it did
+        """
+        if not self._is_cut:
+            return False
+        self._reads_all = self._is_stale = True
+        return True
+
+    def snapshot(self, context: RequestContext) -> document.HostDocument:
+        """Return all current hosts, whatever the request."""
+        reading = self._reader.read(
+            context, host_reader.EVERYTHING, self._reader.sharing())
+        return document.HostDocument(
+            reading.table, self._clock.steady(), self._reader.cell_names(),
+            list(reading.silent))
+
+    def left_out(self) -> list[Rejection]:
+        """Return the number of hosts that were not read, with the reason."""
+        count = len(self._everyone()) - len(self.table)
+        if count <= 0:
+            return []
+        if _named(self._request):
+            return [Rejection(
+                'RequestedHost', count, _NOT_ASKED_FOR)]
+        return [Rejection(QUERY, count, _NOT_FOUND)]
+
+    def reload(self, providers: Sequence[str]) -> None:
+        """Query the store again before the next selection."""
+        self._refused.update(providers)
+        self._is_stale = True
+
+    def confirm(
+        self, allocations: Iterable[PendingAllocation], claimed: bool = True
+    ) -> None:
+        """Count allocations in later requests, until they expire."""
+        reading = self._reading
+        self._reader.choices.add([host_reader.RecentChoice(
+            allocation.node, allocation.at, reading.marks.get(allocation.node),
+            {} if claimed else _held(reading.table, allocation))
+            for allocation in allocations])
+
+    def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the nodes of instances that a host has reported."""
+        reported = self._reported(instances)
+        if not reported:
+            return {}
+        return manager.nodes(
+            reported, self.table.view(self._clock.steady()))
+
+    def mass_outage_error(self) -> exception.HostStateUncertain | None:
+        """Return an error if the state of hosts is uncertain, else None."""
+        found = find(self._everyone(), self._clock.steady(),
+                     self._reader.policy.limits)
+        if found is None:
+            return None
+        LOG.warning('%d of %d hosts in %d cells went down at the same time; '
+                    'requests that need them are rejected with '
+                    'HostStateUncertain',
+                    found.hosts, found.known, found.cells)
+        return exception.HostStateUncertain(
+            hosts=found.hosts, known=found.known)
+
+    def _everyone(self) -> HostTable:
+        """Return a table of all hosts, with few facts read."""
+        if self._scope.nodes is None or self._context is None:
+            return self.table
+        if self._beats is None:
+            self._beats = self._reader.beats(self._context)
+        return self._beats
+
+    def _read(self) -> None:
+        assert self._context is not None
+        self._is_stale, self._beats = False, None
+        sharing = self._reader.sharing()
+        self._scope = self._find(sharing)
+        self._reading = self._reader.read(
+            self._context, self._scope, sharing)
+
+    def _find(self, sharing: host_reader.Sharing) -> host_reader.HostScope:
+        """Return the hosts to read."""
+        self._is_cut = False
+        if self._reads_all:
+            return host_reader.EVERYTHING
+        nodes, names = self._known()
+        named = _named(self._request)
+        names |= named
+        if len(names) > NAMES_MAX:
+            return host_reader.EVERYTHING
+        if not named:
+            query = query_of(
+                self._pipeline, self._request, sharing.usages,
+                [trait for each in sharing.providers for trait in each.traits])
+            if query is None:
+                return host_reader.EVERYTHING
+            found = self._claims.find_providers(query, self._hosts_max)
+            self._is_cut = len(found) >= self._hosts_max
+            nodes.update(found)
+        return host_reader.HostScope(frozenset(nodes), frozenset(names))
+
+    def _known(self) -> tuple[set[str], set[str]]:
+        """Return relevant nodes and host names, whatever their capacity."""
+        rest = self._pipeline.located(self._request).difference(self._uuids)
+        held = self._claims.claims_of(
+            [*rest, *migrations.consumers(self._uuids)])
+        providers = self._refused.union(
+            each.provider for claims in held.values() for each in claims)
+        roots = self._claims.roots(providers)
+        names = {*self._reported([*rest, *self._uuids]).values(),
+                 *self._relevant(self._request)}
+        return {roots.get(each, each) for each in providers}, names
+
+
+def _named(request: objects.RequestSpec) -> set[str]:
+    """Return the hosts that a request is restricted to by name, or None."""
+    target = request.get('requested_destination')
+    host = target.get('host') if target is not None else None
+    return {*(request.get('force_hosts') or ()), *([host] if host else ())}
+
+
+def _held(
+    table: HostTable, allocation: PendingAllocation
+) -> dict[str, dict[str, int]]:
+    """Return the allocated amounts, by provider."""
+    row = table.row(allocation.node)
+    children = () if row is None else table.written_value('child_uuids', row)
+    found: dict[str, dict[str, int]] = {}
+    for name, amount in allocation.resources:
+        resource, _, place = name.partition(columns.AT)
+        provider = (allocation.node if not place else
+                    children[int(place) - 1] if place.isdigit() else place)
+        found.setdefault(provider, {})[resource] = amount
+    return found
+
+
+def query_of(
+    pipeline: Pipeline, request: objects.RequestSpec,
+    sharing: Iterable[claims_base.Usage] = (),
+    shared_traits: Iterable[str] = (),
+) -> claims_base.ProviderQuery | None:
+    """Return the query for providers that satisfy a request.
+
+    The query leaves out resource classes and traits of sharing providers: the
+    store does not know which hosts share them.
+
+    :param sharing: the sharing providers' resource classes
+    :param shared_traits: the sharing providers' traits
+    :returns: None if a host needs no resources of its own
+    :raises cellsched.exception.InvalidField: the request is not valid
+    """
+    demand = request.group_demand()
+    requested = _amounts(request, demand.groups)
+    for usage in sharing:
+        for resource in list(requested):
+            remaining = (usage.capacity.get(resource, 0)
+                         - usage.used.get(resource, 0))
+            if remaining >= min(requested[resource]):
+                del requested[resource]
+    if not requested:
+        return None
+    required = set(pipeline.required_traits(request)).union(
+        *(group.required for group in demand.groups))
+    return claims_base.ProviderQuery(
+        requested, _known(required.difference(shared_traits)),
+        _known(required_traits.forbidden(request)))
+
+
+def _amounts(
+    request: objects.RequestSpec,
+    groups: Iterable[request_groups.RequestGroup],
+) -> dict[str, set[int]]:
+    """Return the amounts for a single provider, by resource class."""
+    whole = request.resources()
+    capacity.check(whole)
+    requested = {resource: {amount} for resource, amount in whole.items()}
+    for group in groups:
+        for resource, amount in group.resources:
+            requested.setdefault(resource, set()).add(amount)
+    return requested
+
+
+def _known(traits: Iterable[str]) -> frozenset[str]:
+    # An invalid trait name excludes no host here; a later step checks it.
+    return frozenset(filter(validation.is_trait, traits))
 
 
 class ProviderScheduler(base.SchedulerDriver):
@@ -120,9 +396,9 @@ class ProviderScheduler(base.SchedulerDriver):
 
     def _hosts(
         self, request: objects.RequestSpec, uuids: Sequence[str]
-    ) -> request_hosts.RequestHosts:
+    ) -> RequestHosts:
         """Return the hosts of one request, not read yet."""
-        return request_hosts.RequestHosts(
+        return RequestHosts(
             self._reader, self.parts.claims, self.parts.clock, self._pipeline,
             request, uuids, self.conf.scheduler.max_placement_results,
             self._reported, self._relevant)
@@ -141,7 +417,7 @@ class ProviderScheduler(base.SchedulerDriver):
         if self.conf.scheduler.limit_tenants_to_placement_aggregate:
             names += self._reader.hosts_kept_for(
                 mandatory_stages.TENANT_KEY, request.get('project_id') or '',
-                request_hosts.NAMES_MAX)
+                NAMES_MAX)
         return names
 
 

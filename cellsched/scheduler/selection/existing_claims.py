@@ -18,6 +18,7 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched import exception
 from cellsched.filters import retry
+from cellsched.host_manager.source import HostSource
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
@@ -27,7 +28,6 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import request_validation
 from cellsched.scheduler.selection.claims import ClaimBatcher
-from cellsched.scheduler.selection import placement_hosts
 
 _TRIED = retry.RetryFilter(options=None)
 
@@ -218,7 +218,7 @@ class Rebuilds:
     """Checks hosts in a source's table, and claims nothing."""
 
     def __init__(
-        self, loader: placement_hosts.PlacementHosts,
+        self, loader: HostSource,
         claims: ClaimBatcher, clock: Clock,
     ) -> None:
         self._loader = loader

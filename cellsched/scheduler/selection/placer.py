@@ -16,6 +16,7 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched.host_manager.source import HostSource
 from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts.table import Verify
 from cellsched import migrations
@@ -28,7 +29,6 @@ from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.claims import SingleFlight
 from cellsched.scheduler.selection import existing_claims
-from cellsched.scheduler.selection import placement_hosts
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
@@ -105,7 +105,7 @@ class Placer:
     """
 
     def __init__(
-        self, loader: placement_hosts.PlacementHosts,
+        self, loader: HostSource,
         pipeline: Pipeline,
         claims: ClaimBatcher, clock: Clock,
         policy: SelectionPolicy, attempts_max: int, record: Record,
@@ -126,7 +126,7 @@ class Placer:
             pipeline.reads, ignores_demands)
         self._rebuilds = existing_claims.Rebuilds(loader, claims, clock)
 
-    def on(self, source: placement_hosts.PlacementHosts) -> 'Placer':
+    def on(self, source: HostSource) -> 'Placer':
         """Return a copy of this placer that selects among other hosts."""
         placer = copy.copy(self)
         placer._loader = source
