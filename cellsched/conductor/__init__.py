@@ -2,6 +2,5 @@
 """The conductors: build requests to servers, and recovery.
 
 ``service`` has the RPC endpoints and ``tasks`` the work that they start.
-``recovery`` is the periodic work above the cells, ``cell_recovery`` that of a
-cell's conductor.
+``recovery`` is the periodic work above the cells and of a cell's conductor.
 """
