@@ -20,7 +20,7 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
     'test_builds_are_held_against_bars',
     'test_claims_are_held_against_the_same_writes',
     'test_exactness_is_written_to_files', 'test_every_workload_is_sound',
-    'test_mistake_is_told_in_one_line',
+    'test_error_is_one_line',
     reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
 
@@ -162,7 +162,7 @@ class TestBenchmarks(base.TestCase):
         self.assertEqual(len(list(RUN.parent.glob('workloads/*.yaml'))),
                          len(done.stdout.splitlines()))
 
-    def test_mistake_is_told_in_one_line(self):
+    def test_error_is_one_line(self):
         for args in (['--workload', 'nonsense'], ['--repeat', '0'],
                      ['--parameter', 'servers'], ['--parameter', 'a=[']):
             done = self.benchmark(*args)

@@ -135,7 +135,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual(uuids, self.archived())
         self.assertEqual([2, 4, 5], told)
 
-    def test_progress_is_told_up_to_the_size(self):
+    def test_progress_reaches_the_size(self):
         for cell in self.by_name:
             self.deleted(cell)
         told = []
@@ -175,7 +175,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual({uuid}, self.there())
         self.assertIn(uuid, self.mapped())
 
-    def test_next_run_finishes_what_was_broken_off(self):
+    def test_next_run_continues_an_interrupted_one(self):
         uuid = self.deleted()
         self.write(self.database, api_archive.forget, [uuid],
                    self.by_name['cell1'].id)
@@ -236,7 +236,7 @@ class TestArchiver(base.TestCase):
         self.assertEqual({with_row, with_claim}, report.kept)
         self.assertEqual({with_row, with_claim}, self.mapped())
 
-    def test_nobody_without_a_cell_is_forgotten_while_a_cell_fails(self):
+    def test_server_without_a_cell_is_kept_while_a_cell_fails(self):
         uuid = self.unplaced()
         self.add_cell('broken', database_connection='sqlite:////no/where')
         self.cells.refresh()
@@ -266,7 +266,7 @@ class TestArchiver(base.TestCase):
             self.assertIn('cannot be reached', done.failed['broken'])
         self.assertNotIn(uuid, self.mapped())
 
-    def test_purge_removes_what_is_archived(self):
+    def test_purge_removes_archived_rows(self):
         for cell in self.by_name:
             self.deleted(cell)
         self.archive()

@@ -40,7 +40,7 @@ class TestTogether(base.TestCase):
         self.go_on.set()
         return [each.exception(60) for each in asked]
 
-    def test_what_comes_meanwhile_is_done_together(self):
+    def test_items_added_meanwhile_are_one_batch(self):
         self.assertEqual([None] * 4, self.race(self.work, [1, 2, 3, 4]))
 
         self.assertEqual([[1], [2, 3, 4]], self.batches)
@@ -58,7 +58,7 @@ class TestTogether(base.TestCase):
         self.assertEqual([[1], [2, 3, 4]], self.batches[:2])
         self.assertEqual([[2], [3], [4]], sorted(self.batches[2:]))
 
-    def test_nobody_is_left_waiting_by_one_that_dies(self):
+    def test_failed_leader_leaves_no_waiters(self):
         class Death(BaseException):
             pass
 

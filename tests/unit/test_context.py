@@ -63,7 +63,7 @@ class TestRequestContext(base.TestCase):
         self.assertNotEqual(
             context.admin().request_id, context.admin().request_id)
 
-    def test_owner_of_a_server_is_who_it_is_done_for(self):
+    def test_owner_of_a_server_is_the_user_of_the_request(self):
         found = context.of_owner(samples.instance(samples.uuids(1)[0]))
 
         self.assertEqual(('user', 'project', True), (

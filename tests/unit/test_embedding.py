@@ -163,7 +163,7 @@ class TestEmbeddedConductor(EmbeddedTestCase):
 
         self.assertEqual('[api_database] connection', error.field)
 
-    def test_run_of_what_nobody_accepted_does_nothing(self):
+    def test_run_of_an_unknown_server_does_nothing(self):
         self.make().run(None, ['11111111-1111-4111-8111-111111111111'])
 
 
@@ -189,7 +189,7 @@ class TestAccept(EmbeddedTestCase):
         self.assertIsNone(mapping.cell_mapping)
         self.assertEqual('orchestra', mapping.project_id)
 
-    def test_batch_is_kept_as_what_was_asked_for(self):
+    def test_accepted_batch_is_stored_as_requested(self):
         uuids = sorted(str(uuid.uuid4()) for _ in range(3))
 
         self.accept(dict.fromkeys(uuids, 'it'), min_count=2)
@@ -205,7 +205,7 @@ class TestAccept(EmbeddedTestCase):
                 spec['nova_object.data'][name] for name in (
                     'num_instances', 'instance_uuid', 'project_id')))
 
-    def test_what_was_accepted_is_not_accepted_again(self):
+    def test_accepted_server_is_not_accepted_again(self):
         one, two = str(uuid.uuid4()), str(uuid.uuid4())
         self.accept({one: 'it'})
 

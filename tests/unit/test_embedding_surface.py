@@ -17,7 +17,7 @@ class TestPublicSurface(base.TestCase):
         super().setUp()
         self.page = public_surface.PAGE.read_text(encoding='utf-8')
 
-    def test_page_says_what_the_modules_have(self):
+    def test_page_lists_the_names_of_the_modules(self):
         # python -m tests.unit.public_surface writes the page; what is lost
         # or changed on it, others rely on.
         self.assertEqual(
@@ -42,6 +42,6 @@ class TestPublicSurface(base.TestCase):
         self.assertEqual(
             set(), contracts - set(public_surface.modules(self.page)))
 
-    def test_types_are_told_to_type_checkers(self):
+    def test_package_is_marked_as_typed(self):
         self.assertTrue(importlib.resources.files('cellsched').joinpath(
             'py.typed').is_file())

@@ -67,7 +67,7 @@ class TestErrors(base.TestCase):
 
         self.assertEqual({'uuid': 'u', 'code': 404}, error.kwargs)
 
-    def test_errors_are_made_again_from_what_travels(self):
+    def test_errors_are_rebuilt_from_their_wire_form(self):
         error = exception.NoValidHost(
             reason='None.', rejections=[{'by': 'ComputeFilter', 'hosts': 1}])
 
@@ -95,13 +95,13 @@ class TestErrors(base.TestCase):
     def test_field_that_it_has_not_is_an_attribute_error(self):
         self.assertFalse(hasattr(exception.NotFound(), 'uuid'))
 
-    def test_what_users_may_read_names_no_host_and_no_url(self):
+    def test_text_for_users_has_no_host_and_no_url(self):
         for error in ERRORS:
             if error.safe:
                 self.assertNotIn('host', fields(error))
                 self.assertNotIn('url', fields(error))
 
-    def test_what_users_are_told_names_no_class_and_no_field(self):
+    def test_text_for_users_has_no_class_and_no_field(self):
         names = {each.__name__ for each in (*ERRORS, *OTHERS)}
         for error in made():
             for form in forms(error):
@@ -114,13 +114,13 @@ class TestErrors(base.TestCase):
                 if not getattr(form, 'safe', False):
                     self.assertNotIn('secret', told)
 
-    def test_text_for_users_is_told_as_it_is(self):
+    def test_text_for_users_is_unchanged(self):
         for form in forms(exception.NoValidHost(reason='All are full.')):
             if isinstance(form, exception.NoValidHost):
                 self.assertEqual('No valid host was found. All are full.',
                                  exception.user_text(form))
 
-    def test_kind_is_told_whether_an_error_was_remote_or_not(self):
+    def test_kind_of_a_remote_error_is_that_of_the_local_one(self):
         for error in made():
             for form in forms(error):
                 if type(error) in ERRORS and not error.safe:

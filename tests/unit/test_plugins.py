@@ -40,12 +40,12 @@ class TestPlugins(base.TestCase):
         self.assertEqual(['A', 'B'], plugins.names(NAMESPACE))
         self.assertNotIn('antigravity', sys.modules)
 
-    def test_plugin_is_what_its_entry_point_names(self):
+    def test_plugin_is_the_object_of_its_entry_point(self):
         self.install(A='cellsched.filters.base:Filter')
 
         self.assertIs(filters.Filter, plugins.load(NAMESPACE, 'A'))
 
-    def test_unknown_name_is_an_error_that_lists_what_is_there(self):
+    def test_unknown_name_is_an_error_that_lists_the_names(self):
         self.install(A='cellsched.filters.base:Filter', B='tests.none:x')
 
         error = self.assertRaises(
@@ -72,7 +72,7 @@ class TestPlugins(base.TestCase):
         self.assertRaises(
             exception.ConfigurationInvalid, plugins.load, NAMESPACE, 'A')
 
-    def test_whatever_a_module_raises_is_one_line(self):
+    def test_every_error_of_a_module_is_one_line(self):
         for name, text in (
                 ('exits', 'raise SystemExit(3)'), ('odd', 'def ('),
                 ('long', 'raise ValueError("a\\nb")'),
@@ -100,7 +100,7 @@ class TestPlugins(base.TestCase):
         self.addCleanup(sys.path.remove, str(directory))
         return f'plugin_that_{name}:Plugin'
 
-    def test_option_that_names_what_is_not_there_is_named(self):
+    def test_option_with_an_unknown_name_is_named(self):
         error = self.assertRaises(
             exception.PluginNotFound, plugins.load, NAMESPACE, 'A',
             '[some] option')
@@ -129,7 +129,7 @@ class TestPlugins(base.TestCase):
             self.assertIn('cellsched.filters.base.Filter', str(error))
             self.assertIn(f'{NAMESPACE} {name}', str(error))
 
-    def test_abstract_class_is_an_error_that_names_what_it_leaves_out(self):
+    def test_abstract_class_is_an_error_that_names_its_methods(self):
         self.install(A='cellsched.filters.base:Filter')
 
         error = self.assertRaises(
@@ -177,7 +177,7 @@ class TestContained(base.TestCase):
         self.assertEqual(8, self.plugin.limit)
         self.assertFalse(hasattr(self.contained, 'nothing'))
 
-    def test_what_would_end_a_thread_is_an_error_that_names_the_plugin(self):
+    def test_exit_of_a_plugin_is_an_error_that_names_it(self):
         for left in SystemExit(1), BaseException('odd'):
             error = self.assertRaises(
                 exception.PluginFailed, self.contained.leave, left)
@@ -196,7 +196,7 @@ class TestContained(base.TestCase):
 
 class TestPath(base.TestCase):
 
-    def test_class_is_what_its_path_names(self):
+    def test_class_is_that_of_its_path(self):
         self.assertIs(filters.Filter, plugins.load_path(
             'cellsched.filters.base.Filter'))
 

@@ -31,7 +31,7 @@ class TestImportWarnings(base.TestCase):
         self.assertEqual((0, ''), (done.returncode, done.stderr))
         return done.stdout
 
-    def test_imports_warn_of_nothing_whoever_asks_for_warnings(self):
+    def test_imports_emit_no_warnings(self):
         strict = '-W', 'error', '-W', f'ignore:{CGI}'
         # What is no warning where all are errors is none elsewhere, but for
         # what Python itself shows or hides.

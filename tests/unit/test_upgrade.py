@@ -150,7 +150,7 @@ class TestSchemas(CheckCase):
         self.assertSays(FAILURE, self.check('Schemas'), 'API database', 'old',
                         command='run: cellsched-manage api_db sync')
 
-    def test_cells_whose_schema_is_old_are_named(self):
+    def test_cells_with_an_old_schema_are_named(self):
         self.set_version(self.targets.database(self.cell),
                          'alembic_version_cell', 'old')
         path = self.temporary_directory() / 'empty.sqlite'
@@ -207,7 +207,7 @@ class TestServices(CheckCase):
         self.assertSays(SUCCESS, result)
         self.assertIsNone(result.details)
 
-    def test_older_services_that_are_spoken_to_are_told_of(self):
+    def test_contacted_older_services_are_named(self):
         for host, version in (('a', compute.SERVICE_VERSION),
                               ('b', compute.SERVICE_VERSION - 1)):
             self.report(host, version)
@@ -249,7 +249,7 @@ class TestClaims(CheckCase):
         self.assertSays(WARNING, self.check('Claims'), 'provider',
                         command='run: cellsched-manage audit')
 
-    def test_claims_that_nobody_else_sees_are_left_out(self):
+    def test_claims_of_one_process_are_skipped(self):
         self.claims = None
 
         self.assertSays(SUCCESS, self.check('Claims'), 'not checked')

@@ -79,7 +79,7 @@ class TestMask(base.TestCase):
         self.assertEqual(shape.partition('{}')[0] + '****', masked)
 
     @hypothesis.given(PASSWORDS)
-    def test_what_is_no_url_is_not_quoted(self, password):
+    def test_text_that_is_no_url_is_not_quoted(self, password):
         for text in (f'user:x{password}@host/db',
                      f'rabbit:/user:{password}@host/',
                      f'user:x{password}://host/'):

@@ -46,12 +46,12 @@ class TestRead(base.TestCase):
             exception.InvalidField, 'Is a directory', yaml_file.read,
             self.path.parent)
 
-    def test_what_is_no_text_is_refused(self):
+    def test_binary_file_is_refused(self):
         self.assertRefused(b'\xff\xfe\0', 'document', 'UTF-8')
         self.assertRefused('a: é'.encode('latin-1'), 'document', 'UTF-8')
         self.assertRefused(b'a: \x07', 'document', 'YAML')
 
-    def test_what_is_no_yaml_is_refused_with_its_line(self):
+    def test_invalid_yaml_is_refused_with_its_line(self):
         self.assertRefused('a: 1\nb: [1', 'line 2', 'YAML')
         self.assertRefused('a: 1\n\tb: 2', 'line 2', 'YAML')
         self.assertRefused('a: *nothing', 'line 1', 'nothing')
@@ -85,7 +85,7 @@ class TestRead(base.TestCase):
         self.assertRefused('\n'.join(lines), 'line 6', 'more than')
         self.assertEqual(5, len(self.read('\n'.join(lines[:5]))))
 
-    def test_what_is_within_itself_is_refused(self):
+    def test_recursive_alias_is_refused(self):
         self.assertRefused('a: &a [*a]', 'line 1', 'within itself')
         self.assertRefused('a: &a {b: [1, {c: *a}]}', 'line 1',
                            'within itself')
@@ -93,7 +93,7 @@ class TestRead(base.TestCase):
 
 class TestInvalid(base.TestCase):
 
-    def test_field_is_told_by_the_way_to_it(self):
+    def test_field_is_named_by_its_path(self):
         for way, field in (
                 ((), 'document'), (('a',), 'a'), (('a', 0, 'b'), 'a[0].b'),
                 (('line 1',), 'line 1')):

@@ -170,7 +170,7 @@ class TestSharing(sharing.TestCase):
 
         self.assertEqual({}, self.capacity(made.uuid))
 
-    def test_aggregate_whose_hosts_share_one_stays(self):
+    def test_aggregate_of_a_shared_provider_stays(self):
         self.create()
 
         error = self.assertRaises(

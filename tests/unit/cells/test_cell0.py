@@ -85,7 +85,7 @@ class TestCell0(base.TestCase):
                 uuids, 'No valid host was found. There are none.'),
             self.read(self.grave, instance_history.latest, uuids))
 
-    def test_fault_and_action_say_who_and_in_which_request(self):
+    def test_fault_and_action_have_user_and_request(self):
         made = self.accept(1)
 
         self.bury(made)
@@ -339,7 +339,7 @@ class RecordCase(base.TestCase):
 
 class TestRecord(RecordCase):
 
-    def test_record_has_what_the_server_brought_along(self):
+    def test_record_has_the_data_of_the_request(self):
         made = self.accept()
 
         self.assertEqual({made.uuid}, self.bury(made))
@@ -397,7 +397,7 @@ class TestRecord(RecordCase):
     def break_off(self):
         raise RuntimeError('The database went away.')
 
-    def test_nobody_takes_it_up_while_it_is_corrected(self):
+    def test_corrected_record_cannot_be_leased(self):
         made = self.accept()
         uuid = made.uuid
 
@@ -413,7 +413,7 @@ class TestRecord(RecordCase):
 
         self.assertEqual(('newest', [], 1), self.lying(uuid))
 
-    def test_nobody_buries_it_anew_while_it_is_taken_back(self):
+    def test_record_in_removal_cannot_be_buried(self):
         """Else it would be nowhere: its record would be removed."""
         made = self.accept()
         uuid, east = made.uuid, self.add_cell('east')
@@ -509,7 +509,7 @@ class TestRecord(RecordCase):
 
         self.assertIsNone(self.read(self.grave, instances.get, made.uuid))
 
-    def test_nothing_is_decided_for_what_another_leases(self):
+    def test_request_with_another_lease_is_not_buried(self):
         made = self.accept('other')
 
         self.assertEqual(set(), self.bury(made))
@@ -517,7 +517,7 @@ class TestRecord(RecordCase):
         self.assertIsNone(self.read(self.grave, instances.get, made.uuid))
         self.assertIsNotNone(self.request_of(made.uuid))
 
-    def test_removed_is_what_is_not_deleted(self):
+    def test_deleted_record_is_not_removed(self):
         made, deleted = self.accept(), self.accept()
         self.bury(made, deleted)
         self.write(self.grave, instances.delete, deleted.uuid, samples.NOW)
@@ -589,7 +589,7 @@ class TestTold(base.TestCase):
     def lies(self, uuid):
         return self.read(self.grave, instances.get, uuid) is not None
 
-    def test_each_is_told_with_its_request_and_the_reason(self):
+    def test_each_is_notified_with_its_request_and_the_reason(self):
         made = self.accept(2)
         one, other = (each.uuid for each in made)
 
@@ -606,7 +606,7 @@ class TestTold(base.TestCase):
             self.assertIn('There are none.', each['reason'][
                 'nova_object.data']['exception_message'])
 
-    def test_it_is_told_between_the_row_and_the_end_of_the_request(self):
+    def test_notification_follows_the_row_and_precedes_the_end(self):
         [made] = self.accept(1)
         seen = []
         self.hear = lambda: seen.append(
@@ -617,7 +617,7 @@ class TestTold(base.TestCase):
         self.assertEqual([(True, True)], seen)
         self.assertFalse(self.requested(made.uuid))
 
-    def test_what_could_not_be_told_is_told_when_it_is_done_again(self):
+    def test_failed_notification_is_repeated_by_the_retry(self):
         class Killed(BaseException):
             """Nobody catches it, as nobody outlives its process."""
 
@@ -634,7 +634,7 @@ class TestTold(base.TestCase):
         self.assertEqual([EVENT] * 2, self.told.events())
         self.assertFalse(self.requested(made[0].uuid))
 
-    def test_what_is_not_buried_is_not_told(self):
+    def test_unburied_server_is_not_notified(self):
         made = self.accept(1)
         self.write(self.database, build_requests.delete, [made[0].uuid])
         self.write(self.database, instance_mappings.mark_deleted,
@@ -644,7 +644,7 @@ class TestTold(base.TestCase):
 
         self.assertEqual([], self.told.events())
 
-    def test_burial_goes_on_when_it_cannot_be_told(self):
+    def test_failed_notification_does_not_stop_the_burial(self):
         def fail():
             raise ValueError('no')
 

@@ -74,7 +74,7 @@ class TestMapHost(DiscoveryCase):
         self.assertIn(self.west.identity, str(error))
         self.assertEqual({'a': 'east'}, self.mapped('a'))
 
-    def test_cells_of_hosts_are_told_whosever_they_are(self):
+    def test_cells_of_all_hosts_are_returned(self):
         self.discovery.map_host(self.east, 'a')
 
         owners = self.discovery.map_hosts(self.west, ['a', 'b', 'b'])
@@ -162,7 +162,7 @@ class TestDiscover(DiscoveryCase):
                      'Mapped host c.'):
             self.assertIn(line, self.lines)
 
-    def test_what_was_found_is_not_found_again(self):
+    def test_known_host_is_not_discovered_again(self):
         self.add_nodes(self.east, 'a')
         self.discover()
 
@@ -305,7 +305,7 @@ class TestPeriodicDiscovery(test_discovery.DiscoveryCase):
         self.assertEqual([], self.a.run())
         self.assertIn('Another scheduler maps new hosts', self.logs.output)
 
-    def test_name_that_two_cells_have_is_told_once(self):
+    def test_duplicate_name_is_logged_once(self):
         self.add_nodes(self.east, 'same')
         self.a.run()
         self.add_nodes(self.west, 'same')

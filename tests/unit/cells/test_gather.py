@@ -174,7 +174,7 @@ class TestGatherer(base.TestCase):
 
         self.assertIsNone(self.context.cell)
 
-    def test_what_is_logged_meanwhile_is_of_the_request(self):
+    def test_log_lines_of_a_query_have_the_request_id(self):
         gatherer = self.make(threads=1, cells=1)
         requests = [
             gatherer.gather(
@@ -293,7 +293,7 @@ class TestGatherer(base.TestCase):
 
         self.assertEqual(self.names(1, 2, 3), self.ask(gatherer).results)
 
-    def test_what_ends_the_process_is_not_kept(self):
+    def test_exit_in_a_query_is_raised(self):
         def stop(context):
             raise SystemExit
 

@@ -172,7 +172,7 @@ class TestCreate(MaintenanceCase):
 
 class TestUpdate(MaintenanceCase):
 
-    def test_only_what_is_given_changes(self):
+    def test_only_given_fields_change(self):
         changed = self.maintenance.update(
             self.east.uuid, {'name': 'orient', 'disabled': True})
 
@@ -268,7 +268,7 @@ class TestDelete(MaintenanceCase):
             database_connection=self.east.database_connection))
         self.assertEqual(['a'], self.discovery.discover())
 
-    def test_cell_with_servers_stays_whatever_is_forced(self):
+    def test_cell_with_servers_is_not_deleted_by_force(self):
         self.add_server(self.east)
 
         for force in False, True:
@@ -285,7 +285,7 @@ class TestDelete(MaintenanceCase):
         self.assertEqual({}, self.read(
             self.database, instance_mappings.get_many, [uuid]))
 
-    def test_cell_whose_database_is_gone_goes_by_force(self):
+    def test_cell_without_a_database_is_deleted_by_force(self):
         self.add_host(self.east, 'a')
         self.maintenance.update(self.east.uuid, {
             'database_connection': f'sqlite:///{self.id()}/gone'})
@@ -359,7 +359,7 @@ class TestInstanceMapper(base.TestCase):
     def mapped(self, uuids):
         return self.read(self.database, instance_mappings.get_many, uuids)
 
-    def test_all_are_mapped_with_what_their_rows_say(self):
+    def test_instances_are_mapped_with_the_data_of_their_rows(self):
         mine, theirs = self.add(2), self.add(1, project_id='other')
         [gone] = self.add(1)
         self.there(self.cell, samples.put, gone, {'deleted': 4})
@@ -377,7 +377,7 @@ class TestInstanceMapper(base.TestCase):
         usage = self.read(self.database, instance_mappings.usage, 'project')
         self.assertEqual((2, 2, 1024, 0), usage)
 
-    def test_what_is_mapped_stays_as_it_is(self):
+    def test_mapped_instance_is_unchanged(self):
         [moved] = samples.uuids(1)
         samples.accept(self.database, [moved])
         self.write(self.database, instance_mappings.decide, [moved],

@@ -35,7 +35,7 @@ class TestCellRegistry(base.TestCase):
         self.assertRaises(
             exception.CellMappingNotFound, self.cells.cell0)
 
-    def test_cells_are_sorted_by_what_they_may_take(self):
+    def test_cells_are_sorted_by_their_use(self):
         self.add_cell0()
         self.add_cell('east')
         self.add_cell('west', disabled=True)

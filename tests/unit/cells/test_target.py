@@ -142,7 +142,7 @@ class TestFill(TestCase):
                 ('port2', '5673')):
             self.assertEqual(f'x{expected}y', self.fill(f'x{{{field}}}y'))
 
-    def test_whole_template_is_the_own_url_with_what_differs(self):
+    def test_template_replaces_parts_of_the_own_url(self):
         self.assertEqual(
             'rabbit://me:s%7Bcr@h1:5672/cell1?ssl=1', self.fill(
                 '{scheme}://{username}:{password}@{hostname}:{port}/cell1'

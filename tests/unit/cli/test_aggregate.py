@@ -20,7 +20,7 @@ class TestAggregate(base.CommandTestCase):
     def run_json(self, *argv):
         return self.shell('aggregate', *argv, '-f', 'json')
 
-    def test_aggregate_is_created_as_it_was_said(self):
+    def test_aggregate_is_created_with_its_options(self):
         ran = self.run_json('create', 'fast', '--zone', 'east', '--property',
                             'ssd=true', '--property', 'note=a=b')
 

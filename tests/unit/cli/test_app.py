@@ -172,7 +172,7 @@ class TestErrors(base.CommandTestCase):
         self.assertEnds(1, ran, 'internal error (KeyError)', '--debug')
         self.assertNotIn('first', ran.err)
 
-    def test_terminal_is_not_given_what_it_would_obey(self):
+    def test_control_characters_do_not_reach_the_terminal(self):
         ran = self.fail(exception.FlavorNotFound(flavor='\x1b[2J\ud800'))
 
         self.assertEqual(
@@ -263,7 +263,7 @@ class TestErrors(base.CommandTestCase):
         self.assertEqual(
             (0, 7), (conf.api_database.max_retries, conf.database.max_retries))
 
-    def test_database_without_schema_is_named_with_what_mends_it(self):
+    def test_database_without_schema_is_named_with_the_command(self):
         self.write_api_conf(self.sqlite('empty'))
 
         ran = self.shell('flavor', 'list')

@@ -125,7 +125,7 @@ class TestLister(base.CommandTestCase):
 
         self.assertIn('provided by the cliff plugin', ran.out)
 
-    def test_help_has_what_hooks_say(self):
+    def test_help_has_the_text_of_hooks(self):
         namespace = 'cellsched.cli.flavor_list'
         self.useFixture(fixtures.MonkeyPatch(
             'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
@@ -179,7 +179,7 @@ class TestChange(base.CommandTestCase):
     def change(self, *argv):
         return self.shell('change', *argv, change=Change)
 
-    def test_each_change_is_told_of_in_a_line(self):
+    def test_each_change_is_one_line(self):
         self.assertEqual(
             base.Ran(0, 'Moved box big, to attic\nMoved box small\n', ''),
             self.change('big', 'small', 'big'))
@@ -195,13 +195,13 @@ class TestChange(base.CommandTestCase):
             self.assertEqual((0, ''), (ran.code, ran.err))
             self.assertEqual(told, read(ran))
 
-    def test_what_goes_wrong_with_one_is_reported_and_others_go_on(self):
+    def test_error_with_one_is_reported_and_the_rest_continues(self):
         ran = self.change('-f', 'json', 'missing', 'small')
 
         self.assertEnds(1, ran, 'no box missing')
         self.assertEqual(['small'], [each['name'] for each in ran.data])
 
-    def test_what_was_done_before_an_error_that_ends_it_is_told(self):
+    def test_changes_before_a_fatal_error_are_shown(self):
         ran = self.change('-f', 'json', 'small', 'broken', 'big')
 
         self.assertEnds(1, ran, 'internal error (ValueError)')

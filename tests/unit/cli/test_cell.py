@@ -29,7 +29,7 @@ class TestCell(test_server.ServerTestCase):
                 table.c.name == 'cell1').values(values))
         return before
 
-    def test_cells_are_listed_with_what_they_have(self):
+    def test_cells_are_listed_with_their_counts(self):
         cell0, cell1 = self.cell('list', '-f', 'json').data
 
         self.assertEqual(

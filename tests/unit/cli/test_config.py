@@ -46,7 +46,7 @@ class TestValidateConfig(base.CommandTestCase):
         self.assertEqual([], self.validate('-f', 'json').data)
         self.assertEqual([], self.problems())
 
-    def test_all_that_is_wrong_is_told_of_at_once(self):
+    def test_all_errors_are_shown_at_once(self):
         found = self.problems(
             DEFAULT={'transport_url': 'rabbit://host/'},
             scheduler={'max_attemps': 3, 'max_attempts': 0, 'driver': 'nix'},
@@ -70,7 +70,7 @@ class TestValidateConfig(base.CommandTestCase):
             self.assertIn(name, line)
         self.assertEqual(10, len(found))
 
-    def test_group_of_somebody_else_is_named_unless_excluded(self):
+    def test_foreign_group_is_named_unless_excluded(self):
         groups = {'keystone_authtoken': {'a': 1, 'b': 2}}
 
         self.assertEqual(['[keystone_authtoken]: unknown option group'],
@@ -132,7 +132,7 @@ class TestConnect(base.CommandTestCase):
         self.assertKeepsSecrets(ran)
         return ran.code, ran.out
 
-    def test_database_that_is_away_is_told_of_on_request(self):
+    def test_unreachable_database_is_shown_on_request(self):
         self.write_api_conf('sqlite:////nowhere/api.sqlite')
 
         self.assertEqual((0, 'Nothing is wrong.\n'), self.found())

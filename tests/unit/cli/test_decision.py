@@ -65,7 +65,7 @@ class TestPlan(PlanTestCase):
                      'a was not chosen because', 'Alternates'):
             self.assertIn(text, ran.out)
 
-    def test_what_fits_nowhere_ends_with_2_and_the_reasons(self):
+    def test_servers_that_fit_nowhere_end_with_2_and_the_reasons(self):
         ran = self.plan(size=('--vcpus', 1, '--ram', 9000))
 
         self.assertEqual((2, ''), (ran.code, ran.err))
@@ -78,7 +78,7 @@ class TestPlan(PlanTestCase):
         self.assertEqual({'capacity:MEMORY_MB': ['a', 'b', 'c']},
                          data['examples'])
 
-    def test_stages_say_what_they_left_where_nothing_is_left(self):
+    def test_stages_show_their_counts_if_no_host_remains(self):
         ran = self.plan('--ignore-host', 'A', '--ignore-host', 'b',
                         '--ignore-host', 'c', '-f', 'json')
 
@@ -87,7 +87,7 @@ class TestPlan(PlanTestCase):
             {'by': 'IgnoredHost', 'entered': 3, 'left': 0,
              'reason': 'is among the ignored hosts'}, ran.data['stages'])
 
-    def test_options_say_what_is_wanted(self):
+    def test_options_describe_the_request(self):
         for argv, planned in (
                 (['--ignore-host', 'b'], ['a']),
                 (['--force-host', 'c'], ['c']),
@@ -96,7 +96,7 @@ class TestPlan(PlanTestCase):
                 (['--disk', 60, '--count', 2], ['b', 'a'])):
             self.assertEqual((0, planned), self.planned(*argv), argv)
 
-    def test_providers_that_give_a_part_are_told(self):
+    def test_providers_of_a_part_are_shown(self):
         groups = test_provider_groups
         hosts = groups.make(
             [[groups.Provider(), groups.Provider((4, 0), ['CUSTOM_T'])]],
@@ -141,7 +141,7 @@ class TestPlan(PlanTestCase):
         self.assertEqual((0, ['c']), self.planned(
             *self.file(plain), '--availability-zone', 'west', size=()))
 
-    def test_properties_are_told_of(self):
+    def test_properties_are_shown(self):
         ran = self.plan('--extra-spec', 'a=b', '--image-property', 'c=d',
                         '--project', 'p', '-f', 'json')
 
@@ -274,7 +274,7 @@ class TestExplain(base.CommandTestCase):
     def explain(self, name, *argv):
         return self.shell('explain', name, *argv)
 
-    def test_choice_is_told_with_weights_and_why_not_the_second(self):
+    def test_choice_is_shown_with_weights_and_the_second_host(self):
         self.keep_choice(self.one, second=place(
             'n2', self.cell, RAMWeigher=1.0, CPUWeigher=0.125))
 
@@ -295,7 +295,7 @@ class TestExplain(base.CommandTestCase):
                 'made the largest difference, 0.875.'):
             self.assertIn(line, lines)
 
-    def test_way_is_told_where_there_are_several(self):
+    def test_way_is_shown_if_there_are_several(self):
         for reasons, line in (
                 ([], 'Decided on columns'),
                 (['a', 'b'], 'Decided on columns, because of a; b')):
@@ -306,7 +306,7 @@ class TestExplain(base.CommandTestCase):
         self.keep_choice(self.one)
         self.assertNotIn('Decided on', self.explain(self.one).out)
 
-    def test_demand_that_makes_no_sense_is_told(self):
+    def test_invalid_request_is_shown(self):
         self.keep_choice(self.one, extra_specs={'resources:VGPU': 'many'})
 
         self.assertIn('resources:VGPU', self.explain(self.one).out)
@@ -335,7 +335,7 @@ class TestExplain(base.CommandTestCase):
         for uuid in (self.one, self.two):
             self.assertIn(uuid, both.out)
 
-    def test_providers_of_the_host_are_told_where_several_give(self):
+    def test_providers_of_the_host_are_shown_if_several_give(self):
         first = place('n1', self.cell, RAMWeigher=0.5)
         first.providers = [
             {'group': '', 'provider': self.two, 'name': 'n1',
@@ -356,7 +356,7 @@ class TestExplain(base.CommandTestCase):
                      f'{self.one} _GPU {self.two} 1 VGPU'):
             self.assertIn(line, lines)
 
-    def test_decision_of_a_release_that_knew_no_groups_is_told(self):
+    def test_decision_of_a_release_without_groups_is_shown(self):
         self.keep_choice(self.one)
         with self.api.database.writer() as connection:
             [row] = decisions.find(connection, self.one, 1)
@@ -368,7 +368,7 @@ class TestExplain(base.CommandTestCase):
 
         self.assertIn('n1 was the only candidate', self.explain(self.one).out)
 
-    def test_refusal_is_told_with_hosts_and_cells(self):
+    def test_refusal_is_shown_with_hosts_and_cells(self):
         self.keep(
             self.one, reason='There are not enough hosts.',
             rejections=[
@@ -402,12 +402,12 @@ class TestExplain(base.CommandTestCase):
         self.assertEqual(2, self.explain(
             self.one, '--all').out.count('\n---'))
 
-    def test_kept_host_is_told(self):
+    def test_kept_host_is_shown(self):
         self.keep(self.one)
 
         self.assertIn('kept the host', self.explain(self.one).out)
 
-    def test_what_is_not_there_says_how_long_it_would_be(self):
+    def test_missing_decision_names_the_retention(self):
         self.assertEnds(1, self.explain(self.one), self.one, '3600 seconds')
         self.write_api_conf(
             self.api.url, scheduler={'decision_retention': 0})
@@ -456,7 +456,7 @@ class TestCapacity(base.CommandTestCase):
             ('North', 1, 1, 8), ('South', 2, 1, 4), ('all cells', 3, 2, 12),
         ]), self.rows())
 
-    def test_what_is_scarcest_counts(self):
+    def test_scarcest_resource_limits_the_count(self):
         # Each has 32 virtual CPUs, and the last one memory for fewer.
         _, rows = self.rows(size=('--vcpus', 4, '--ram', 100))
 
@@ -478,7 +478,7 @@ class TestCapacity(base.CommandTestCase):
             host_snapshot.write(document.dump(document.HostDocument(
                 table, builders.NOW, {'north': 'North'})), file)
 
-    def test_what_cells_share_counts_once_in_all(self):
+    def test_shared_provider_counts_once_in_all_cells(self):
         self.share([[test_provider_groups.Provider()] for _ in range(3)], 11)
 
         # Each host has room for 8, but for what they share.
@@ -529,7 +529,7 @@ class TestCapacity(base.CommandTestCase):
             self.assertEnds(1, self.capacity(*argv), text)
         self.assertEnds(1, self.capacity(size=()), '--vcpus')
 
-    def test_missing_library_is_named_with_what_installs_it(self):
+    def test_missing_library_is_named_with_its_extra(self):
         with mock.patch.dict('sys.modules', {'matplotlib': None}):
             self.assertEnds(1, self.capacity('--plot', 'x.png'),
                             'cellsched[plot]')

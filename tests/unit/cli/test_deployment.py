@@ -101,6 +101,6 @@ class TestDeployment(base.CommandTestCase):
 
         self.assertEqual(['a', 'b'], ran.data['columns']['host'])
 
-    def test_what_is_not_kept_is_said_in_its_words(self):
+    def test_missing_decision_names_the_option_of_the_deployment(self):
         self.assertEnds(1, self.far('explain', 'req-1'),
                         'req-1', '60 seconds, as [elsewhere] kept says')

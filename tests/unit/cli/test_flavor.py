@@ -12,7 +12,7 @@ class TestFlavor(base.CommandTestCase):
     def create(self, *argv):
         return self.shell('flavor', 'create', '-f', 'json', *argv)
 
-    def test_flavor_is_created_as_it_was_said(self):
+    def test_flavor_is_created_with_its_options(self):
         ran = self.create('m1', '--ram', '2048', '--vcpus', '2', '--disk',
                           '20', '--ephemeral', '5', '--swap', '512', '--id',
                           'small')

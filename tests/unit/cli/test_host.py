@@ -145,7 +145,7 @@ class TestHost(base.CommandTestCase):
             os.read(reader, 1000))['columns']['host'])
         self.assertTrue(path.is_fifo())
 
-    def test_link_goes_on_pointing_to_what_is_written(self):
+    def test_link_to_the_file_stays(self):
         target, link = self.directory / 'target', self.directory / 'link'
         target.write_text('before')
         link.symlink_to(target)
@@ -215,7 +215,7 @@ class TestHostChange(test_server.ServerTestCase):
         self.assertNotEqual(self.host, self.server(
             'show', self.uuid, '-f', 'json').data['host'])
 
-    def test_what_stays_ends_with_2_and_says_why(self):
+    def test_remaining_server_ends_with_2_and_the_reason(self):
         ran = self.run_host('evacuate', self.host, '-f', 'json')
 
         self.assertEqual(2, ran.code, ran.err)
@@ -223,7 +223,7 @@ class TestHostChange(test_server.ServerTestCase):
         self.assertEqual('stays', row['Outcome'])
         self.assertIn('forced down', row['Reason'])
 
-    def test_what_is_not_through_in_time_ends_with_1(self):
+    def test_timeout_ends_with_1(self):
         ran = self.run_host('drain', self.host, '--timeout', '0',
                             '-f', 'json')
 

@@ -39,7 +39,7 @@ class TestAudit(base.CommandTestCase):
     def test_nothing_wrong_ends_with_0(self):
         self.assertEqual(base.Ran(0, '[]', ''), self.stripped(self.audit()))
 
-    def test_something_wrong_is_told_and_ends_with_1(self):
+    def test_finding_is_shown_and_ends_with_1(self):
         uuid = self.lose()
 
         ran = self.audit()
@@ -53,7 +53,7 @@ class TestAudit(base.CommandTestCase):
                       'was lost',
             'State': 'left'}], ran.data)
 
-    def test_what_is_repaired_ends_with_2_and_then_with_0(self):
+    def test_repair_ends_with_2_and_then_with_0(self):
         uuid = self.lose()
 
         ran = self.audit('--fix')
@@ -71,7 +71,7 @@ class TestAudit(base.CommandTestCase):
 
         self.assertEqual(uuid, ran.out.strip())
 
-    def test_what_cannot_be_found_out_ends_with_3(self):
+    def test_unreadable_cell_ends_with_3(self):
         for argv in (['--settle=-1'], ['--settle=nan'], ['--settle=1e9'],
                      ['--settle=x'], ['--nonsense'], ['-c', 'Nonsense']):
             self.assertEnds(3, self.audit(*argv))
@@ -82,7 +82,7 @@ class TestAudit(base.CommandTestCase):
     def test_other_commands_end_with_1_as_before(self):
         self.assertEnds(1, self.manage('cell_v2', 'list_cells', '-c', 'No'))
 
-    def test_claims_that_nobody_else_sees_are_left_out(self):
+    def test_claims_of_one_process_are_skipped(self):
         self.write_api_conf(self.database.url, claims={
             'store': 'memory', 'require': ''})
 

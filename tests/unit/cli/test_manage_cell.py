@@ -253,7 +253,7 @@ class TestListCells(CellTestCase):
         self.assertEqual(['alpha', 'zeta'], [row['Name'] for row in ran.data])
         self.assertEqual(COLUMNS, list(ran.data[0]))
 
-    def test_passwords_are_masked_whatever_is_asked_for(self):
+    def test_passwords_are_always_masked(self):
         database = f'postgresql+psycopg2://u:{base.QUOTED}@h/db'
         transport = f'rabbit://u:{base.QUOTED}@h1:1,v:{base.QUOTED}@h2:1/x'
         self.write('cell.conf', DEFAULT={'transport_url': transport},
@@ -270,7 +270,7 @@ class TestListCells(CellTestCase):
                              row['Database Connection'])
             self.assertIn('****@h2:1/x', row['Transport URL'])
 
-    def test_old_schema_is_named_with_what_mends_it(self):
+    def test_old_schema_is_named_with_the_command(self):
         self.write_api_conf(self.sqlite('empty'))
 
         for command in ('list_cells', 'discover_hosts'):
@@ -310,7 +310,7 @@ class TestDiscoverHosts(CellTestCase):
         self.assertEqual(base.Ran(0, 'Mapped 2 hosts\n', ''), ran)
         self.assertEqual({'h1': 'c1', 'h2': 'c2'}, self.mapped('h1', 'h2'))
 
-    def test_it_says_what_it_finds_on_demand(self):
+    def test_findings_are_shown_on_demand(self):
         self.create_cell('c1')
         self.add_host('c1', 'h1')
 
@@ -438,7 +438,7 @@ class ChangeCase(CellTestCase):
 
 class TestUpdateCell(ChangeCase):
 
-    def test_only_what_is_given_changes_whatever_is_configured(self):
+    def test_only_given_fields_change_in_any_configuration(self):
         before = self.cell
         self.write_cell_conf('other')
 
@@ -499,7 +499,7 @@ class TestUpdateCell(ChangeCase):
             self.assertEqual(0, self.changed(option).code)
             self.assertEqual(disabled, self.cell.disabled)
 
-    def test_what_cannot_be_done_has_its_exit_code(self):
+    def test_each_failure_has_its_exit_code(self):
         cell0 = '0' * 8 + '-0000-0000-0000-' + '0' * 12
         for code, argv, uuid, text in (
                 (1, ['--name', 'x'], UNKNOWN, UNKNOWN),
@@ -599,7 +599,7 @@ class TestMapInstances(ChangeCase):
         self.assertEqual(base.Ran(0, 'Mapped 0 instances\n', ''),
                          self.mapped('--reset'))
 
-    def test_what_cannot_be_done_has_its_exit_code(self):
+    def test_each_failure_has_its_exit_code(self):
         for count in '0', '-1', 'x', '1.5', '9' * 99, '':
             self.assertEnds(
                 127, self.mapped(f'--max-count={count}'), '--max-count')

@@ -75,7 +75,7 @@ class TestCopy(CopyTestCase):
         self.assertEqual(
             self.source.inventories(), self.target.inventories())
 
-    def test_copy_that_is_done_again_is_told_as_data(self):
+    def test_repeated_copy_is_reported_as_data(self):
         self.copy()
 
         ran = self.copy('-f', 'json', '--batch', '1')
@@ -96,7 +96,7 @@ class TestCopy(CopyTestCase):
         self.assertEqual((0, ''), (ran.code, ran.err))
         self.assertEqual(3, len(self.target.consumers()))
 
-    def test_difference_is_told_and_ends_with_1(self):
+    def test_difference_is_shown_and_ends_with_1(self):
         with self.new_parts.databases.get(
                 self.sqlite('new'), 'claims').writer() as connection:
             connection.execute(sa.text(
@@ -220,7 +220,7 @@ class TestRefused(CopyTestCase):
             self.assertIn('127.0.0.1', ran.err)
             self.assertKeepsSecrets(ran)
 
-    def test_batch_that_is_said_to_be_the_default_is_it(self):
+    def test_documented_default_batch_is_the_default(self):
         self.assertIn(f'by default {copying.BATCH}', ' '.join(
             self.manage('claims', 'copy', '--help').out.split()))
 

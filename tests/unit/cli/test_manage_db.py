@@ -72,7 +72,7 @@ class TestAPIAndClaims(ManageTestCase):
                         f'one of {api_schema.SCHEMA.head}', 'future')
         self.assertEnds(1, self.shell('flavor', 'list'), 'future')
 
-    def test_claims_are_in_the_api_database_unless_said_otherwise(self):
+    def test_claims_are_in_the_api_database_by_default(self):
         self.write_api_conf(self.sqlite('api'))
 
         self.manage('claims_db', 'sync')
@@ -269,7 +269,7 @@ class TestArchive(ArchiveCase):
     def test_nothing_to_archive_ends_with_0(self):
         self.assertEqual(base.Ran(0, '', ''), self.archive('--all-cells'))
 
-    def test_what_is_archived_ends_with_1_and_is_told_on_demand(self):
+    def test_archived_rows_end_with_1_and_are_counted_on_demand(self):
         for cell in 'cell0', 'cell1':
             self.delete(cell)
 
@@ -333,7 +333,7 @@ class TestArchive(ArchiveCase):
             self.assertEqual(archived, self.archived())
         self.assertEqual(0, self.archive('--all-cells').code)
 
-    def test_what_was_deleted_lately_stays(self):
+    def test_recently_deleted_rows_stay(self):
         self.delete(ago=datetime.timedelta(minutes=30))
 
         for argv in [], ['--before=2999-01-01']:
@@ -341,7 +341,7 @@ class TestArchive(ArchiveCase):
         self.assertEqual(
             1, self.archive('--all-cells', '--settle=600').code)
 
-    def test_what_was_deleted_after_a_date_stays(self):
+    def test_rows_deleted_after_a_date_stay(self):
         self.delete()
         days = [(self.now() - datetime.timedelta(days=days)).isoformat()
                 for days in (2, 0.5)]
@@ -411,7 +411,7 @@ class TestPurge(ArchiveCase):
         self.assertEqual(
             base.Ran(3, '', ''), self.purge('--all-cells', '--all'))
 
-    def test_what_is_removed_ends_with_0(self):
+    def test_removed_rows_end_with_0(self):
         self.delete()
         self.archive('--all-cells')
 
@@ -421,7 +421,7 @@ class TestPurge(ArchiveCase):
         self.assertIn('cell1: shadow_instances: 1 rows\n', ran.out)
         self.assertEqual(0, self.archived())
 
-    def test_what_was_deleted_after_a_date_stays(self):
+    def test_rows_deleted_after_a_date_stay(self):
         self.delete()
         self.archive('--all-cells')
 

@@ -115,7 +115,7 @@ class TestPlugin(base.CommandTestCase):
 
         self.assertEqual(('', ''), (shown['hints'], shown['reads']))
 
-    def test_data_is_shown_with_what_its_module_says(self):
+    def test_data_is_shown_with_the_docstring_of_its_module(self):
         self.install(plugins.COLUMNS, mine='cellsched.hosts.columns:STANDARD')
 
         shown = self.plugin('show', 'columns', 'mine', '-f', 'json').data

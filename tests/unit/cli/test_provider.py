@@ -96,7 +96,7 @@ class TestProvider(ProviderTestCase):
                 'Name', 'Kind', 'Parent', 'Root', 'Traits')))
         self.assertEqual([pool], self.run_json('list', '--kind', 'sharing'))
 
-    def test_table_has_what_is_taken_and_the_number_of_traits(self):
+    def test_table_has_usage_and_the_number_of_traits(self):
         made = self.create_pool('pool1', '--trait', 'CUSTOM_SSD')
         self.claim(made['uuid'], DISK_GB=30)
 

@@ -257,7 +257,7 @@ class TestBadRequests(ServerTestCase):
             self.assertEnds(
                 1, self.server('list', '--limit', limit), 'limit', limit)
 
-    def test_what_cannot_be_listed_by_is_named(self):
+    def test_unknown_filter_of_the_list_is_named(self):
         for argv, text in ((('--sort', 'id'), "'id'"),
                            (('--sort', 'uuid:up'), "'up'"),
                            (('--sort', 'uuid,uuid'), 'each key once'),
@@ -454,7 +454,7 @@ class TestServerMove(ServerTestCase):
         self.assertEqual('ACTIVE', self.shown['status'])
         self.assertNotEqual(self.host, self.shown['host'])
 
-    def test_server_that_has_nowhere_to_go_is_told(self):
+    def test_migration_without_a_host_is_reported(self):
         ran = self.create('web', '--flavor', 'small', '--wait',
                           '--availability-zone', 'zone2')
         [made] = ran.data

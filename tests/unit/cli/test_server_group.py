@@ -15,7 +15,7 @@ class TestServerGroup(base.CommandTestCase):
     def create(self, *argv):
         return self.group('create', '-f', 'json', *argv)
 
-    def test_group_is_created_as_it_was_said(self):
+    def test_group_is_created_with_its_options(self):
         ran = self.create(
             'web', '--policy', 'anti-affinity', '--rule',
             'max_server_per_host=2', '--rule', 'spread=az')
@@ -66,7 +66,7 @@ class TestServerGroup(base.CommandTestCase):
         self.assertEqual([], self.group('list', '-f', 'json').data)
         self.assertEnds(1, self.group('show', uuids[0]), uuids[0])
 
-    def test_bad_input_is_refused_with_what_is_wrong(self):
+    def test_bad_input_is_refused_with_the_problem(self):
         for argv, *texts in (
                 ([], 'policy:', 'anti-affinity'),
                 (['--policy', 'near'], 'policy:', 'near'),

@@ -71,7 +71,7 @@ class TestChart(base.TestCase):
              'c  CPU  ' + '█' * 30 + ' 100%  8 of 8'],
             drawn(('a', 'CPU', 0, 8), ('b', 'CPU', 4, 8), ('c', 'CPU', 8, 8)))
 
-    def test_what_is_there_twice_over_fills_the_bar(self):
+    def test_usage_above_the_total_fills_the_bar(self):
         self.assertEqual(
             ['a  CPU  ' + '█' * 30 + ' 200%  8 of 4'],
             drawn(('a', 'CPU', 8, 4)))

@@ -9,7 +9,7 @@ from tests.unit.cmd import services
 
 class TestCompute(services.ServiceTestCase):
 
-    def test_it_runs_until_it_is_told_to_stop(self):
+    def test_it_runs_until_a_signal_stops_it(self):
         service = self.start('compute', cell=True)
         service.until('has started as host1')
 

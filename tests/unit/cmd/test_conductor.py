@@ -20,7 +20,7 @@ class TestConductor(services.ServiceTestCase):
         self.assertEqual(workers, service.output.count('has stopped'))
         self.assertNotIn('Traceback', service.output)
 
-    def test_it_runs_until_it_is_told_to_stop(self):
+    def test_it_runs_until_a_signal_stops_it(self):
         self.check_run(workers=1)
 
     def test_so_it_does_in_several_processes(self):
@@ -47,7 +47,7 @@ class TestConductor(services.ServiceTestCase):
                 'SQLAlchemy URL of the cell database; it is not set\n'),
             self.run_to_end('conductor'))
 
-    def test_what_is_wrong_is_one_line_for_several_processes_too(self):
+    def test_error_of_several_processes_is_one_line(self):
         code, error = self.run_to_end(
             'conductor', cell=True, conductor={'workers': 2}, database={
                 'connection': f'sqlite:///{self.directory}/new.sqlite'})

@@ -116,7 +116,7 @@ class TestLaunch(services.ServiceTestCase):
             1, service.output.count('service: AccessRefused: '))
         self.assertNotIn('Traceback', service.output)
 
-    def test_workers_whose_broker_refuses_leave_no_tracebacks(self):
+    def test_refused_workers_print_no_tracebacks(self):
         service = self.run_code('Refused', 2)
 
         service.until('service: AccessRefused: ', 2)
@@ -173,7 +173,7 @@ class TestLogQueue(base.TestCase):
         self.queue.stop()
         return self.handler.lines
 
-    def test_who_logs_does_not_wait_until_it_is_written(self):
+    def test_logging_does_not_wait_for_the_write(self):
         self.handler.go_on.clear()
         self.logger.info('one %s', 'line')
         self.assertEqual([], self.handler.lines)
@@ -199,7 +199,7 @@ class TestLogQueue(base.TestCase):
 
         self.assertEqual(["on ['host1']"], self.written())
 
-    def test_line_has_the_context_of_who_logged_it(self):
+    def test_line_has_the_context_of_its_thread(self):
         self.handler.setFormatter(formatters.ContextFormatter(
             '%(message)s', config=_Options()))
         context.RequestContext(request_id='req-mine', overwrite=True)
@@ -223,21 +223,21 @@ class TestLogQueue(base.TestCase):
             ('Failed', 'ValueError: wrong'),
             (line.splitlines()[0], line.splitlines()[-1]))
 
-    def test_handler_gets_what_its_level_allows(self):
+    def test_handler_gets_records_of_its_level(self):
         self.handler.setLevel(logging.WARNING)
         self.logger.info('fine')
         self.logger.warning('odd')
 
         self.assertEqual(['odd'], self.written())
 
-    def test_who_logs_too_much_writes_it(self):
+    def test_full_queue_makes_the_caller_write(self):
         self.patch(launch, 'WAITING_MAX', 0)
         self.logger.info('more')
 
         self.assertEqual(['more'], self.handler.lines)
         self.assertEqual({threading.get_ident()}, self.handler.threads)
 
-    def test_stopped_queue_leaves_writing_to_who_logs(self):
+    def test_stopped_queue_makes_the_caller_write(self):
         self.queue.stop()
         self.queue.stop()
         self.logger.info('late')

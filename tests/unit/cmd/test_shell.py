@@ -23,7 +23,7 @@ class TestShell(base.TestCase):
         self.assertEqual((0, ''), (ended.returncode, ended.stderr))
         self.assertIn('ComputeFilter', ended.stdout)
 
-    def test_what_a_terminal_cannot_show_is_shown_in_other_words(self):
+    def test_unprintable_characters_are_escaped(self):
         env = {**os.environ, 'PYTHONIOENCODING': 'ascii'}
         path = self.temporary_directory() / 'hosts.json'
         path.write_text(json.dumps(document.dump(document.HostDocument(

@@ -35,14 +35,14 @@ class TestCase(base.TestCase):
 
 class TestRegistered(TestCase):
 
-    def test_options_of_what_is_enabled_are_there(self):
+    def test_options_of_enabled_plugins_are_registered(self):
         conf = self.load('[filter_scheduler]\n'
                          'enabled_filters = NumInstancesFilter\n'
                          'max_instances_per_host = 7\n')
 
         self.assertEqual(7, conf.filter_scheduler.max_instances_per_host)
 
-    def test_options_of_what_is_not_enabled_are_not(self):
+    def test_options_of_disabled_plugins_are_not_registered(self):
         conf = self.load('[filter_scheduler]\nmax_instances_per_host = 7\n')
 
         self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
@@ -56,12 +56,12 @@ class TestRegistered(TestCase):
 
         self.assertEqual(3, conf.strange.strange_limit)
 
-    def test_bad_value_of_what_is_enabled_is_refused(self):
+    def test_bad_value_of_an_enabled_plugin_is_refused(self):
         self.assertIn('max_instances_per_host', self.refused(
             '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
             'max_instances_per_host = many\n'))
 
-    def test_mistyped_option_of_what_is_enabled_is_refused(self):
+    def test_mistyped_option_of_an_enabled_plugin_is_refused(self):
         self.assertIn('did you mean max_instances_per_host?', self.refused(
             '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
             'max_instance_per_host = 7\n'))
@@ -86,7 +86,7 @@ class TestInstalled(TestCase):
         self.assertIn('[filter_scheduler] no_such_option', self.refused(
             '[filter_scheduler]\nno_such_option = 3\n'))
 
-    def test_broken_plugins_stop_nobody(self):
+    def test_broken_plugins_stop_no_service(self):
         self.install(broken_packages.write_broken)
 
         self.assertEqual(3, self.load().scheduler.max_attempts)
@@ -99,7 +99,7 @@ class TestInstalled(TestCase):
         self.assertIn('absent_weight_multiplier', self.logs.output)
         self.assertIn('LeavingFilter', self.logs.output)
 
-    def test_listing_has_what_is_shipped_and_no_other(self):
+    def test_listing_has_only_the_shipped_plugins(self):
         before = opts.list_opts()
         for write in (broken_packages.write_working,
                       broken_packages.write_broken):
@@ -128,7 +128,7 @@ class TestOtherKinds(TestCase):
         return str(self.assertRaises(
             exception.ConfigurationInvalid, self.load_agents, text))
 
-    def test_its_groups_are_left_to_who_reads_them(self):
+    def test_its_groups_are_checked_by_their_readers(self):
         conf = self.load_agents(
             '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
             'max_instances_per_host = many\nno_such_option = 3\n'
@@ -155,7 +155,7 @@ class TestOtherKinds(TestCase):
             '[filter_scheduler]\nenabled_filters = NoSuchFilter\n'
             '[conducter]\nworkers = 3\n'))
 
-    def test_broken_plugins_of_it_stop_nobody(self):
+    def test_its_broken_plugins_stop_no_service(self):
         self.install(broken_packages.write_broken)
 
         conf = self.load_agents(
@@ -175,7 +175,7 @@ class TestMake(TestCase):
         self.assertIsInstance(made, virt.ComputeDriver)
         self.assertIsInstance(made, plugins.PluginProxy)
 
-    def test_what_is_broken_is_named_with_its_option(self):
+    def test_broken_plugin_is_named_with_its_option(self):
         self.install(broken_packages.write_broken)
         for name, problem in (('leaving', 'SystemExit: 7'),
                               ('partial', 'destroy, list_instances'),
@@ -190,7 +190,7 @@ class TestMake(TestCase):
             self.assertIn(f'[DEFAULT] compute_driver: {name}: ', str(error))
             self.assertIn(problem, str(error))
 
-    def test_what_cannot_be_made_is_named(self):
+    def test_plugin_that_cannot_be_created_is_named(self):
         conf = self.load()
         for error in TypeError('x'), SystemExit('x'):
             def fail(error=error):
@@ -203,7 +203,7 @@ class TestMake(TestCase):
             self.assertIn('[DEFAULT] compute_driver: fake: ', str(refusal))
             self.assertIn(f'{type(error).__name__}: x', str(refusal))
 
-    def test_what_is_ours_is_raised_as_it_is(self):
+    def test_own_errors_are_raised_unchanged(self):
         conf = self.load()
         ours = exception.CellMappingNotFound(uuid='x')
 
@@ -235,7 +235,7 @@ class TestOptions(TestCase):
         self.assertIn('the plug-in: options that can be registered: '
                       'DuplicateOptError', str(error))
 
-    def test_what_are_no_options_is_an_error(self):
+    def test_invalid_options_of_a_plugin_are_an_error(self):
         for said in ([1], None, 'text'):
             plugin = type('Plugin', (), {
                 'group': 'some', 'opts': classmethod(lambda cls, s=said: s)})

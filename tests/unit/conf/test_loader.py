@@ -65,7 +65,7 @@ class TestDefaults(LoadingTestCase):
         oslo_messaging.get_rpc_server(transport, target, [])
         oslo_messaging.get_rpc_client(transport, target).cast({}, 'note')
 
-    def test_what_oslo_messaging_registers_later_is_no_other_option(self):
+    def test_later_registrations_of_oslo_messaging_are_the_same(self):
         conf = self.load('')
 
         for url in ('rabbit://host/', 'kombu+memory:///', 'local://w/c'):
@@ -175,7 +175,7 @@ class TestNames(LoadingTestCase):
         self.assertIn('a.conf: [schedular]:', refusal)
         self.assertIn('did you mean [scheduler]?', refusal)
 
-    def test_group_of_somebody_else_is_left_alone(self):
+    def test_foreign_group_is_accepted(self):
         self.load('[neutron]\nurl = http://network\n'
                   '[oslo_reports]\nlog_dir = /tmp\n')
 
@@ -233,7 +233,7 @@ class TestValues(LoadingTestCase):
                       self.refused('[oslo_messaging_rabbit]\n'
                                    'rabbit_quorum_queue = perhaps\n'))
 
-    def test_bad_value_of_what_is_an_argument_too_is_named(self):
+    def test_bad_value_of_an_option_with_an_argument_is_named(self):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             refusal = self.refused('[DEFAULT]\ndebug = perhaps\n')
@@ -274,7 +274,7 @@ class TestValues(LoadingTestCase):
 
 class TestMessaging(base.TestCase):
 
-    def test_another_configuration_learns_what_messages_need(self):
+    def test_second_configuration_gets_the_messaging_options(self):
         conf = cfg.ConfigOpts()
 
         loader.register_messaging(conf)
@@ -300,7 +300,7 @@ class TestWithoutMessages(LoadingTestCase):
         return self.refuse([], files=[self.write(text)], dirs=[],
                            messages=False)
 
-    def test_options_of_messages_are_left_to_who_sends_them(self):
+    def test_messaging_options_are_checked_by_senders(self):
         conf = self.load(
             '[DEFAULT]\ntransport_url = local://w/c\n'
             'rpc_response_timeout = soon\n'

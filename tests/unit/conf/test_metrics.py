@@ -24,7 +24,7 @@ class TestMetrics(base.TestCase):
             [('cpu.percent', 1.0), ('io', -1.3), ('io', 2.0)],
             self.setting('cpu.percent=1, io = -1.3,io=2'))
 
-    def test_what_is_no_metric_with_its_ratio_is_refused(self):
+    def test_value_without_name_and_ratio_is_refused(self):
         for text in ('cpu', '=1', 'cpu=', 'cpu=x', 'cpu=nan', 'cpu=1e999',
                      'a=1,b'):
             error = self.assertRaises(

@@ -123,7 +123,7 @@ class TestServers(OpeningTestCase):
 
 class TestLogLevel(OpeningTestCase):
 
-    def test_debug_option_sets_what_sqlalchemy_logs(self):
+    def test_debug_option_sets_the_log_level_of_sqlalchemy(self):
         logger = logging.getLogger('sqlalchemy.engine')
         self.addCleanup(logger.setLevel, logger.level)
         for debug, level in ((0, logging.WARNING), (50, logging.INFO),

@@ -72,7 +72,7 @@ class TestFeed(base.TestCase):
         self.change('a')
         self.assertEqual(self.token(), FEED.glance(self.database))
 
-    def test_glance_tells_what_is_wrong(self):
+    def test_glance_raises_the_error(self):
         with self.database.writer() as connection:
             METADATA.drop_all(connection)
 

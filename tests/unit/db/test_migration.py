@@ -88,7 +88,7 @@ class TestSchema(base.TestCase):
             {'one', 'two', 'alembic_version_claims'}, self.tables())
         self.assertEqual('claimstwo', schema.version(self.database))
 
-    def test_sync_goes_as_far_as_it_is_told_and_on(self):
+    def test_sync_stops_at_a_version_and_continues(self):
         schema = self.make_schema(tables=('one', 'two', 'three'))
 
         schema.sync(self.database, 'claimstwo')

@@ -15,7 +15,7 @@ class TestEngineArguments(base.TestCase):
     def arguments(self, url):
         return mysql.engine_arguments(sa.make_url(url))
 
-    def test_transactions_see_what_others_committed(self):
+    def test_transactions_see_concurrent_commits(self):
         for dialect in 'mysql', 'mariadb':
             arguments = self.arguments(f'{dialect}+pymysql://host/database')
 

@@ -105,7 +105,7 @@ class TestDatabase(DatabaseCase):
 
         self.assertEqual(7, database.engine.pool.size())
 
-    def test_statements_say_who_asks_if_the_option_wants_it(self):
+    def test_statements_have_a_comment_if_configured(self):
         for wanted in True, False:
             database = self.open(connection_trace=wanted)
             with recording.recorded(database) as statements:
@@ -125,7 +125,7 @@ class TestDatabase(DatabaseCase):
 
 class TestURLs(base.TestCase):
 
-    def test_driver_that_is_not_installed_is_told_with_its_extra(self):
+    def test_missing_driver_is_named_with_its_extra(self):
         for url, module, extra in (
                 ('postgresql+psycopg://me:s3cr3t@there/api', 'psycopg',
                  'postgresql'),
@@ -203,7 +203,7 @@ class TestErrors(DatabaseCase):
             self.assertIn('things', str(error))
             self.assertIn('run: cellsched-manage claims_db sync', str(error))
 
-    def test_missing_table_of_what_no_command_makes_stays_what_it_is(self):
+    def test_missing_table_without_a_command_is_the_plain_error(self):
         other = session.Database(
             f'sqlite:///{self.path}', 'records', clock=clock.Clock())
         self.addCleanup(other.close)
@@ -213,7 +213,7 @@ class TestErrors(DatabaseCase):
         self.assertRaises(
             db_exc.DBNonExistentTable, self.names, other)
 
-    def test_other_mistakes_stay_what_they_are(self):
+    def test_other_errors_are_unchanged(self):
         def mistake():
             with self.database.reader() as connection:
                 connection.execute(sa.text('SELECT nothing FROM things'))
@@ -302,7 +302,7 @@ class TestSQLite(DatabaseCase):
             self.assertRaises(sqlite3.OperationalError, impatient.execute,
                               "INSERT INTO things VALUES ('a')")
 
-    def test_writer_that_waited_in_vain_for_the_lock_is_told_so(self):
+    def test_timeout_of_the_write_lock_is_an_error(self):
         with self.database.reader() as connection:
             connection.exec_driver_sql('PRAGMA busy_timeout=0')
         other = sqlite3.connect(self.path, isolation_level=None)

@@ -55,7 +55,7 @@ class TestInList(base.TestCase):
                 sa.select(column).where(statements.in_list(column)),
                 {'these': values}).scalars())
 
-    def test_each_value_is_found_whatever_it_has_in_it(self):
+    def test_values_with_special_characters_are_found(self):
         for name in self.NAMES:
             self.assertEqual({name}, self.found(name))
         self.assertEqual(set(self.NAMES), self.found(*self.NAMES, 'none'))
@@ -70,7 +70,7 @@ class TestInList(base.TestCase):
 
         self.assertEqual({1, 2, 3, 4}, ids)
 
-    def test_it_may_be_said_of_several_columns_and_not_be(self):
+    def test_condition_may_combine_columns_and_be_negated(self):
         with self.database.reader() as connection:
             found = connection.execute(
                 sa.select(KEY).where(
@@ -133,7 +133,7 @@ class TestInsertMissing(StatementCase):
         self.assertRaises(db_exc.DBReferenceError, self.insert, row('a', 99))
         self.assertEqual({}, self.hosts())
 
-    def test_one_of_several_is_told_of_each_row(self):
+    def test_one_of_several_values_is_returned_for_each_row(self):
         rows = [row(f'host{number}') for number in range(20)]
 
         told = racing.race(*[lambda: self.insert(*rows)] * 6)
@@ -168,7 +168,7 @@ class TestDialects(StatementCase):
                       said[0])
         self.assertEqual({'a'}, inserted)
 
-    def test_mysql_is_told_each_value(self):
+    def test_mysql_gets_each_value(self):
         said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
             dialect=mysql.dialect()))
 
@@ -295,7 +295,7 @@ class TestDeleteCounted(StatementCase):
         self.assertEqual(set(hosts), self.delete(*hosts))
         self.assertEqual({}, self.hosts())
 
-    def test_exactly_one_of_several_is_told_of_each_row(self):
+    def test_exactly_one_of_several_values_is_returned_for_each_row(self):
         hosts = [f'host{number}' for number in range(30)]
         self.insert(*map(row, hosts))
 

@@ -103,7 +103,7 @@ class TestRowFilter(base.TestCase):
         self.assertEqual(['host2'], plugin.asked)
         self.assertEqual([0, 2], found.rows.tolist())
 
-    def test_what_the_class_says_of_itself_is_kept(self):
+    def test_attributes_of_the_class_are_kept(self):
         plugin = filters.RowFilter(Based())
 
         self.assertEqual(
@@ -115,7 +115,7 @@ class TestRowFilter(base.TestCase):
                             hints={'odd': 'host2'})
         self.assertEqual([1], found.rows.tolist())
 
-    def test_class_that_says_nothing_has_what_filters_have(self):
+    def test_class_without_attributes_has_the_defaults(self):
         plugin = filters.RowFilter(Bare())
 
         self.assertEqual((set(), set(), False, False), (
@@ -137,7 +137,7 @@ class TestRowFilter(base.TestCase):
 
         self.assertIsInstance(error.__cause__, NotImplementedError)
 
-    def test_without_hosts_there_is_nobody_to_look_at(self):
+    def test_without_hosts_no_host_is_checked(self):
         mask = filters.RowFilter(Broken()).keep(
             builders.hosts(0), builders.request())
 

@@ -51,7 +51,7 @@ class HintCase(filters.FilterSuite):
 
         self.assertIn('100', error.expected)
 
-    def test_what_is_no_uuid_is_refused(self):
+    def test_text_that_is_no_uuid_is_refused(self):
         for value in ('', 'server1', SERVERS[0] + '\n', SERVERS[0] + ' ',
                       '{' + SERVERS[0] + '}', 'urn:uuid:' + SERVERS[0],
                       SERVERS[0].replace('a', '\u0430'),

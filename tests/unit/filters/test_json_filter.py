@@ -182,7 +182,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
 
         self.assertEqual('scheduler_hints.query', error.field)
 
-    def test_query_is_refused_whatever_hosts_there_are(self):
+    def test_invalid_query_is_refused_with_any_hosts(self):
         # None of them has so little memory, so none meets the text.
         for query in (['<', '$free_ram_mb', -1, 'text'],
                       ['<', '$stats.ssd', 5, 'text'],
@@ -195,7 +195,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 self.assertRaises(exception.InvalidField, found.candidates,
                                   hosts, request(query))
 
-    def test_address_that_a_host_has_not_said_is_left_out(self):
+    def test_host_without_an_address_is_rejected(self):
         hosts = builders.hosts(
             host_ip=[None, '192.0.2.1'], hypervisor_type=[None, 'qemu'])
         for name in '$host_ip', '$hypervisor_type':

@@ -79,7 +79,7 @@ class TestMake(base.TestCase):
         self.assertEqual(7, down.options.service_down_time)
         self.assertEqual(8, many.options.max_instances_per_host)
 
-    def test_unknown_name_lists_what_is_there(self):
+    def test_unknown_name_lists_the_installed_names(self):
         error = self.assertRaises(
             exception.PluginNotFound, self.make, 'ComputerFilter')
 
@@ -128,6 +128,6 @@ class TestMake(base.TestCase):
                 available=[path])
             self.assertIn(f'{HERE}.{path}', str(error))
 
-    def test_path_that_nobody_enables_is_not_imported(self):
+    def test_disabled_path_is_not_imported(self):
         self.assertEqual(['ComputeFilter'], self.names(
             'ComputeFilter', available=['Missing']))

@@ -32,7 +32,7 @@ class TestRamFilter(_Case, base.TestCase):
 
     plugin = resources.RamFilter
 
-    def test_memory_times_ratio_less_what_is_used_has_to_do(self):
+    def test_memory_times_ratio_less_usage_is_the_limit(self):
         for expected, total, free, ratio in (
                 (True, 1024, 512, 1.0), (False, 1024, 511, 1.0),
                 (True, 1024, -512, 2.0), (False, 1024, -513, 2.0),
@@ -47,7 +47,7 @@ class TestRamFilter(_Case, base.TestCase):
         self.assertLimits({'memory_mb': [1536.0]}, builders.hosts(
             total_usable_ram_mb=[1024], ram_allocation_ratio=[1.5]))
 
-    def test_shortfall_is_what_is_missing(self):
+    def test_shortfall_is_the_missing_amount(self):
         self.assertMisses(([12, 400, -500], 'MB'), builders.hosts(
             total_usable_ram_mb=[1024, 112, 1024],
             free_ram_mb=[500, 112, 1012],
@@ -69,7 +69,7 @@ class TestCoreFilter(_Case, base.TestCase):
 
     plugin = resources.CoreFilter
 
-    def test_cpus_times_ratio_less_what_is_used_have_to_do(self):
+    def test_cpus_times_ratio_less_usage_are_the_limit(self):
         for expected, total, used, ratio in (
                 (True, 4, 2, 1.0), (False, 4, 3, 1.0), (True, 4, 14, 4.0),
                 (False, 4, 15, 4.0), (True, 2, 0, 1.0), (False, 1, 0, 16.0),
@@ -83,7 +83,7 @@ class TestCoreFilter(_Case, base.TestCase):
         self.assertLimits({'vcpu': [12.0, 2 ** 31 - 1]}, builders.hosts(
             vcpus_total=[8, 0], cpu_allocation_ratio=[1.5, 1.0]))
 
-    def test_shortfall_is_what_is_missing(self):
+    def test_shortfall_is_the_missing_amount(self):
         self.assertMisses(([1, 3], 'VCPU'), builders.hosts(
             vcpus_total=[8, 2], vcpus_used=[4, 0],
             cpu_allocation_ratio=[1.0, 16.0]), vcpus=5)
@@ -104,7 +104,7 @@ class TestDiskFilter(_Case, base.TestCase):
 
     plugin = resources.DiskFilter
 
-    def test_disk_times_ratio_less_what_is_used_has_to_do(self):
+    def test_disk_times_ratio_less_usage_is_the_limit(self):
         for expected, total, free, ratio in (
                 (True, 4, 2048, 1.0), (False, 4, 2047, 1.0),
                 (True, 4, -2048, 2.0), (False, 4, -2049, 2.0),
@@ -132,7 +132,7 @@ class TestDiskFilter(_Case, base.TestCase):
         self.assertLimits({'disk_gb': [15.0]}, builders.hosts(
             total_usable_disk_gb=[10], disk_allocation_ratio=[1.5]))
 
-    def test_shortfall_is_what_is_missing(self):
+    def test_shortfall_is_the_missing_amount(self):
         self.assertMisses(([2048, 1024], 'MB'), builders.hosts(
             total_usable_disk_gb=[10, 4], free_disk_mb=[3072, 4096],
             disk_allocation_ratio=[1.0, 16.0]), root_gb=5)

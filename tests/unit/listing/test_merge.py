@@ -62,7 +62,7 @@ class TestMerged(base.TestCase):
         self.assertEqual(list(range(45)), list(itertools.islice(found, 45)))
         self.assertEqual([30, 30], [source.read for source in sources])
 
-    def test_source_whose_batch_holds_nothing_new_is_read_on(self):
+    def test_source_with_no_new_row_in_its_batch_is_read_again(self):
         source = Batches(list(range(10)), 2)
 
         def odd(sources):
@@ -70,7 +70,7 @@ class TestMerged(base.TestCase):
 
         self.assertEqual([6, 7, 8, 9], list(merge.merged([source], odd)))
 
-    def test_no_sources_give_what_is_known(self):
+    def test_merge_without_sources_returns_the_known_rows(self):
         self.assertEqual([], list(merge.merged([], read)))
         self.assertEqual(
             ['a', 'b'], list(merge.merged([], read, [

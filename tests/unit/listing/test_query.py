@@ -30,7 +30,7 @@ class TestFilters(base.TestCase):
                     for name, value in filters.items()}, 'project')))
         return {found.uuid for found in page.servers}
 
-    def test_filters_show_what_they_name(self):
+    def test_filters_show_their_fields(self):
         both = {self.built, self.waiting}
         for filters in ({'name': 'web'}, {'name': '100%_'},
                         {'image': 'image'}, {'image': ['x', 'image']},
@@ -82,7 +82,7 @@ class TestQuery(base.TestCase):
         return str(self.assertRaises(
             exception.InvalidField, function, *args, **kwargs))
 
-    def test_what_cannot_be_sorted_by_is_named(self):
+    def test_unknown_sort_key_is_named(self):
         self.assertIn("not 'id'", self.refused(query.order, ['id']))
         self.assertIn('each key once', self.refused(
             query.order, ['uuid', 'uuid']))
@@ -103,7 +103,7 @@ class TestQuery(base.TestCase):
             self.assertIn('filters: a mapping', self.refused(
                 query.parse_filters, filters, None))
 
-    def test_what_cannot_be_filtered_by_is_named(self):
+    def test_unknown_filter_is_named(self):
         for filters in ({'id': '1'}, {"x'; --": 'a'}, {'name': ''},
                         {'name': ['a', 'b']}, {'name': 'a\0b'},
                         {'name': 'a' * 256}, {'uuid': []},
@@ -119,12 +119,12 @@ class TestQuery(base.TestCase):
             self.assertIn(name, self.refused(
                 query.parse_filters, {name: 'x'}, 'project', is_admin=False))
 
-    def test_project_is_that_of_who_asks(self):
+    def test_project_is_that_of_the_context(self):
         self.assertEqual(
             {'project_id': ['project']},
             query.parse_filters({}, 'project', is_admin=False).matches)
 
-    def test_every_order_ends_with_what_is_unique(self):
+    def test_every_order_ends_with_a_unique_key(self):
         for key in instance_list.SORT_KEYS:
             self.assertIn('uuid', query.order([key]).names)
         self.assertEqual(

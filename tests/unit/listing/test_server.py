@@ -16,7 +16,7 @@ class TestServer(base.TestCase):
         return [0 if name == 'deleted' else instance.get(name)
                 for name in instance_list.SHOWN]
 
-    def test_record_says_what_the_row_does(self):
+    def test_record_has_the_fields_of_the_row(self):
         row = self.row(
             vm_state='active', task_state=None, host='h1', image_ref='image',
             availability_zone='zone', build_attempts=2)

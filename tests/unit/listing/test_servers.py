@@ -28,7 +28,7 @@ from tests.unit.listing import base
 
 class TestServers(base.TestCase):
 
-    def test_request_that_cannot_be_read_is_shown_as_what_it_is(self):
+    def test_unreadable_request_is_shown_as_unreadable(self):
         broken, whole = self.accept(2)
         self.write(self.database, samples.spoil, broken, 'build_requests',
                    instance='nonsense')
@@ -81,7 +81,7 @@ class TestServers(base.TestCase):
             self.assertRaises(exception.InstanceNotFound, self.get, uuid)
         self.assertEqual([], self.listed())
 
-    def test_reason_is_told_of_servers_in_error_only(self):
+    def test_only_servers_in_error_have_a_reason(self):
         [failed] = self.put(self.cell0, vm_state='error', task_state=None)
         [mended] = self.put(self.cell1, vm_state='active')
         for uuid, cell in ((failed, self.cell0), (mended, self.cell1)):
@@ -122,7 +122,7 @@ class TestServers(base.TestCase):
         self.assertEqual((uuid, 'BUILD', None),
                          (found.uuid, found.status, cell))
 
-    def test_tags_are_told_wherever_servers_are(self):
+    def test_tags_are_listed_from_every_source(self):
         [waiting] = self.accept()
         self.write(self.database, build_requests.revise, waiting, (
             lambda request: setattr(

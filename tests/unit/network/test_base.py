@@ -11,7 +11,7 @@ METHODS = ('allocate_for_instance', 'setup_instance_network_on_host',
 
 class TestNetworkAPI(base.TestCase):
 
-    def test_plugin_says_what_it_must(self):
+    def test_plugin_implements_the_abstract_methods(self):
         for missing in METHODS:
             whole = {name: lambda self: None for name in METHODS}
             plugin = type('Whole', (network.NetworkAPI,), whole)(None)
@@ -30,7 +30,7 @@ class TestNetworkAPI(base.TestCase):
         self.assertIn('noop', loaded)
         self.assertIn('fake', loaded)
 
-    def test_plugin_that_knows_nothing_of_hosts_restricts_nobody(self):
+    def test_plugin_without_host_networks_restricts_no_request(self):
         plugin = type('Plugin', (network.NetworkAPI,), {
             name: lambda self: None for name in METHODS})(None)
 

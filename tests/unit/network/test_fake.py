@@ -46,7 +46,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
                          {each['instance'] for each in records})
         self.assertEqual(records, network.records)
 
-    def test_those_who_share_a_file_record_each_change_once(self):
+    def test_processes_that_share_a_file_record_each_change_once(self):
         sharing = [self.make_network() for _ in range(4)]
         instances = [self.make_instance() for _ in range(20)]
 
@@ -76,7 +76,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
         self.assertEqual(1, len(network.records))
         self.assertEqual({}, networks.make(fake.FakeNetworks).allocated())
 
-    def test_first_calls_fail_as_told_and_change_nothing(self):
+    def test_configured_failures_change_nothing(self):
         network = networks.make(
             fake.FakeNetworks, fail_allocations=1, fail_setups=1,
             fail_cleanups=1, fail_deallocations=1)
@@ -95,7 +95,7 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
             call(suite.USER, instance, *more)
         self.assertEqual({}, network.allocated())
 
-    def test_it_can_be_told_to_fail_while_it_runs(self):
+    def test_failures_can_be_set_while_it_runs(self):
         network, instance = self.make_network(), self.make_instance()
         network.fail('allocate', 2)
 

@@ -84,7 +84,7 @@ class TestTaskNotifier(TestCase):
             self.assertEqual(set(expected), {
                 listener.next()[1]['publisher_id'] for _ in expected})
 
-    def test_changes_are_told_as_configured(self):
+    def test_configured_changes_are_notified(self):
         listener = self.listen(base.VERSIONED)
         for configured, expected in (
                 (None, []), ('vm_state', [NEW]),
@@ -111,7 +111,7 @@ class TestTaskNotifier(TestCase):
         self.assertEqual(self.context.request_id, sent['request_id'])
         self.assertNotIn('t0ken', json.dumps(sent))
 
-    def test_what_no_user_asked_for_has_no_request(self):
+    def test_task_without_a_user_has_no_request_id(self):
         listener = self.listen(base.VERSIONED)
 
         self.notifier().deleted(
@@ -141,7 +141,7 @@ class TestNothing(TestCase):
         self.tell(notifiers.TaskNotifier(), base.Untold())
         self.assertEqual([], self.warnings())
 
-    def test_with_a_driver_who_tells_is_not_failed(self):
+    def test_error_of_a_driver_does_not_fail_the_caller(self):
         self.tell(self.notifier('versioned', 'vm_state'), base.Untold())
 
         self.assertEqual(len(METHODS) + 3, len(self.warnings()))
@@ -248,7 +248,7 @@ class TestFailure(base.SchedulerTestCase):
         self.assertEqual(2, self.logs.output.count(
             'MessageDeliveryFailure: The transport was'), self.logs.output)
 
-    def test_request_goes_on_when_it_cannot_be_told(self):
+    def test_failed_notification_does_not_fail_the_request(self):
         self.notifier('versioned').select_destinations(
             self.context, 'end', wire.request(security_groups=7), base.ASKED)
 
@@ -268,7 +268,7 @@ class TestFailure(base.SchedulerTestCase):
         self.assertIn('ValueError: no way to rabbit://', line)
         self.assertNotIn('s3cret', self.logs.output)
 
-    def test_other_topics_are_told_when_one_cannot_be(self):
+    def test_failed_topic_does_not_block_other_topics(self):
         listener = self.listen('good')
 
         self.notifier('versioned', ['', 'good']).select_destinations(

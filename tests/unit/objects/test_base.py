@@ -21,7 +21,7 @@ def read(primitive):
 
 class TestEnvelope(base.TestCase):
 
-    def test_what_nova_sends_is_read_and_sent_the_same(self):
+    def test_object_of_nova_is_read_and_sent_unchanged(self):
         for name, sample in wire.SAMPLES.items():
             sent = json.loads(json.dumps(sample))
 
@@ -74,7 +74,7 @@ class TestTolerance(base.TestCase):
         self.assertEqual(wire.without_changes(wire.REQUEST_SPEC),
                          wire.without_changes(spec.obj_to_primitive()))
 
-    def test_older_minor_version_is_read_and_stays_what_it_is(self):
+    def test_older_minor_version_is_read_and_kept(self):
         sample = self.changed(wire.SELECTION, version='1.0')
         del sample['nova_object.data']['availability_zone']
 
@@ -146,7 +146,7 @@ class TestTolerance(base.TestCase):
 
 class TestObject(base.TestCase):
 
-    def test_get_returns_what_is_set_or_the_default(self):
+    def test_get_returns_the_value_or_the_default(self):
         destination = objects.Destination(host='h', node=None)
 
         self.assertEqual('h', destination.get('host'))
@@ -154,7 +154,7 @@ class TestObject(base.TestCase):
         self.assertEqual('default', destination.get('cell', 'default'))
         self.assertIsNone(destination.get('cell'))
 
-    def test_reading_what_is_not_set_loads_nothing(self):
+    def test_reading_an_unset_field_loads_nothing(self):
         self.assertRaises(
             NotImplementedError, getattr, objects.Flavor(), 'name')
 
@@ -222,7 +222,7 @@ class TestObject(base.TestCase):
         self.assertRaises(
             AttributeError, objects.Flavor().obj_attr_is_set, 'colour')
 
-    def test_context_is_that_of_who_read_it(self):
+    def test_object_has_the_context_of_its_reader(self):
         spec = objects.RequestSpec.obj_from_primitive(
             wire.REQUEST_SPEC, 'context')
 
@@ -324,7 +324,7 @@ class TestKinds(base.TestCase):
                     kind.field.to_primitive(obj, kind.name, kept),
                     kind.write(obj, kept), (kind.name, value))
 
-    def test_what_is_kept_is_not_what_came(self):
+    def test_stored_value_is_a_copy(self):
         for name, came in (('ignore_hosts', ['h']),
                            ('scheduler_hints', {'group': ['g']})):
             spec = objects.RequestSpec(**{name: came})

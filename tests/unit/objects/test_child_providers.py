@@ -26,7 +26,7 @@ class TestChildProviders(base.TestCase):
         self.assertNotEqual(one, child_providers.uuid_of(one, 'gpu0'))
 
     @hypothesis.given(_children)
-    def test_what_is_written_is_read_by_name(self, children):
+    def test_written_children_are_read_by_name(self, children):
         text = child_providers.dump(children)
 
         self.assertEqual(
@@ -47,7 +47,7 @@ class TestChildProviders(base.TestCase):
         self.assertIsNone(child_providers.dump([]))
         self.assertEqual([], child_providers.load(None))
 
-    def test_of_what_others_wrote_that_is_read_which_is_a_child(self):
+    def test_entries_of_other_programs_are_skipped(self):
         for text in ('{', '{}', 'null', '7', '"x"', '[' * 100000):
             self.assertEqual([], child_providers.load(text), text[:9])
         self.assertEqual(

@@ -142,7 +142,7 @@ class TestWhatIsWanted(ReadingTestCase):
             spec = self.read({'image': {'properties': said}})
             self.assertEqual(meant, dict(spec.image.properties.items()))
 
-    def test_what_is_wanted_and_cannot_be_read_is_named(self):
+    def test_unreadable_field_is_named(self):
         flavor = 'request_spec.instance_type'
         instance = 'request_spec.instance_properties'
         for field, asked in (
@@ -274,7 +274,7 @@ class TestWhere(ReadingTestCase):
             self.assertEqual(
                 (said, said), (spec.numa_topology, spec.pci_requests))
 
-    def test_what_schedulers_added_is_ignored(self):
+    def test_fields_added_by_schedulers_are_ignored(self):
         spec = self.read(context={}, request_spec=5, config_options='x',
                          unknown=[{}], pci_requests=5)
 
@@ -344,7 +344,7 @@ class TestAnything(ReadingTestCase):
 
 class TestDicts(base.TestCase):
 
-    def test_what_is_wanted_is_told_as_before(self):
+    def test_requested_amounts_have_the_legacy_form(self):
         spec = builders.request(
             vcpus=2, ephemeral_gb=3, num_instances=2, availability_zone='az1',
             image={'id': wire.UUID, 'properties': {'hw_vm_mode': 'hvm'}},
@@ -365,13 +365,13 @@ class TestDicts(base.TestCase):
                 'ephemeral_gb': 3}}, asked)
         self.assertEqual({}, wishes)
 
-    def test_what_is_not_set_is_not_told(self):
+    def test_unset_fields_are_omitted(self):
         self.assertEqual(
             ({'num_instances': 1, 'image': {}, 'instance_properties': {},
               'instance_type': {}}, {}),
             legacy.dicts(objects.RequestSpec()))
 
-    def test_where_is_told_as_before(self):
+    def test_destination_has_the_legacy_form(self):
         target = objects.Destination(host='h9')
         spec = builders.request(
             ignore_hosts=['h1'], force_hosts=[], force_nodes=['n1'],
@@ -389,13 +389,13 @@ class TestDicts(base.TestCase):
             'scheduler_hints': {'one': 'a', 'two': ['a', 'b'], 'none': []},
         }, wishes)
 
-    def test_limits_without_any_limit_are_told(self):
+    def test_empty_limits_are_included(self):
         _, wishes = legacy.dicts(builders.request(
             limits=objects.SchedulerLimits()))
 
         self.assertEqual({'limits': {}}, wishes)
 
-    def test_group_is_told_in_pieces(self):
+    def test_group_is_split_into_legacy_fields(self):
         _, wishes = legacy.dicts(builders.request(group={
             'policy': 'affinity', 'members': ['b', 'a', 'a']}))
 
@@ -404,7 +404,7 @@ class TestDicts(base.TestCase):
             'group_hosts': [], 'group_members': ['a', 'b'],
             'group_uuid': '00000000-0000-0000-0000-000000000003'}, wishes)
 
-    def test_what_nova_did_not_tell_is_told_only_where_it_counts(self):
+    def test_fields_unknown_to_nova_are_added_only_if_needed(self):
         asked, wishes = legacy.dicts(builders.request(
             is_bfv=True, group={'rules': {'spread': 'cell'}}))
 
@@ -487,7 +487,7 @@ def told(spec):
 class TestThereAndBack(base.TestCase):
 
     @hypothesis.given(SPECS)
-    def test_request_stays_what_it_is(self, spec):
+    def test_request_is_unchanged(self, spec):
         wire_ = serializer.Serializer()
 
         sent = jsonutils.dumps(wire_.serialize_entity(

@@ -67,7 +67,7 @@ class TestFlavors(groups.TestCase):
 
         self.assertEqual((('VCPU', 1),), group.resources)
 
-    def test_what_has_no_suffix_of_a_group_is_none(self):
+    def test_key_without_a_suffix_is_in_no_group(self):
         for suffix in '!', ' 1', 'a' * 65, '\u0661':
             self.assertIs(
                 request_groups.NO_GROUPS,
@@ -232,7 +232,7 @@ class TestRequested(groups.TestCase):
             asked({}, [each['nova_object.data'] for each in documents]
                   if plain else documents))
 
-    def test_what_is_left_out_is_not_asked_for(self):
+    def test_omitted_class_is_not_requested(self):
         self.assertEqual(
             (request_groups.RequestGroup('1', (('VGPU', 2),)),),
             asked({}, [{'requester_id': '1', 'resources': {
@@ -249,7 +249,7 @@ class TestRequested(groups.TestCase):
 
         self.assertEqual((PORT, ({groups.OTHER},), {PORT}), group[-3:])
 
-    def test_what_makes_no_sense_is_refused_by_its_field(self):
+    def test_invalid_value_is_refused_by_its_field(self):
         for bad, named in (
                 ({'use_same_provider': False}, 'use_same_provider'),
                 ({'use_same_provider': 'yes'}, 'use_same_provider'),
@@ -308,7 +308,7 @@ class TestRequested(groups.TestCase):
             asked({}, [port()]),
             asked({}, [port(), envelope('Orbit', height=400)]))
 
-    def test_what_is_no_group_is_refused_by_its_place(self):
+    def test_invalid_group_is_refused_by_its_place(self):
         for bad in None, 1, 'x', [], {'nova_object.data': 1}:
             self.assertEqual(
                 'request.requested_resources[1]',
@@ -336,7 +336,7 @@ class TestSameSubtree(groups.TestCase):
             request_groups.RequestGroup('1', (), frozenset({'CUSTOM_A'})),
             demand.groups[0])
 
-    def test_what_makes_no_sense_is_refused(self):
+    def test_invalid_value_is_refused(self):
         field = 'request_level_params.same_subtree'
         for bad, named in (
                 (near(['x']), field), (near([PORT, 'x']), field),

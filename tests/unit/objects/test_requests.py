@@ -76,7 +76,7 @@ class TestRequestSpec(base.TestCase):
         self.assertEqual(
             5, self.resources(True, root_gb=10, ephemeral_gb=5)['DISK_GB'])
 
-    def test_extra_specs_say_what_is_taken_of_a_class(self):
+    def test_extra_specs_override_the_amount_of_a_class(self):
         said = {'resources:VCPU': '4', 'resources:DISK_GB': '0',
                 'resources:CUSTOM_X': '2', 'resources:VGPU': '0'}
         for is_bfv in False, True:
@@ -90,7 +90,7 @@ class TestRequestSpec(base.TestCase):
             True, root_gb=10,
             extra_specs={'resources:DISK_GB': '7'})['DISK_GB'])
 
-    def test_nothing_is_asked_of_what_is_not_needed(self):
+    def test_unneeded_class_is_not_requested(self):
         self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512},
                          self.resources(True, root_gb=10))
 
@@ -120,7 +120,7 @@ def read(**data):
 
 class TestInstanceGroup(base.TestCase):
 
-    def test_rules_are_texts_on_the_wire_and_numbers_to_those_who_read(self):
+    def test_rules_are_texts_on_the_wire_and_numbers_when_read(self):
         group = objects.InstanceGroup(rules={
             'max_server_per_host': 3, 'max_skew': '1', 'spread': 'az'})
 
@@ -192,7 +192,7 @@ class TestSelection(base.TestCase):
             {'allocations': {wire.UUID: {'resources': {'VCPU': 1}}},
              'mappings': {'': [wire.UUID]}}, json.loads(text))
 
-    def test_wanted_is_what_the_allocation_request_asks_for(self):
+    def test_requested_amounts_are_those_of_the_allocation_request(self):
         selection = objects.Selection(
             allocation_request=objects.Selection.allocation(
                 wire.UUID, {'VCPU': 1, 'MEMORY_MB': 512}))
@@ -200,7 +200,7 @@ class TestSelection(base.TestCase):
         self.assertEqual({wire.UUID: {'VCPU': 1, 'MEMORY_MB': 512}},
                          selection.requested())
 
-    def test_nothing_is_wanted_without_a_request(self):
+    def test_nothing_is_requested_without_an_allocation_request(self):
         for selection in (
                 objects.Selection(), objects.Selection(
                     allocation_request=None),
@@ -238,7 +238,7 @@ class TestImageMeta(base.TestCase):
         self.assertIsNone(image.get('id'))
         self.assertEqual('x86_64', image.properties.hw_architecture)
 
-    def test_what_is_read_and_malformed_is_named(self):
+    def test_malformed_field_is_named(self):
         for name in 'min_ram', 'min_disk', 'size', 'properties':
             error = self.assertRaises(
                 exception.InvalidField, read_image,
@@ -246,7 +246,7 @@ class TestImageMeta(base.TestCase):
 
             self.assertEqual(('ImageMeta', name), (error.where, error.field))
 
-    def test_what_nothing_reads_may_be_anything(self):
+    def test_unread_field_may_have_any_value(self):
         sample = changed(wire.IMAGE, created_at='soon', tags={'a': 1})
 
         self.assertEqual(

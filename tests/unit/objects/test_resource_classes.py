@@ -80,7 +80,7 @@ class TestStandard(TestCase):
              for name, each in standard_classes.STANDARD.items()},
             plugins.load_shipped(plugins.RESOURCE_CLASSES))
 
-    def test_demand_takes_what_it_says(self):
+    def test_amount_of_a_class_is_charged(self):
         for name, each in standard_classes.STANDARD.items():
             self.assertEqual(suite.AMOUNTS, [
                 each.amount_taken(amount) for amount in suite.AMOUNTS], name)
@@ -118,14 +118,14 @@ class TestInstalled(TestCase):
         self.assertEqual(('licences', 'seats'),
                          resources.describe('CUSTOM_SEATS'))
 
-    def test_request_takes_what_the_class_says(self):
+    def test_class_determines_the_amount_of_a_request(self):
         for amount, taken in (0, 0), (1, 5), (5, 5), (6, 10), (11, 15):
             request = builders.request(extra_specs={
                 'resources:CUSTOM_SEATS': str(amount)})
             self.assertEqual(
                 taken, request.resources().get('CUSTOM_SEATS', 0))
 
-    def test_groups_of_flavors_and_of_requests_take_what_it_says(self):
+    def test_class_determines_the_amounts_of_groups(self):
         request = builders.request(extra_specs={
             'resources1:CUSTOM_SEATS': '2', 'resources1:CUSTOM_PLAIN': '2'},
             requested_resources=[GROUP])
@@ -145,7 +145,7 @@ class TestInstalled(TestCase):
         self.assertEqual('requested_resources[0].resources.CUSTOM_SEATS',
                          error.field)
 
-    def test_class_without_a_plugin_takes_what_is_asked(self):
+    def test_class_without_a_plugin_charges_the_request(self):
         self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
         self.assertEqual(('CUSTOM_CACHE_MB', 'MB'),
                          resources.describe('CUSTOM_CACHE_MB'))

@@ -38,7 +38,7 @@ class TestAsked(base.TestCase):
         for extra_specs in None, {}:
             self.assertEqual({}, resources.requested(extra_specs))
 
-    def test_what_is_no_class_is_refused_by_its_key(self):
+    def test_unknown_class_is_refused_by_its_key(self):
         for name in ('', 'GPU', 'custom_x', 'a:b', 'CUSTOM_X\n', 'x' * 500,
                      '\U00010000' * 80):
             error = self.assertRaises(
@@ -49,7 +49,7 @@ class TestAsked(base.TestCase):
             self.assertNotIn('\n', str(error))
             self.assertIn('CUSTOM_', error.expected)
 
-    def test_what_is_no_amount_is_refused_with_the_bound(self):
+    def test_invalid_amount_is_refused_with_the_bound(self):
         for said in ('', '-1', '1.5', 'one', ' 1', '1\n', '\u0661',
                      '2147483648', '9' * 5000, None, 1):
             error = self.assertRaises(

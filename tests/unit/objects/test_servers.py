@@ -23,7 +23,7 @@ class TestInstance(base.TestCase):
         self.assertEqual('2026-01-02T03:04:05Z',
                          sent['nova_object.data']['created_at'])
 
-    def test_attempts_of_ours_are_nothing_to_those_who_do_not_know_them(self):
+    def test_older_versions_have_no_attempts(self):
         instance = samples.instance(samples.uuids(1)[0])
 
         self.assertNotIn('build_attempts',
@@ -33,7 +33,7 @@ class TestInstance(base.TestCase):
 
 class TestBlockDevices(base.TestCase):
 
-    def test_device_is_read_with_what_is_not_known_here_left_out(self):
+    def test_unknown_fields_of_a_device_are_dropped(self):
         uuid, = samples.uuids(1)
         sent = wire.as_sent(
             'BlockDeviceMappingList', '1.18', objects=[wire.as_sent(

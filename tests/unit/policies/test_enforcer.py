@@ -54,7 +54,7 @@ class TestDefaults(TestCase):
         self.file.write_text('{}')
         self.rules = self.make()
 
-    def test_administrator_is_who_has_the_role_or_is_said_to_be(self):
+    def test_administrator_has_the_role_or_the_flag(self):
         given = self.rules.authorize(ADMIN, DRAIN)
 
         self.assertTrue(given.is_admin)
@@ -197,7 +197,7 @@ class TestReload(TestCase):
         self.clock.advance(enforcer.LOOK_S)
         self.assertFalse(self.allows(self.rules, READER, CREATE))
 
-    def test_wrong_file_is_told_of_once_and_changes_nothing(self):
+    def test_invalid_file_is_logged_once_and_ignored(self):
         logs = self.logs
         for text in (f'"{CREATE}": "role:reader"\n"{SHOW}": "rule:nix"\n',
                      '"a": [', f'"{CREATE}": "role:reader or x"\n'):

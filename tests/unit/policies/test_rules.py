@@ -85,7 +85,7 @@ class TestRules(base.TestCase):
                 found.add(rule.name)
         return found
 
-    def test_each_role_may_call_what_it_may_in_nova(self):
+    def test_roles_have_the_permissions_of_nova(self):
         everything = ANYBODY | READERS | MEMBERS | ADMINISTRATORS
         for roles, expected in (
                 (('admin',), everything),

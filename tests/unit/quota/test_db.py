@@ -67,7 +67,7 @@ class TestLimits(QuotaTestCase):
         self.assertEqual(
             {'instances': 7, 'cores': 9, 'ram': 3}, self.limits())
 
-    def test_what_is_not_limited_is_left_out(self):
+    def test_unlimited_resource_is_omitted(self):
         self.driver = projects.driver(cores=2, ram=0)
         self.project.limit(cores=-1, key_pairs=3)
 
@@ -104,7 +104,7 @@ class TestCheck(QuotaTestCase):
             self.assertEqual(most, self.check(1, 50, **asked))
         self.assertEqual(2, self.check(1, 2))
 
-    def test_refusal_says_what_was_asked_and_what_there_is(self):
+    def test_refusal_has_the_request_and_the_limit(self):
         self.project.admit(self.driver, self.project.accept(9))
         self.project.limit(instances=10, cores=20, ram=51200)
 

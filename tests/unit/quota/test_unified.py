@@ -48,7 +48,7 @@ class UnifiedTestCase(base.TestCase):
 
 class TestLimits(UnifiedTestCase):
 
-    def test_project_has_its_own_or_what_is_registered(self):
+    def test_project_has_its_own_or_the_registered_limit(self):
         self.keystone.registered = {
             'servers': 5, 'class:VCPU': 8, 'class:MEMORY_MB': -1, 'other': 1}
         self.keystone.limits = {projects.PROJECT: {'servers': 7}}
@@ -59,7 +59,7 @@ class TestLimits(UnifiedTestCase):
                          self.limits(driver, 'another'))
         self.assertEqual({}, self.limits(driver, user=projects.USER))
 
-    def test_what_is_not_registered_is_as_the_options_say(self):
+    def test_options_determine_unregistered_limits(self):
         names = 'unified_limits_resource_list = servers,class:VCPU'
         ignore = 'unified_limits_resource_strategy = ignore'
         for text, expected in (
@@ -156,7 +156,7 @@ class TestUsage(UnifiedTestCase):
 
 class TestConfiguration(UnifiedTestCase):
 
-    def test_what_is_missing_is_named(self):
+    def test_missing_option_is_named(self):
         for option, new, named in (
                 ('endpoint_id', '', '[oslo_limit] endpoint_id'),
                 ('auth_type', '', '[oslo_limit] auth_type'),
@@ -177,7 +177,7 @@ class TestConfiguration(UnifiedTestCase):
 
         self.assertIn('did you mean password?', str(refused))
 
-    def test_configuration_that_somebody_has_read_is_left_alone(self):
+    def test_configuration_that_was_read_is_unchanged(self):
         path = self.temporary_directory() / 'host.conf'
         path.write_text(keystone.options(self.keystone.url))
         files = keystone.read(path)

@@ -35,7 +35,7 @@ class TestParse(base.RPCTestCase):
         for host in ('a b', 'a%2Fb', 'a;b', 'a&b'):
             self.assertRaises(ValueError, self.parse, f'rabbit://u:p@{host}/v')
 
-    def test_brokers_are_told_from_other_transports(self):
+    def test_brokers_differ_from_other_transports(self):
         for url, expected in (
                 ('rabbit://h/', True), ('kombu+amqp://h/', True),
                 ('kombu+amqps://h/', True), ('kombu+memory:///', False),
@@ -83,14 +83,14 @@ class TestDriver(base.RPCTestCase):
         parsed = broker_urls.parse(self.conf, url)
         return parsed, broker_urls.for_driver(parsed)
 
-    def test_what_the_driver_reads_well_is_left_to_it(self):
+    def test_url_that_the_driver_reads_well_is_unchanged(self):
         for url in ('rabbit://u:p%40%3A%23%3F@h:1/v', 'rabbit://h/',
                     'rabbit://u:p@h/%2F', 'rabbit:///v',
                     'local://u:a%2Fb@h/v'):
             parsed, given = self.for_driver(url)
             self.assertIs(parsed, given, url)
 
-    def test_what_it_would_misread_is_handed_on_to_kombu_as_it_is(self):
+    def test_url_that_the_driver_misreads_is_passed_to_kombu(self):
         for url in ('rabbit://u:a%2Fb@h:1/v?ssl=true',
                     'rabbit://a%2Fb:p@h:1/v?ssl=true',
                     'rabbit://u:p@h:1/a%3Fb?ssl=true'):

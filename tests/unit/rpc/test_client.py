@@ -98,7 +98,7 @@ class TestClient(base.RPCTestCase):
             oslo_messaging.RemoteError,
             self.client(namespace=None).call, self.context, 'who')
 
-    def test_argument_may_be_named_as_what_the_client_asks(self):
+    def test_argument_may_have_the_name_of_a_parameter_of_the_client(self):
         class Named:
             def named(self, context, version, server):
                 return [version, server]
@@ -199,7 +199,7 @@ class TestVersionCap(base.RPCTestCase):
         self.assertEqual([False, True],
                          [capped.can_send('1.3') for _ in range(2)])
 
-    def test_cap_below_what_is_needed_is_an_error_at_once(self):
+    def test_cap_below_the_minimum_is_an_error_at_once(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.client, '1.2', '1.3')
 
@@ -239,7 +239,7 @@ class TestSender(TestCase):
                 type(error), client.BackgroundSender(
                     self.executor, DEADLINE_S), fail))
 
-    def test_message_that_hangs_keeps_its_sender_no_longer_than_said(self):
+    def test_hanging_message_blocks_its_sender_until_the_timeout(self):
         sender = client.BackgroundSender(self.executor, 0.01)
 
         error = self.assertRaises(

@@ -123,7 +123,7 @@ class TestComputeAPIs(base.RPCTestCase):
 
         self.assertEqual('[upgrade_levels] compute', error.field)
 
-    def test_history_of_services_ends_with_what_is_offered(self):
+    def test_history_of_services_ends_with_the_offered_version(self):
         self.assertEqual(
             compute.VERSION,
             compute.SERVICE_VERSIONS[compute.SERVICE_VERSION])
@@ -155,7 +155,7 @@ class TestComputeCap(TestCase):
                 (1, '6.0'), (2, '6.0'), (3, '6.1'), (4, '6.2')):
             self.assertEqual(message, self.cap(service)())
 
-    def test_pin_is_the_version_and_nobody_is_asked(self):
+    def test_pin_is_the_version_without_a_query(self):
         for pin, expected in (('6.0', '6.0'), (None, None)):
             cap = self.cap(pin=pin)
 
@@ -171,7 +171,7 @@ class TestComputeCap(TestCase):
         self.assertEqual('[upgrade_levels] compute', error.field)
         self.assertIn('auto', error.expected.split('it is')[0])
 
-    def test_nobody_is_asked_before_it_is_needed(self):
+    def test_versions_are_not_queried_before_use(self):
         self.cap(3)
 
         self.assertEqual(0, self.asked)
@@ -208,7 +208,7 @@ class TestComputeCap(TestCase):
                          [cap() for _ in range(4)])
         self.assertEqual(3, self.asked)
 
-    def test_what_is_forgotten_is_found_out_anew(self):
+    def test_reset_version_is_queried_again(self):
         cap = self.cap(1, 4)
         cap()
 
@@ -216,7 +216,7 @@ class TestComputeCap(TestCase):
 
         self.assertEqual('6.2', cap())
 
-    def test_what_was_asked_before_it_was_forgotten_is_not_kept(self):
+    def test_result_of_a_query_before_the_reset_is_dropped(self):
         def ask():
             self.asked += 1
             if self.asked == 1:
@@ -260,7 +260,7 @@ class TestComputeCap(TestCase):
             cap.ask_the_missing()
             self.assertEqual('6.1', cap())
 
-    def test_what_was_found_is_logged_once(self):
+    def test_found_version_is_logged_once(self):
         logger = logging.getLogger('cellsched')
         self.addCleanup(logger.setLevel, logger.level)
         logger.setLevel(logging.INFO)

@@ -57,7 +57,7 @@ class TestConductorAPI(base.RPCTestCase):
 
         self.assertEqual([UUID], self.conductor.next())
 
-    def test_builds_to_try_again_arrive_with_what_is_left_to_try(self):
+    def test_retried_builds_arrive_with_the_remaining_alternates(self):
         self.serve(self.conductor, conductor.TOPIC)
         alternate = objects.Selection(
             compute_node_uuid=UUID, service_host='b', nodename='n',
@@ -87,7 +87,7 @@ class TestConductorAPI(base.RPCTestCase):
         self.assertEqual([UUID], self.conductor.next())
         self.assertTrue(self.conductor.received.empty())
 
-    def test_who_cannot_do_without_a_version_hears_it_at_once(self):
+    def test_cap_below_the_required_version_is_an_error(self):
         self.assertRaises(
             exception.ConfigurationInvalid, conductor.ConductorAPI,
             self.transport, version_cap='1.18', version_min='1.19')

@@ -45,13 +45,13 @@ class Endpoint(base.Recorder):
 
 class TestMessages(base.LocalTestCase):
 
-    def test_call_returns_what_the_server_returns(self):
+    def test_call_returns_the_result_of_the_server(self):
         self.start(Endpoint())
 
         self.assertEqual([1, {'a': None}], self.client().call(
             {}, 'echo', value=[1, {'a': None}]))
 
-    def test_whatever_json_can_say_arrives_as_it_was(self):
+    def test_every_json_value_arrives_unchanged(self):
         self.start(Endpoint())
         client = self.client()
 
@@ -79,7 +79,7 @@ class TestMessages(base.LocalTestCase):
         self.assertEqual(
             [1, 2], self.client().call({}, 'echo', value=(1, 2)))
 
-    def test_what_json_cannot_say_is_not_sent(self):
+    def test_value_without_a_json_form_is_not_sent(self):
         endpoint = Endpoint()
         self.start(endpoint)
 
@@ -107,7 +107,7 @@ class TestMessages(base.LocalTestCase):
             self.assertEqual(
                 list(range(400)), list(callers.map(ask, range(400))))
 
-    def test_cast_to_nobody_waits_for_a_server(self):
+    def test_cast_without_a_server_waits_for_one(self):
         endpoint = Endpoint()
         for number in range(10):
             self.client().cast({}, 'note', value=number)
@@ -284,7 +284,7 @@ class TestWorlds(base.LocalTestCase):
         self.client(again).cast({}, 'note', value='after')
         self.assertEqual('after', endpoint.next())
 
-    def test_what_waits_stays_while_another_transport_is_open(self):
+    def test_queued_message_stays_while_a_transport_is_open(self):
         url = f'{self.world}/cell'
         first = oslo_messaging.get_rpc_transport(self.conf, url)
         self.client(first).cast({}, 'note', value='before')
@@ -352,7 +352,7 @@ class TestPooledServers(base.LocalTestCase):
         self.assertRaises(oslo_messaging.RemoteError, self.to('one').call,
                           {}, 'missing')
 
-    def test_what_was_taken_is_done_when_it_has_ended(self):
+    def test_received_message_is_processed_before_the_server_ends(self):
         endpoint = base.Late()
         pooled = self.pooled(endpoint, 'one')
         answers = []
@@ -371,7 +371,7 @@ class TestPooledServers(base.LocalTestCase):
         self.assertEqual(['late'], answers)
         self.assertFalse(pooled.is_busy)
 
-    def test_what_comes_later_waits_for_the_next(self):
+    def test_later_message_waits_for_the_next_server(self):
         first, second = test_local.Endpoint(), test_local.Endpoint()
         pooled = self.pooled(first, 'one')
         pooled.stop()
@@ -444,7 +444,7 @@ class TestWaiting(base.LocalTestCase):
             oslo_messaging.MessagingTimeout,
             self.client(**options).call, {}, 'ask')
 
-    def test_call_that_nobody_receives_times_out(self):
+    def test_call_without_a_server_times_out(self):
         error = self.assertGivesUp(timeout=0.01)
 
         self.assertIn('ask', str(error))
@@ -455,7 +455,7 @@ class TestWaiting(base.LocalTestCase):
 
         self.assertGivesUp(timeout=0.01)
 
-    def test_reply_that_comes_too_late_disturbs_nobody(self):
+    def test_late_reply_is_dropped(self):
         taken = []
         self.listen(taken.append)
         self.assertGivesUp(timeout=0.01)
@@ -534,7 +534,7 @@ class TestListeners(base.LocalTestCase):
         self.assertEqual(
             ['before'], [each.message['args']['value'] for each in taken])
 
-    def test_what_a_stopped_listener_did_not_take_waits_for_the_next(self):
+    def test_message_not_taken_by_a_stopped_listener_is_kept(self):
         self.listen(lambda incoming: None).stop()
         self.client().cast({}, 'note', value=1)
         taken = []
@@ -614,7 +614,7 @@ class TestNotifications(base.LocalTestCase):
         self.assertEqual(
             ('publisher', 'it.happened', {'a': 1}), endpoint.next())
 
-    def test_priorities_are_told_apart(self):
+    def test_priorities_have_separate_queues(self):
         infos, errors = [], []
         self.hear(infos)
         self.hear(errors, 'error')

@@ -71,7 +71,7 @@ class TestSchedulerAPI(base.RPCTestCase):
 
         self.assertEqual(places, self.select(return_objects=False))
 
-    def test_scheduler_receives_what_was_asked(self):
+    def test_scheduler_receives_the_request(self):
         endpoint = self.answering([])
 
         self.select(return_alternates=False)
@@ -83,7 +83,7 @@ class TestSchedulerAPI(base.RPCTestCase):
             {'instance_uuids': [UUID, OTHER], 'return_objects': True,
              'return_alternates': False}, arguments)
 
-    def test_message_is_what_nova_sends(self):
+    def test_message_is_that_of_nova(self):
         sent = []
 
         def take(incoming):
@@ -105,7 +105,7 @@ class TestSchedulerAPI(base.RPCTestCase):
                        'return_objects': True, 'return_alternates': True}}],
             sent)
 
-    def test_nobody_finding_a_host_arrives_with_the_reasons(self):
+    def test_no_valid_host_arrives_with_the_reasons(self):
         self.answering(exception.NoValidHost(
             reason='There are not enough hosts available.',
             rejections=REJECTIONS))
@@ -246,7 +246,7 @@ class TestPins(base.RPCTestCase):
 
             self.assertEqual('[upgrade_levels] scheduler', error.field)
 
-    def test_who_cannot_do_without_a_version_hears_it_at_once(self):
+    def test_cap_below_the_required_version_is_an_error(self):
         self.assertRaises(
             exception.ConfigurationInvalid, scheduler.SchedulerAPI,
             self.transport, clock.Clock().timestamp, version_cap='pike',

@@ -91,7 +91,7 @@ class TestEntities(SerializerTestCase):
             ovo_exception.IncompatibleObjectVersion,
             self.serializer.deserialize_entity, self.context, sent)
 
-    def test_object_of_an_unknown_kind_stays_what_came(self):
+    def test_object_of_an_unknown_class_is_unchanged(self):
         unknown = {'nova_object.name': 'NetworkRequestList',
                    'nova_object.namespace': 'nova',
                    'nova_object.version': '1.1',
@@ -127,7 +127,7 @@ class TestContexts(SerializerTestCase):
         self.assertNotIn('cell', sent)
         self.assertIsNone(self.travel(cell_context).cell)
 
-    def test_cell_that_somebody_sends_all_the_same_is_ignored(self):
+    def test_cell_in_a_message_is_ignored(self):
         sent = self.serializer.serialize_context(self.context)
         sent['cell'] = {'database': 'mysql://elsewhere'}
 

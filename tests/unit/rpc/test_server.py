@@ -121,7 +121,7 @@ class TestServer(base.RPCTestCase):
             self.assertFalse(line.startswith('root'), line)
             self.assertLess(len(line), 400)
 
-    def test_server_ends_when_what_it_received_is_done(self):
+    def test_server_ends_after_its_received_messages(self):
         made = self.serve(self.endpoint)
         self.client.cast(self.context, 'slow')
         self.endpoint.begun.wait(base.DEADLINE_S)
@@ -302,7 +302,7 @@ class TestMethods(DispatcherTestCase):
         self.assertEqual([([1], None)], self.endpoint.called)
         self.assertEqual('', self.logs.output)
 
-    def test_what_is_no_public_method_is_not_there(self):
+    def test_private_method_is_not_callable(self):
         for name in ('nonsense', '_private', '__init__', '__class__',
                      'target', 'kind', 'held', 'loose', 'error', 'called',
                      'take.__func__', 'take ', '', CRLF, FORMATS,
@@ -437,7 +437,7 @@ class TestContexts(DispatcherTestCase):
                 exception.InvalidField, 'message: context:', 'take', wrong,
                 args={'needed': 1})
 
-    def test_what_logs_show_of_it_must_be_short_texts(self):
+    def test_logged_fields_of_a_context_must_be_short_texts(self):
         for name in ('request_id', 'global_request_id', 'user', 'user_id',
                      'project_id', 'tenant', 'domain', 'resource_uuid'):
             for bad in (CRLF, 'x' * 256, 5, [], {},
@@ -459,7 +459,7 @@ class TestContexts(DispatcherTestCase):
             self.assertNotEqual('before', current.request_id)
             self.assertIsNone(current.user_id)
 
-    def test_what_it_says_beyond_that_is_ignored(self):
+    def test_other_fields_of_a_context_are_ignored(self):
         for wrong in ({'roles': 5, 'service_catalog': CRLF},
                       {'unknown': nested(9), 'read_deleted': 'no'},
                       {'request_id': None, 'user': 'x', 'is_admin': 'x'}):
@@ -472,14 +472,14 @@ class TestDeadlines(DispatcherTestCase):
     def late(self, late_s):
         return {'deadline': self.clock.timestamp() - late_s}
 
-    def test_what_nobody_waits_for_is_not_begun(self):
+    def test_call_past_its_timeout_is_not_begun(self):
         for late_s in (server.LATE_S + 1, 1e9):
             error, line = self.assertRefused(
                 exception.DeadlineExceeded, 'The deadline of', 'take',
                 self.late(late_s), args={'needed': 1})
             self.assertEqual(late_s, error.late_s)
 
-    def test_what_comes_in_time_is_begun(self):
+    def test_call_within_its_timeout_is_begun(self):
         for late_s in (-1e9, 0, server.LATE_S):
             self.assertEqual('taken', self.send(
                 context=self.late(late_s), args={'needed': 1}))
@@ -529,7 +529,7 @@ class TestErrors(DispatcherTestCase):
             self.assertTrue(
                 line.startswith('take failed: Cell cell1 did not'), line)
 
-    def test_levels_tell_whose_fault_it_is(self):
+    def test_level_shows_the_origin_of_an_error(self):
         levels = []
         handler = logging.Handler()
         handler.emit = lambda record: levels.append(record.levelname)
@@ -550,7 +550,7 @@ class TestErrors(DispatcherTestCase):
             _, line = self.failing(error)
             self.assertTrue(line.startswith('Refused take: '), line)
 
-    def test_what_is_expected_by_oslo_messaging_is_an_answer(self):
+    def test_expected_exception_of_oslo_messaging_is_an_answer(self):
         @oslo_messaging.expected_exceptions(KeyError)
         def fails():
             raise KeyError('expected')
@@ -564,7 +564,7 @@ class TestErrors(DispatcherTestCase):
         self.assertEqual('expected', sent.exc_info[1].args[0])
         self.assertEqual('', self.logs.output)
 
-    def test_error_that_nobody_expected_goes_to_the_server(self):
+    def test_unexpected_error_goes_to_the_server(self):
         self.endpoint.error = KeyError('what?')
 
         self.assertRaises(KeyError, self.send, args={'needed': 1})
@@ -650,7 +650,7 @@ class TestTranslation(base.RPCTestCase):
             self.assertEqual(str(expected), str(sent))
             self.assertEqual(expected.kwargs, sent.kwargs)
 
-    def test_what_is_wrong_is_named(self):
+    def test_invalid_field_is_named(self):
         sent = server.as_nova(wrong_field())
 
         self.assertEqual('NoValidHost', type(sent).__name__)
@@ -667,7 +667,7 @@ class TestTranslation(base.RPCTestCase):
         self.assertEqual('No valid host was found. Filter FooFilter failed.',
                          str(sent))
 
-    def test_doubt_is_an_answer_to_who_knows_of_none(self):
+    def test_uncertain_host_state_is_sent_as_a_known_error(self):
         sent = server.as_nova(
             exception.HostStateUncertain(hosts=9, known=10))
 
@@ -731,7 +731,7 @@ class TestOnTheWay(base.RPCTestCase):
             self.assertEqual({'reason': REASON, 'code': 500}, got.kwargs)
             self.assertEqual(error.format_message(), got.format_message())
 
-    def test_caller_of_novas_is_told_what_is_wrong(self):
+    def test_caller_of_nova_gets_the_reason(self):
         got = self.answer(wrong_field(), 'nova', 'nova.exception')
 
         self.assertIsInstance(got, NoValidHost)
@@ -747,7 +747,7 @@ class TestOnTheWay(base.RPCTestCase):
                 {'reason': REASON, 'placed': 0, 'rejections': REJECTIONS,
                  'code': 500}, got.kwargs)
 
-    def test_who_allows_neither_still_gets_the_text(self):
+    def test_caller_that_allows_neither_module_gets_the_text(self):
         for error, form, allowed, name in (
                 (no_host(), 'nova', 'cellsched.exception', 'NoValidHost'),
                 (no_host(), 'cellsched', 'nova.exception', 'NoValidHost'),

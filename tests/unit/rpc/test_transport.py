@@ -74,7 +74,7 @@ class TestTransports(base.RPCTestCase):
         self.assertIn('[oslo_messaging_notifications] transport_url', message)
         self.assertNotIn('s3cret', message)
 
-    def test_what_has_no_transport_says_so(self):
+    def test_url_without_a_transport_is_an_error(self):
         error = self.assertRaises(
             exception.Invalid, self.transports.get, 'none:///')
 
@@ -90,7 +90,7 @@ class TestTransports(base.RPCTestCase):
     def test_form_of_a_url_is_shown_where_it_has_none(self):
         self.assertIn('scheme://', self.refused('//guest:s3cret@host/'))
 
-    def test_transport_that_cannot_be_imported_says_what_is_missing(self):
+    def test_unimportable_transport_names_the_missing_module(self):
         if importlib.util.find_spec('confluent_kafka'):
             self.skipTest('what kafka:// needs is installed')
 
@@ -112,7 +112,7 @@ class TestTransports(base.RPCTestCase):
             self.assertNotIn('s3', repr(error), url)
             self.assertIsNone(error.__context__, url)
 
-    def test_bad_url_of_the_configuration_is_told_from_that_of_a_cell(self):
+    def test_bad_url_names_the_option_or_the_cell(self):
         self.conf.set_override('transport_url', 'rabit://host/')
 
         self.assertIn('[DEFAULT] transport_url', self.refused(None))

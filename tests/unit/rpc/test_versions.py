@@ -50,14 +50,14 @@ class TestPins(base.TestCase):
         for number in ('4.0', '4.3', '4.5'):
             self.assertEqual(number, self.cap(number))
 
-    def test_nothing_and_what_is_found_out_are_no_pins(self):
+    def test_unset_and_auto_are_not_pins(self):
         def find_out():
             raise AssertionError
 
         self.assertIsNone(self.cap(None))
         self.assertIs(find_out, self.cap(find_out))
 
-    def test_typo_is_an_error_that_tells_what_may_be_written(self):
+    def test_typo_is_an_error_that_lists_the_choices(self):
         field, expected = self.refused('pikee')
 
         self.assertEqual('[upgrade_levels] scheduler', field)
@@ -65,13 +65,13 @@ class TestPins(base.TestCase):
         self.assertIn('4.0 to 4.5', expected)
         self.assertIn('pike', expected.split('it is')[0])
 
-    def test_release_of_another_major_version_is_told_with_it(self):
+    def test_release_of_another_major_version_is_named_with_it(self):
         _, expected = self.refused('grizzly')
 
         self.assertIn("'grizzly', which is 2.6", expected)
         self.assertNotIn('havana', expected)
 
-    def test_what_is_no_version_that_is_known_is_refused(self):
+    def test_unknown_version_is_refused(self):
         for pin in ('', '4', '4.6', '4.44', '3.1', '5.0', '99.0', '-4.3',
                     '4.-3', '4.3.1', '4.3 ', '4,3', '٤.٣', '4.3\n', 'auto',
                     '4.' + '9' * 5000):
@@ -87,7 +87,7 @@ class TestPins(base.TestCase):
             ('[upgrade_levels] conductor', "1.0 to 1.19; it is 'pike'"),
             self.refused('pike', 'conductor', '1.19'))
 
-    def test_cap_below_what_is_needed_is_an_error(self):
+    def test_cap_below_the_minimum_is_an_error(self):
         versions.check('scheduler', '4.5', '4.5')
         versions.check('scheduler', '4.4', None)
         versions.check('scheduler', None, '4.5')

@@ -68,18 +68,18 @@ class TestNetwork(base.RPCTestCase):
 
         self.assertEqual(('topic', 'host'), (target.topic, target.server))
 
-    def test_call_returns_what_the_server_returns(self):
+    def test_call_returns_the_result_of_the_server(self):
         self.assertEqual({'said': 'x'}, self.client.call(
             context.admin(), 'say', what='x'))
 
-    def test_call_raises_what_the_server_raises(self):
+    def test_call_raises_the_error_of_the_server(self):
         error = self.assertRaises(
             exception.CellMappingNotFound, self.client.call, context.admin(),
             'fail')
 
         self.assertEqual('u', error.uuid)
 
-    def test_call_that_nobody_hears_times_out(self):
+    def test_call_to_a_stopped_server_times_out(self):
         self.deliver = self.network.messages.clear
 
         self.assertRaises(oslo_messaging.MessagingTimeout, self.client.call,

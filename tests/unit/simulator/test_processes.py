@@ -40,7 +40,7 @@ class TestLock(LockTestCase):
         self.assertTrue(self.lock.locked())
         self.assertEqual([None], self.patiences)
 
-    def test_held_lock_is_not_waited_for_by_who_does_not_block(self):
+    def test_nonblocking_acquire_does_not_wait_for_a_held_lock(self):
         self.lock.acquire()
 
         self.assertFalse(self.lock.acquire(blocking=False))
@@ -54,7 +54,7 @@ class TestLock(LockTestCase):
 
         self.assertEqual([2.0], self.patiences)
 
-    def test_lock_that_nobody_holds_cannot_be_released(self):
+    def test_free_lock_cannot_be_released(self):
         self.assertRaises(ValueError, self.lock.release)
 
 
@@ -66,7 +66,7 @@ class TestSemaphore(LockTestCase):
         self.assertEqual([True, True, False], [
             semaphore.acquire(blocking=False) for _ in range(3)])
 
-    def test_place_that_is_given_back_is_taken_by_who_waits(self):
+    def test_released_place_goes_to_a_waiter(self):
         semaphore = processes.SimulatedSemaphore(self.wait, 1)
         self.meanwhile = semaphore.release
         with semaphore:
@@ -93,12 +93,12 @@ class TestEvent(LockTestCase):
 
         self.assertEqual([], self.patiences)
 
-    def test_event_is_waited_for_until_somebody_sets_it(self):
+    def test_wait_ends_when_the_event_is_set(self):
         self.meanwhile = self.event.set
 
         self.assertTrue(self.event.wait())
 
-    def test_event_that_is_not_set_in_time_is_said_not_to_be(self):
+    def test_wait_for_an_unset_event_returns_false(self):
         self.assertFalse(self.event.wait(3.0))
 
         self.assertEqual([3.0], self.patiences)

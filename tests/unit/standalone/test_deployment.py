@@ -61,7 +61,7 @@ class TestDeployment(base.TestCase):
         self.assertEqual({'VCPU': 3, 'MEMORY_MB': 1000, 'DISK_GB': 7},
                          usage.capacity)
 
-    def test_cell_knows_nothing_of_what_is_above_it(self):
+    def test_cell_has_no_options_of_the_api(self):
         world = self.start()
 
         for names in (['c1'], ['c1', 'hosts/h1']):
@@ -175,7 +175,7 @@ class TestDeployment(base.TestCase):
         self.assertEqual(['h1', 'h2'], [
             row.host for row in self.rows(world, models.services)['c1']])
 
-    def test_what_was_started_is_stopped(self):
+    def test_started_services_are_stopped(self):
         before = set(threading.enumerate())
         with self.make() as world:
             world.api.flavors.create(ADMIN, 'small', 1, 512)
@@ -186,7 +186,7 @@ class TestDeployment(base.TestCase):
             thread for thread in set(threading.enumerate()) - before
             if not thread.daemon})
 
-    def test_start_that_fails_stops_what_was_started(self):
+    def test_failed_start_stops_the_started_services(self):
         world = self.make([
             deployment.DeployedCell('c1', [deployment.DeployedHost('h1')]),
             deployment.DeployedCell('c2', [deployment.DeployedHost(

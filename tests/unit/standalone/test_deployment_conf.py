@@ -47,7 +47,7 @@ class TestView(base.TestCase):
                      lambda: self.view.virt.nothing):
             self.assertRaises(cfg.NoSuchOptError, read)
 
-    def test_what_is_registered_later_is_in_both(self):
+    def test_later_options_are_in_both_views(self):
         self.view.register_opts([cfg.StrOpt('late', default='x')])
 
         self.assertEqual(('x', 'x'), (self.conf.late, self.view.late))

@@ -57,7 +57,7 @@ class TestLoad(base.TestCase):
         self.assertEqual(({}, {}, self.path), (
             found.aggregates, found.options, found.path))
 
-    def test_host_has_all_that_is_said_of_it(self):
+    def test_host_has_all_its_fields(self):
         found = self.load(
             ('cells', 0, 'hosts', 0, {
                 'name': 'h1', 'vcpus': 1, 'memory_mb': 2, 'disk_gb': 0,
@@ -74,7 +74,7 @@ class TestLoad(base.TestCase):
             found.cells[0].hosts[0])
         self.assertEqual({'a': {'k': 'v'}, 'b': {}}, found.aggregates)
 
-    def test_request_has_all_that_is_said_of_it(self):
+    def test_request_has_all_its_fields(self):
         said = {'name': 'web', 'flavor': 'small', 'count': 3, 'min_count': 2,
                 'availability_zone': 'zone', 'hints': {'a': ['b']},
                 'delete': 'when-built', 'expect': {
@@ -97,7 +97,7 @@ class TestLoad(base.TestCase):
         for path in paths:
             self.assertNotEqual([], scenario.load(path).requests)
 
-    def test_first_mistake_is_told_with_the_way_to_it(self):
+    def test_first_error_is_named_by_its_path(self):
         for change in (
                 ('document', 'cells is missing', 'cells'),
                 ('document', 'one of cells', 'hosts', []),
@@ -188,7 +188,7 @@ class TestLoad(base.TestCase):
                  'flavors', 0, 'extra_specs', {'a': 1})):
             self.assertRefused(field, expected, *change)
 
-    def test_host_has_the_child_providers_that_are_said(self):
+    def test_host_has_its_child_providers(self):
         said = {'numa0': {}, 'gpu0': {
             'inventories': {'VGPU': 2}, 'traits': ['CUSTOM_A'],
             'parent': 'numa0'}}
@@ -212,7 +212,7 @@ class TestLoad(base.TestCase):
                 f'cells[0].hosts[0].providers{field}', expected,
                 'cells', 0, 'hosts', 0, 'providers', said)
 
-    def test_aggregates_share_the_providers_that_are_said(self):
+    def test_aggregates_share_their_providers(self):
         said = {'name': 'pool', 'aggregate': 'a',
                 'inventories': {'DISK_GB': 5}, 'traits': ['CUSTOM_X']}
 

@@ -13,7 +13,7 @@ from tests.unit import base
 
 class TestHosts(base.TestCase):
 
-    def test_there_is_one_host_unless_said_otherwise(self):
+    def test_default_table_has_one_host(self):
         self.assertEqual(1, len(builders.hosts()))
         self.assertEqual(1, len(builders.hosts(num_instances=3)))
         self.assertEqual(3, len(builders.hosts(3, num_instances=3)))
@@ -36,7 +36,7 @@ class TestHosts(base.TestCase):
         self.assertEqual(['host1', 'host2'], hosts['host'].tolist())
         self.assertNotEqual(*hosts['uuid'])
 
-    def test_room_follows_from_what_is_free(self):
+    def test_capacity_follows_from_the_free_amounts(self):
         hosts = builders.hosts(
             free_ram_mb=[16384, 1000], vcpus_used=[0, 3],
             free_disk_mb=[2047, 2048])
@@ -70,7 +70,7 @@ class TestHosts(base.TestCase):
 
         self.assertEqual([1, 2], hosts['rack'].tolist())
 
-    def test_mistake_is_told(self):
+    def test_unknown_argument_is_an_error(self):
         for wrong in ({'num_instance': [1]},
                       {'num_instances': [1], 'vcpus_used': [1, 2]},
                       {'count': 3, 'num_instances': [1]}):
@@ -111,13 +111,13 @@ class TestRequest(base.TestCase):
                          (group.policy, group.members, group.hosts))
         self.assertEqual({'max_server_per_host': 2}, group.rules)
 
-    def test_mistake_is_told(self):
+    def test_unknown_argument_is_an_error(self):
         self.assertRaises(ValueError, builders.request, ram_mb=3)
 
 
 class TestPlugin(base.TestCase):
 
-    def test_options_have_their_defaults_or_what_is_given(self):
+    def test_options_have_defaults_or_the_given_values(self):
         kind = num_instances.NumInstancesFilter
 
         self.assertEqual(
@@ -130,6 +130,6 @@ class TestPlugin(base.TestCase):
 
         self.assertEqual(9, plugin.options.service_down_time)
 
-    def test_mistake_is_told(self):
+    def test_unknown_argument_is_an_error(self):
         self.assertRaises(cfg.NoSuchOptError, builders.plugin,
                           num_instances.NumInstancesFilter, limit=3)

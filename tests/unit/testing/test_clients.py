@@ -15,7 +15,7 @@ CONTEXT = context.admin()
 
 class TestClients(base.TestCase):
 
-    def test_scheduler_answers_what_it_is_told_to(self):
+    def test_scheduler_returns_the_configured_answer(self):
         def answer(instance_uuids, **arguments):
             return [[objects.Selection(service_host=uuid)]
                     for uuid in instance_uuids]
@@ -32,7 +32,7 @@ class TestClients(base.TestCase):
         self.assertEqual(3, sent.arguments['spec_obj'].flavor.vcpus)
         self.assertTrue(sent.arguments['return_alternates'])
 
-    def test_agents_and_conductors_keep_what_they_are_sent(self):
+    def test_agents_and_conductors_record_their_messages(self):
         [uuid] = samples.uuids(1)
         instance = samples.instance(uuid)
         compute, conductor = clients.FakeCompute(), clients.FakeConductor()
@@ -52,7 +52,7 @@ class TestClients(base.TestCase):
             ('build_and_schedule', None, {'instance_uuids': [uuid]}),
             (sent.method, sent.host, sent.arguments))
 
-    def test_they_fail_as_long_as_they_are_told_to(self):
+    def test_they_fail_as_configured(self):
         conductor = clients.FakeConductor()
         conductor.failure = oslo_messaging.MessagingTimeout()
         self.assertRaises(
@@ -71,7 +71,7 @@ class TestClients(base.TestCase):
         self.assertIsNot(every.get('a'), every.get('b'))
         self.assertEqual({'a', 'b'}, set(every.clients))
 
-    def test_what_cannot_travel_is_refused(self):
+    def test_unserializable_argument_is_refused(self):
         self.assertRaises(
             ValueError, clients.FakeConductor().build_and_schedule, CONTEXT,
             [object()])

@@ -8,7 +8,7 @@ from tests.unit import base
 
 class TestDriver(base.TestCase):
 
-    def test_driver_says_what_it_must(self):
+    def test_driver_implements_the_abstract_methods(self):
         for missing in ('nodes', 'spawn', 'destroy', 'list_instances'):
             whole = {name: lambda self: None for name in (
                 'nodes', 'spawn', 'destroy', 'list_instances')}

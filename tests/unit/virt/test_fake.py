@@ -47,7 +47,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
     def test_it_is_a_driver(self):
         self.assertIsInstance(self.driver(), virt.ComputeDriver)
 
-    def test_it_has_one_node_with_what_its_options_say(self):
+    def test_driver_has_one_node_of_the_configured_size(self):
         [(name, node)] = self.driver(
             vcpus=3, memory_mb=5, local_gb=7).nodes().items()
 
@@ -56,7 +56,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             (3, 5, 7, 'fake'), (node.vcpus, node.memory_mb, node.local_gb,
                                 node.hypervisor_type))
 
-    def test_it_can_run_and_do_what_its_options_say(self):
+    def test_driver_has_the_configured_capabilities(self):
         [plain] = self.driver().nodes().values()
         [said] = self.driver(
             cpu_arch='aarch64', hypervisor_type='qemu',
@@ -78,7 +78,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             plain.traits - {'HW_ARCH_X86_64'}
             | {'HW_ARCH_AARCH64', 'CUSTOM_A', 'HW_B'}, said.traits)
 
-    def test_it_has_what_its_options_say_of_other_classes(self):
+    def test_driver_has_the_configured_custom_inventories(self):
         [plain] = self.driver().nodes().values()
         [said] = self.driver(
             inventories='VGPU:4,CUSTOM_X:0').nodes().values()
@@ -89,7 +89,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
              'CUSTOM_X': resources.Inventory(0, max_unit=1)},
             said.inventories)
 
-    def test_what_is_no_class_is_refused(self):
+    def test_unknown_resource_class_is_refused(self):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.driver,
             inventories='VGPU:4,GPU:1')
@@ -111,7 +111,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
                 {'VGPU': resources.Inventory(4, max_unit=4)},
                 frozenset({'CUSTOM_A', 'HW_B'}), 'numa0')}, said.providers)
 
-    def test_what_is_no_child_provider_is_refused(self):
+    def test_invalid_child_provider_is_refused(self):
         for text, field, expected in (
                 ('gpu0', '', 'a mapping in JSON'),
                 ('[' * 100000, '', 'a mapping in JSON'),
@@ -145,7 +145,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
         self.assertRaises(
             ValueError, self.driver, metrics='cpu.percent:much')
 
-    def test_what_is_spawned_runs_until_it_is_destroyed(self):
+    def test_spawned_server_runs_until_it_is_destroyed(self):
         driver = self.driver()
 
         for _ in range(2):
@@ -155,7 +155,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
             driver.destroy(self.server)
             self.assertEqual([], driver.list_instances())
 
-    def test_build_takes_the_time_that_it_is_told_to(self):
+    def test_build_takes_the_configured_delay(self):
         self.driver(build_delay=7.0).spawn(self.server, 'host1')
 
         self.assertEqual(7.0, self.clock.monotonic())
@@ -171,7 +171,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
         driver.spawn(self.servers[3], 'host1')
         self.assertEqual([self.servers[3].uuid], driver.list_instances())
 
-    def test_networks_go_along_to_another_host_unless_it_is_said(self):
+    def test_networks_move_to_another_host_by_default(self):
         for said in False, True:
             driver = self.driver(deallocate_networks_on_reschedule=said)
 

@@ -160,7 +160,7 @@ class TestCellFreeWeigher(weighers.WeigherSuite, base.TestCase):
 
     plugin = cells.CellFreeWeigher
 
-    def test_score_is_what_is_free_in_the_cell(self):
+    def test_score_is_the_free_memory_of_the_cell(self):
         hosts = builders.hosts(
             cell=['one', 'two', 'one'], free_ram_mb=[4096, 8192, 8192])
 
@@ -171,7 +171,7 @@ class TestCellFreeWeigher(weighers.WeigherSuite, base.TestCase):
 
         self.assertEqual(0.0, plugin.multiplier(builders.hosts()))
 
-    def test_what_is_taken_counts_for_all_hosts_of_the_cell(self):
+    def test_taken_memory_counts_for_all_hosts_of_the_cell(self):
         hosts, request = builders.hosts(2), builders.request(vcpus=16)
 
         hosts.take(0, request.resources())

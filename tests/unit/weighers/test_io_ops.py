@@ -14,7 +14,7 @@ class TestIoOpsWeigher(weighers.WeigherSuite, base.TestCase):
 
     plugin = io_ops.IoOpsWeigher
 
-    def test_score_is_what_is_in_progress(self):
+    def test_score_is_the_number_of_operations(self):
         self.assertScores([3, 0], builders.hosts(num_io_ops=[3, 0]))
 
     def test_idle_hosts_are_preferred(self):

@@ -86,7 +86,7 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertScores([1, 1, -10000, -10000], hosts,
                           weight_setting='cpu=1,net=0', required=False)
 
-    def test_what_is_no_number_is_missing(self):
+    def test_metric_that_is_no_number_is_missing(self):
         values = ['9', None, True, [1], {}, float('nan'), float('inf'),
                   10 ** 400, -10 ** 400]
         bad = [reported(cpu=value) for value in values]

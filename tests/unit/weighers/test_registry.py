@@ -64,7 +64,7 @@ class TestMake(base.TestCase):
         self.assertEqual('RAMWeigher', names[0])
         self.assertEqual(sorted(set(names)), sorted(names))
 
-    def test_unknown_name_lists_what_is_there(self):
+    def test_unknown_name_lists_the_installed_names(self):
         error = self.assertRaises(
             exception.PluginNotFound, self.names, 'RamWeigher')
 

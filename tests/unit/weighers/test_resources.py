@@ -14,7 +14,7 @@ class TestCPUWeigher(weighers.WeigherSuite, base.TestCase):
 
     plugin = resources.CPUWeigher
 
-    def test_score_is_what_is_offered_and_not_taken(self):
+    def test_score_is_the_free_amount(self):
         hosts = builders.hosts(vcpus_total=[8, 8, 4], vcpus_used=[0, 20, 9],
                                cpu_allocation_ratio=[4.0, 1.5, 2.0])
 

@@ -128,7 +128,7 @@ class TestRefusal(configured.WiringTestCase):
         self.assertEqual(
             '[DEFAULT] initial_cpu_allocation_ratio', error.field)
 
-    def test_what_was_handed_over_stays_open(self):
+    def test_given_components_stay_open(self):
         parts = services.Components(self.conf(
             cell=True, DEFAULT={'initial_cpu_allocation_ratio': 0}))
         self.addCleanup(parts.close)
@@ -141,7 +141,7 @@ class TestRefusal(configured.WiringTestCase):
 
 class TestParts(configured.WiringTestCase):
 
-    def test_what_is_handed_over_is_used(self):
+    def test_given_components_are_used(self):
         given = {'clock': clock.Clock(), 'claims': memory.MemoryClaims()}
 
         parts = services.Components(
@@ -177,7 +177,7 @@ class TestParts(configured.WiringTestCase):
                      'targets', 'executor', 'gatherer', 'discovery', 'cell0'):
             self.assertIs(getattr(parts, name), getattr(parts, name))
 
-    def test_only_what_is_needed_is_opened(self):
+    def test_only_needed_components_are_opened(self):
         for make, schemas in (
                 (services.scheduler, {'API', 'claims'}),
                 (services.api, {'API', 'claims'}),
@@ -220,7 +220,7 @@ class TestPins(configured.WiringTestCase):
 
             self.assertEqual(f'[upgrade_levels] {topic}', error.field)
 
-    def test_typo_stops_who_reads_it(self):
+    def test_typo_stops_the_service_that_reads_it(self):
         for typo in ('pikee', '99.0'):
             self.refused('scheduler', typo, services.conductor, api=True)
             self.refused('conductor', typo, services.api, api=True)
@@ -229,7 +229,7 @@ class TestPins(configured.WiringTestCase):
             self.refused('compute', typo, services.conductor, services.api,
                          api=True)
 
-    def test_who_cannot_work_with_a_pin_does_not_start(self):
+    def test_service_with_an_unsupported_pin_does_not_start(self):
         for pin in ('pike', '4.4', '4.0'):
             self.refused('scheduler', pin, services.conductor, api=True)
         self.refused('conductor', '1.18', services.compute, cell=True)

@@ -42,7 +42,7 @@ class TestAgentGroup(base.TestCase):
         report, _seconds, _at_once = self.group.periodic[1]
         report()
 
-    def test_each_host_reports_what_it_has(self):
+    def test_each_host_reports_its_inventory(self):
         with self.database.reader() as connection:
             nodes = connection.execute(sa.select(
                 models.compute_nodes.c.host, models.compute_nodes.c.vcpus))
@@ -53,7 +53,7 @@ class TestAgentGroup(base.TestCase):
     def test_hosts_have_no_thread_each(self):
         self.assertLess(self.threads, HOSTS)
 
-    def test_hosts_share_what_reaches_their_stores(self):
+    def test_hosts_share_connections_to_their_stores(self):
         one, two = (self.world.agents[name].parts for name in ('h1', 'h2'))
 
         self.assertEqual(('h1', 'h2'), (one.conf.host, two.conf.host))

@@ -236,7 +236,7 @@ class TestRunning(configured.WiringTestCase):
             self.assertEqual(topic, self.ping(topic))
             self.assertNotIn('database', service.parts.__dict__)
 
-    def test_conductor_is_what_its_databases_make_it(self):
+    def test_databases_determine_the_kind_of_a_conductor(self):
         for databases_, endpoints in (
                 ({'api': True}, ['SuperConductor', 'MovingConductor']),
                 ({'cell': True}, ['CellConductor']),

@@ -53,7 +53,7 @@ class TestAggregates(following.Writing, base.TestCase):
              for each in found])
         self.assertEqual([], self.read(aggregates.of_hosts, []))
 
-    def test_hosts_are_found_by_what_their_aggregates_say(self):
+    def test_hosts_are_found_by_the_metadata_of_aggregates(self):
         self.create('one', ['b', 'a'], filter_x1='p', other='q')
         self.create('two', ['c', 'a'], filter_x='p')
         self.create('three', ['d'], filter_x='q', filterax='p')
@@ -169,7 +169,7 @@ class TestChanges(following.Tests, base.TestCase):
             aggregates.changes, (everything.token[0] + 1,)))
         self.assertEqual(everything, self.read(aggregates.changes, (0, 0)))
 
-    def test_nothing_is_told_where_nothing_is(self):
+    def test_empty_tables_give_an_empty_result(self):
         self.assertEqual(([], 0), self.poll())
         self.assertEqual(([], None), self.poll())
 

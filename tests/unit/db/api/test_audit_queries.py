@@ -26,7 +26,7 @@ class TestSurveying(base.TestCase):
             self.assertEqual(self.uuids, found)
         self.assertEqual(5, self.read(audit_queries.count))
 
-    def test_mappings_have_their_cells_and_whether_they_are_wanted(self):
+    def test_mappings_have_their_cells_and_deletion_flags(self):
         first, second, third, *_ = self.uuids
         self.write(instance_mappings.decide, [first], self.cell.id,
                    samples.NOW)
@@ -46,7 +46,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual(
             {*others}, self.read(audit_queries.requested, self.uuids))
 
-    def test_specifications_are_told_as_they_are_kept(self):
+    def test_specifications_are_returned_as_stored(self):
         first, second, third, *_ = self.uuids
         self.write(samples.spoil, first, 'request_specs', spec='nonsense')
         self.write(samples.spoil, second, 'request_specs')
@@ -88,7 +88,7 @@ class TestSurveying(base.TestCase):
             leases.list_overdue,
             leases.LeaseDeadline(1e10, samples.LATER), 9)])
 
-    def test_request_is_forgotten_unless_somebody_leases_it(self):
+    def test_leased_request_is_not_deleted(self):
         first, second, *_ = self.uuids
         self.write(build_requests.lease, [first, second], 'me', 100.0, 160.0)
 
@@ -108,7 +108,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual(audit_queries.MappingRow(None, False),
                          self.write(audit_queries.lock, uuid))
 
-    def test_what_was_asked_for_is_read_again(self):
+    def test_request_is_read_again(self):
         self.assertEqual(
             512, self.read(audit_queries.spec, self.uuids[0]).flavor.memory_mb)
         [unknown] = samples.uuids(1)

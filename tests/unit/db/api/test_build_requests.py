@@ -73,7 +73,7 @@ class TestBuildRequests(BuildRequestCase):
         self.assertEqual(uuids, listed(['project']))
         self.assertEqual([], listed(['nobody']))
 
-    def test_what_is_deleted_is_told(self):
+    def test_deleted_requests_are_returned(self):
         uuids = self.accept(3)
 
         self.assertEqual(
@@ -82,7 +82,7 @@ class TestBuildRequests(BuildRequestCase):
             {uuids[2]}, self.write(build_requests.delete, uuids))
         self.assertEqual(set(), self.write(build_requests.delete, uuids))
 
-    def test_what_is_held_is_dropped_and_the_rest_stays(self):
+    def test_locked_request_is_skipped_and_the_rest_stays(self):
         dropped, kept = self.accept(2)
 
         with self.database.writer() as connection:
@@ -105,7 +105,7 @@ class TestBuildRequests(BuildRequestCase):
         self.assertEqual(20, sum(map(len, told)))
         self.assertEqual(set(uuids), set().union(*told))
 
-    def test_those_who_work_on_one_and_on_many_do_not_wait_in_a_circle(self):
+    def test_single_and_batch_updates_do_not_deadlock(self):
         uuids = self.accept(16)
         self.lease(uuids)
 
@@ -126,7 +126,7 @@ class TestBuildRequests(BuildRequestCase):
 
 class TestLease(BuildRequestCase):
 
-    def test_leased_is_what_was_asked_for_in_the_order_accepted(self):
+    def test_leased_requests_are_in_the_order_of_acceptance(self):
         uuids = self.accept(3, min_count=2)
 
         leased = self.write(
@@ -139,7 +139,7 @@ class TestLease(BuildRequestCase):
         self.assertEqual([2, 2, 2], [each.min_count for each in leased])
         self.assertEqual(512, leased[0].spec.flavor.memory_mb)
 
-    def test_what_differs_in_a_batch_is_read_of_each(self):
+    def test_different_fields_in_a_batch_are_read_from_each(self):
         uuids = [*self.accept(1, launch_index=0, display_name='a'),
                  *self.accept(1, launch_index=1, display_name=None),
                  *self.accept(1),
@@ -183,7 +183,7 @@ class TestLease(BuildRequestCase):
         self.assertEqual([], self.lease([]))
         self.assertEqual({uuids[1]}, self.renew(uuids))
 
-    def test_request_that_was_taken_up_before_is_told(self):
+    def test_request_with_earlier_attempts_is_marked(self):
         uuids = self.accept(2)
         self.lease(uuids[:1], 'first')
 
@@ -216,14 +216,14 @@ class TestLease(BuildRequestCase):
         self.assertEqual(
             uuids[:1], self.lease(uuids, 'third', now=1120.0))
 
-    def test_lease_that_ran_out_is_renewed_if_nobody_took_it(self):
+    def test_expired_lease_without_a_new_owner_is_renewed(self):
         uuids = self.accept(1)
         self.lease(uuids, 'first')
 
         self.assertEqual(set(uuids), self.renew(uuids, 'first', 5000.0))
         self.assertEqual([], self.lease(uuids, 'second', now=4999.0))
 
-    def test_only_whose_the_lease_is_deletes_as_its_owner(self):
+    def test_only_the_owner_of_the_lease_deletes(self):
         uuids = self.accept(3)
         self.lease(uuids[:2], 'first')
         self.lease(uuids[2:], 'second')
@@ -336,7 +336,7 @@ class TestLeasing(BrokenCase):
             self.assertEqual('cannot be read', leased[broken].broken.problem)
             self.assertIsNone(leased[whole].broken)
 
-    def test_what_is_like_a_broken_one_is_broken_too(self):
+    def test_copy_of_a_broken_request_is_broken(self):
         # What they have in common is read once.
         uuids = self.accept(3)
         for uuid in uuids:
@@ -354,7 +354,7 @@ class TestLeasing(BrokenCase):
                                  'nova_object.namespace', 'flavor',
                                  'created_at', 'vcpus']),
         _VALUES), min_size=1, max_size=3))
-    def test_whatever_a_text_says_others_are_leased(self, changes):
+    def test_unreadable_text_does_not_block_other_leases(self, changes):
         broken, whole = self.accept(2)
         for table, column in (('build_requests', 'instance'),
                               ('request_specs', 'spec')):
@@ -388,14 +388,14 @@ class TestReading(BrokenCase):
             f'The build request of {broken} cannot be read.',
             request.failure)
 
-    def test_what_it_failed_of_before_is_told_first(self):
+    def test_earlier_failure_comes_first(self):
         broken, = self.accept()
         self.spoil(broken, instance='nonsense', failure='No cell0.')
 
         self.assertEqual('No cell0.',
                          self.read(build_requests.get, broken).failure)
 
-    def test_list_has_what_can_be_read_and_what_cannot(self):
+    def test_list_has_readable_and_unreadable_requests(self):
         uuids = self.accept(3)
         self.spoil(uuids[1], instance='nonsense')
 
@@ -403,7 +403,7 @@ class TestReading(BrokenCase):
             uuids, [each.instance_uuid for each in self.read(
                 build_requests.list_all)])
 
-    def test_user_cannot_change_what_cannot_be_read(self):
+    def test_unreadable_request_cannot_be_changed(self):
         broken, = self.accept()
         self.spoil(broken, instance='nonsense')
 
@@ -448,7 +448,7 @@ class RequestCase(base.TestCase):
 
 class TestRevise(RequestCase):
 
-    def test_change_is_what_is_read_from_now_on(self):
+    def test_changed_request_is_read_afterwards(self):
         uuid = self.uuids[0]
 
         self.assertTrue(self.revise(uuid))
@@ -482,7 +482,7 @@ class TestRevise(RequestCase):
         self.assertEqual('abcdef', ''.join(sorted(found.request.tag_names)))
         self.assertEqual(6, found.revision)
 
-    def test_only_what_is_as_it_was_read_is_deleted(self):
+    def test_changed_request_is_not_deleted(self):
         self.lease()
         revisions = {uuid: 0 for uuid in self.uuids[:2]}
         self.revise(self.uuids[0])
@@ -527,7 +527,7 @@ class TestKept(RequestCase):
         self.assertEqual(
             [], self.read(build_requests.get, self.uuids[0]).tag_names)
 
-    def test_failure_is_said_by_who_leases_the_request(self):
+    def test_only_the_owner_of_the_lease_records_a_failure(self):
         self.lease('me')
 
         self.write(build_requests.explain, self.uuids, 'x', 'other')

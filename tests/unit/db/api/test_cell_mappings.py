@@ -17,7 +17,7 @@ SECRET = 's3cr3t'
 
 class TestCellMappings(base.TestCase):
 
-    def test_what_was_created_is_listed_by_id(self):
+    def test_created_mapping_is_listed_by_id(self):
         cells = [samples.cell('east', disabled=True), samples.cell('west'),
                  samples.cell(None)]
         for cell in cells:

@@ -62,7 +62,7 @@ class TestDecisions(base.TestCase):
                 ('req-3', []), ('', [])):
             self.assertEqual(wanted, self.found(name, *args), name)
 
-    def test_what_is_too_old_goes_the_oldest_first(self):
+    def test_old_decisions_are_deleted_oldest_first(self):
         self.create(*((f'req-{at}', float(at), [self.one, self.two],
                        {'n': at}) for at in (3, 1, 2, 4)))
 

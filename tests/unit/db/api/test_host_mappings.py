@@ -37,7 +37,7 @@ class TestHostMappings(base.TestCase):
         self.assertEqual(self.west.obj_to_primitive(),
                          found.obj_to_primitive())
 
-    def test_owners_of_hosts_are_told_by_their_uuids(self):
+    def test_owners_of_hosts_are_returned_by_uuid(self):
         self.map(['a', 'b'], self.east)
         self.map(['c'], self.west)
 

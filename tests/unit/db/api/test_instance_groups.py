@@ -48,7 +48,7 @@ class TestInstanceGroups(base.TestCase):
         self.assertEqual((None, [], {'spread': 'cell'}),
                          (made.policy, made.policies, made.rules))
 
-    def test_group_whose_rules_cannot_be_read_keeps_no_other(self):
+    def test_unreadable_rules_do_not_hide_other_groups(self):
         broken, whole = self.create(policy='anti-affinity'), self.create()
         table = models.instance_group_policy
         for text in ('nonsense', '[1]', '{"max_server_per_host": "x"}', '7'):

@@ -141,7 +141,7 @@ class TestInstanceMappings(base.TestCase):
         self.assertFalse(reopen(deleted, self.east))
         self.assertEqual([None, 'east'], self.cells(uuids))
 
-    def test_confirmed_is_what_has_the_cell_and_is_wanted(self):
+    def test_confirmed_mappings_have_the_cell_and_are_not_deleted(self):
         uuids = self.create(4)
         self.decide(uuids[:2], self.east)
         self.decide(uuids[2:3], self.west)
@@ -245,7 +245,7 @@ class TestUsage(base.TestCase):
         self.assertEqual(
             {'east': (2, 4, 1024, 0), 'west': (1, 2, 512, 0)}, self.by_cell())
 
-    def test_server_of_unknown_size_is_told_of(self):
+    def test_server_of_unknown_size_is_returned(self):
         [uuid] = samples.uuids(1)
         with self.database.writer() as connection:
             instance_mappings.create(

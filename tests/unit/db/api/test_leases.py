@@ -55,7 +55,7 @@ class TestOverdue(LeaseCase):
         self.assertEqual(uuids[:1], self.overdue(now=1059.0))
         self.assertEqual(uuids, self.overdue(now=1060.0))
 
-    def test_what_is_gone_is_not_overdue(self):
+    def test_deleted_request_is_not_overdue(self):
         uuids = self.accept(1)
         self.write(build_requests.delete, uuids)
 
@@ -76,7 +76,7 @@ class TestBatches(LeaseCase):
     def batches(self, *uuids, due=DUE):
         return self.read(leases.list_batches, uuids, due)
 
-    def test_batch_is_what_was_accepted_together(self):
+    def test_batch_has_the_requests_of_one_call(self):
         one = self.accept(3, reservation_id='r-1')
         # What was accepted at the same time is no batch by that alone.
         other = self.accept(2, reservation_id='r-2')
@@ -87,19 +87,19 @@ class TestBatches(LeaseCase):
                 self.assertEqual([uuids], self.batches(uuid))
         self.assertEqual([one, other], self.batches(other[1], *one))
 
-    def test_batch_has_what_is_left_of_it(self):
+    def test_batch_has_its_remaining_requests(self):
         uuids = self.accept(3, reservation_id='r-1')
         self.write(build_requests.delete, uuids[:1])
 
         self.assertEqual([uuids[1:]], self.batches(uuids[2]))
 
-    def test_what_is_leased_is_no_part_of_it(self):
+    def test_leased_request_is_no_part_of_the_batch(self):
         uuids = self.accept(3, reservation_id='r-1')
         self.lease(uuids[:1], expires_at=1061.0)
 
         self.assertEqual([uuids[1:]], self.batches(uuids[2]))
 
-    def test_batch_of_what_is_gone_is_none(self):
+    def test_deleted_requests_have_no_batch(self):
         uuids = self.accept(2, reservation_id='r-1')
         self.write(build_requests.delete, uuids[:1])
 
@@ -111,7 +111,7 @@ class TestBatches(LeaseCase):
 
         self.assertEqual([mine], self.batches(mine[0]))
 
-    def test_what_cannot_be_read_is_a_batch_of_its_own(self):
+    def test_unreadable_request_is_a_batch_of_its_own(self):
         for text in 'what?', '[]', None:
             broken, *others = self.accept(3, reservation_id=f'r-{text}')
             with self.database.writer() as connection:
@@ -137,7 +137,7 @@ class TestClaim(LeaseCase):
             build_requests.lease, uuids, 'builder', 1120.0, 1180.0)
         self.assertEqual(1, first.tries)
 
-    def test_batch_whose_first_is_taken_is_anothers(self):
+    def test_batch_with_a_leased_first_request_is_not_claimed(self):
         batch = self.accept(3)
         self.lease(batch[:1], 'other', expires_at=1061.0)
 
@@ -146,7 +146,7 @@ class TestClaim(LeaseCase):
         self.assertEqual([('other', 1061.0), (None, None), (None, None)],
                          self.owners(batch))
 
-    def test_what_is_taken_of_a_batch_is_left_out(self):
+    def test_leased_request_of_a_batch_is_omitted(self):
         batch = self.accept(3)
         self.lease(batch[1:2], 'other', expires_at=1061.0)
 
@@ -189,7 +189,7 @@ class TestExtend(LeaseCase):
         self.assertEqual([('two', 1120.0), ('one', 2000.0)],
                          self.owners(uuids))
 
-    def test_what_is_gone_stays_gone(self):
+    def test_deleted_request_is_not_claimed(self):
         uuids = self.accept(1)
         self.lease(uuids, 'one')
         self.write(build_requests.delete, uuids)
@@ -212,13 +212,13 @@ class TestElect(base.TestCase):
             sa.select(models.leaders.c.owner,
                       models.leaders.c.expires_at)))])
 
-    def test_first_that_asks_leads(self):
+    def test_first_candidate_leads(self):
         self.assertTrue(self.elect('a', 0.0))
 
         self.assertFalse(self.elect('b', 1.0))
         self.assertEqual([('a', 60.0)], self.kept())
 
-    def test_who_leads_goes_on_to_lead(self):
+    def test_leader_keeps_the_lead(self):
         self.elect('a', 0.0)
 
         self.assertTrue(self.elect('a', 50.0))

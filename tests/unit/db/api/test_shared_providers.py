@@ -50,7 +50,7 @@ class TestSharedProviders(base.TestCase):
 
         self.assertEqual(pool, self.read(shared_providers.get, pool.uuid))
 
-    def test_provider_has_what_it_was_changed_to(self):
+    def test_provider_has_its_changed_fields(self):
         pool, other = self.pool(), self.pool('other')
         self.create(pool, other)
         changed = pool._replace(
@@ -100,7 +100,7 @@ class TestSharedProviders(base.TestCase):
             self.assertEqual(nowhere, error.aggregate)
         self.assertEqual([pool], self.listed())
 
-    def test_aggregate_whose_hosts_share_one_stays(self):
+    def test_aggregate_of_a_shared_provider_stays(self):
         pool = self.pool()
         self.create(pool)
 

@@ -88,7 +88,7 @@ class Tests(Writing):
     @hypothesis.settings(
         profile.few_examples,
         suppress_health_check=[hypothesis.HealthCheck.differing_executors])
-    def test_who_follows_knows_what_one_knows_who_reads_all(self, calls):
+    def test_follower_has_the_same_rows_as_a_full_read(self, calls):
         self.database = self.make_database()
         follower = Follower(self.database)
 

@@ -110,7 +110,7 @@ class TestServers(ArchiveCase):
         self.assertEqual(0, self.read(archive.count, LATER))
         self.assertEqual(1, self.read(archive.count, END))
 
-    def test_server_whose_build_has_not_ended_stays(self):
+    def test_server_with_an_unfinished_build_stays(self):
         uuid = self.make()
         self.write(build_casts.create, [build_casts.BuildCast(
             uuid, 'host', 'node', '{}', 1.0)])
@@ -121,7 +121,7 @@ class TestServers(ArchiveCase):
         self.write(build_casts.drop, [uuid])
         self.assertEqual([uuid], self.ready())
 
-    def test_server_whose_move_has_not_ended_stays(self):
+    def test_server_with_an_unfinished_move_stays(self):
         for status in (*server_moves.LIVE, server_moves.FINISHED, None):
             uuid = self.make()
             self.write(lambda connection: connection.execute(
@@ -131,14 +131,14 @@ class TestServers(ArchiveCase):
             self.assertEqual({}, self.write(
                 archive.move_servers, [uuid], END))
 
-    def test_server_whose_networks_are_not_taken_back_stays(self):
+    def test_server_with_allocated_networks_stays(self):
         uuid = self.make()
         self.write(samples.put, uuid, {'network_allocated': True})
 
         self.assertEqual([], self.ready())
         self.assertEqual({}, self.write(archive.move_servers, [uuid], END))
 
-    def test_ready_servers_are_told_in_pages(self):
+    def test_ready_servers_are_returned_in_pages(self):
         uuids = [self.make() for _ in range(3)]
         self.assertEqual(uuids[:2], self.ready(limit=2))
         second, _ = self.read(archive.ready_after, END, 0, 2)[-1]
@@ -237,7 +237,7 @@ class TestPurge(ArchiveCase):
         self.assertEqual({}, self.counts(shadows=True))
         self.assertEqual({}, self.write(archive.purge, None, 1000))
 
-    def test_what_was_deleted_later_stays_with_all_that_belongs_to_it(self):
+    def test_later_deleted_server_stays_with_its_rows(self):
         self.write(archive.purge, LATER, 1000)
 
         self.assertEqual(

@@ -27,7 +27,7 @@ class TestSurveying(base.TestCase):
     def row(self, uuid):
         return self.read(audit_queries.rows, [uuid])[uuid]
 
-    def test_pages_have_what_is_not_deleted(self):
+    def test_pages_have_undeleted_rows(self):
         self.write(instances.delete, self.uuids[1], samples.NOW)
 
         found, after = [], 0
@@ -88,7 +88,7 @@ class TestSurveying(base.TestCase):
             {node: row.children for node, row
              in self.read(audit_queries.nodes).items()})
 
-    def test_row_tells_who_is_at_work_on_it(self):
+    def test_row_has_its_lease_owner(self):
         uuid, other, *_ = self.uuids
         self.assertEqual((None, False, False, False), self.work(uuid))
 
@@ -136,7 +136,7 @@ class TestSurveying(base.TestCase):
         self.assertIn('Last.', self.row(uuid).reason)
         self.assertTrue(self.row(uuid).failed_action)
 
-    def test_action_that_did_not_fail_or_of_nobody_does_not_count(self):
+    def test_successful_and_anonymous_actions_do_not_count(self):
         uuid, *_ = self.uuids
         self.write(samples.put, uuid,
                    {'vm_state': 'error', 'task_state': None})
@@ -164,7 +164,7 @@ class TestSurveying(base.TestCase):
         page = self.read(audit_queries.moved_after, 0, 3)
         self.assertEqual([uuid] * 3, [each for _, each in page])
 
-    def test_only_what_never_was_on_a_host_is_purged(self):
+    def test_only_servers_never_on_a_host_are_purged(self):
         first, second, third = self.uuids
         self.write(samples.put, second, {'host': 'host'})
         self.write(samples.put, third, {'launched_at': samples.NOW})

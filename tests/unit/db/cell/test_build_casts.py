@@ -29,7 +29,7 @@ class TestBuildCasts(base.TestCase):
     def get(self, uuid):
         return self.read(build_casts.get, uuid)
 
-    def test_what_was_told_is_kept_until_it_is_dropped(self):
+    def test_cast_is_kept_until_it_is_deleted(self):
         told = [cast(uuid) for uuid in self.uuids]
         self.create(*told)
         self.assertEqual(told[1], self.get(self.uuids[1]))
@@ -60,7 +60,7 @@ class TestBuildCasts(base.TestCase):
         self.assertEqual([older], self.take(1))
         self.assertEqual([old], self.take(10))
 
-    def test_what_was_taken_counts_as_told_of_now(self):
+    def test_taken_cast_counts_as_sent_now(self):
         self.create(cast(self.uuids[0], cast_at=40.0))
         self.assertTrue(self.read(build_casts.is_any_before, 60.0))
 
@@ -115,7 +115,7 @@ class TestBuildMessage(TestCase):
     def test_try_has_its_number(self):
         self.assertEqual(3, self.message(retry={'num_attempts': 3}).tried)
 
-    def test_next_try_is_told_why_this_one_failed(self):
+    def test_next_attempt_has_the_reason_of_the_failure(self):
         message = self.message(retry={'num_attempts': 1}, limits={'vcpu': 2})
 
         self.assertEqual(
@@ -126,7 +126,7 @@ class TestBuildMessage(TestCase):
     def test_without_a_request_no_networks_were_wished_for(self):
         self.assertIsNone(self.message().requested_networks)
 
-    def test_first_host_is_told_of_the_others(self):
+    def test_first_host_gets_the_alternates(self):
         places = [place('host1'), place('host2')]
         spec = objects.RequestSpec(requested_networks=['one'])
 
@@ -141,7 +141,7 @@ class TestBuildMessage(TestCase):
              'limits': {}, 'host_list': places[1:]}, message.arguments())
         self.assertEqual(['one'], message.requested_networks)
 
-    def test_cell_keeps_what_the_message_was(self):
+    def test_cell_stores_the_message(self):
         for spec in (None, objects.RequestSpec(requested_networks=['one'])):
             message = build_casts.BuildMessage.first(
                 list(map(place, ('host1', 'host2', 'host3'))), spec)

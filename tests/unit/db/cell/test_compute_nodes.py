@@ -29,7 +29,7 @@ class TestComputeNodes(base.TestCase):
     def unmapped(self):
         return [row.host for row in self.read(compute_nodes.list_unmapped)]
 
-    def test_node_is_listed_with_what_its_service_says(self):
+    def test_node_is_listed_with_the_data_of_its_service(self):
         uuid = self.save()
         self.report()
 
@@ -69,7 +69,7 @@ class TestComputeNodes(base.TestCase):
 
         self.assertEqual([], self.read(compute_nodes.list_with_services))
 
-    def test_what_is_deleted_is_left_out(self):
+    def test_deleted_node_is_omitted(self):
         self.save()
         self.report()
         self.change(models.services, deleted=1)
@@ -158,7 +158,7 @@ class TestProviders(base.TestCase):
 
         self.assertEqual(children, self.listed()[0].children)
 
-    def test_traits_that_nobody_can_read_are_none(self):
+    def test_unreadable_traits_are_none(self):
         for text in '', '{', '{"A": 1}', '[' * 10_000, '5':
             self.save('n1', traits=text)
 

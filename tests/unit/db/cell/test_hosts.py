@@ -39,7 +39,7 @@ class TestSelected(following.Writing, base.TestCase):
         self.assertEqual(([], []), self.found())
         self.assertEqual(4, len(self.found(None)[0]))
 
-    def test_what_was_deleted_is_not_found(self):
+    def test_deleted_host_is_not_found(self):
         uuid = self.save('a', 'a1', 8)
         self.report('a')
         with self.database.writer() as connection:
@@ -70,7 +70,7 @@ class TestChanges(following.Tests, base.TestCase):
         return ([row.hypervisor_hostname for row in changes.nodes],
                 [row.host for row in changes.services])
 
-    def test_all_is_told_first_and_then_what_changed(self):
+    def test_first_reading_has_all_hosts_and_later_ones_changes(self):
         self.save('a', 'one', 8)
         self.save('b', 'two', 8)
         self.report('b')
@@ -108,7 +108,7 @@ class TestChanges(following.Tests, base.TestCase):
         node, = self.read(hosts.changes).nodes
         self.assertEqual(1, node.mapped)
 
-    def test_rows_have_what_was_written(self):
+    def test_rows_have_the_written_values(self):
         values = {
             'free_disk_gb': 90, 'disk_available_least': -3,
             'cpu_info': '{"arch": "x86_64"}', 'supported_instances': '[]',
@@ -180,7 +180,7 @@ class TestChanges(following.Tests, base.TestCase):
             [one, child, two],
             self.write(hosts.delete, 'a', samples.LATER))
 
-    def test_host_that_is_deleted_is_told_once(self):
+    def test_deleted_host_is_reported_once(self):
         uuid = self.save('a', 'one', 8)
         self.report('a')
         self.poll()
@@ -197,7 +197,7 @@ class TestChanges(following.Tests, base.TestCase):
         everything = self.read(hosts.changes)
         self.assertEqual(([], []), (everything.nodes, everything.services))
 
-    def test_host_that_comes_back_is_told_after_its_deletion(self):
+    def test_recreated_host_is_reported_after_its_deletion(self):
         self.report('a')
         self.poll()
         self.delete('a')
@@ -222,7 +222,7 @@ class TestChanges(following.Tests, base.TestCase):
             self.assertEqual((1, 1), (
                 len(changes.nodes), len(changes.services)))
 
-    def test_rows_of_others_are_told_with_everything(self):
+    def test_rows_of_other_services_are_in_a_full_reading(self):
         """Agents of Nova know nothing of lanes."""
         uuid = self.save('a', 'one', 8)
         self.poll()
@@ -304,7 +304,7 @@ class TestChangesMeanwhile(following.Writing, base.TestCase):
             self.assertEqual(newcomer.nodes, follower.nodes)
             self.assertEqual(newcomer.services, follower.services)
 
-    def test_token_that_was_read_before_is_what_to_go_on_from(self):
+    def test_reading_continues_from_an_earlier_token(self):
         self.save('a', 'one', 8)
         before = hosts.token(self.database)
         self.save('a', 'one', 16)

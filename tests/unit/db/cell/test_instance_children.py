@@ -192,7 +192,7 @@ class TestImageProperties(base.TestCase):
         return sorted(
             self.read(instance_children.count_image_properties, host))
 
-    def test_servers_of_a_host_are_counted_by_what_their_images_say(self):
+    def test_servers_of_a_host_are_counted_by_image_properties(self):
         self.create({'os_distro': 'x', 'hw_vif_model': 'e1000'}, 2)
         self.create({'os_distro': 'x'})
         self.create({'os_distro': 'y'}, node='m')

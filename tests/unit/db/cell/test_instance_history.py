@@ -32,7 +32,7 @@ class TestInstanceActions(base.TestCase):
             [samples.instance(uuid) for uuid in samples.uuids(count)],
             samples.NOW)
 
-    def test_action_says_who_asked_for_it_and_in_which_request(self):
+    def test_action_has_the_user_and_the_request(self):
         uuids = self.servers(2)
 
         rows = self.record(uuids)
@@ -77,7 +77,7 @@ class TestInstanceActions(base.TestCase):
                  row.start_time, row.finish_time))
             self.assertIn('None is up.', row.details)
 
-    def test_error_that_nobody_expected_has_its_traceback(self):
+    def test_unexpected_error_has_its_traceback(self):
         uuids = self.servers(1)
         try:
             raise KeyError('secret' * 5000)
@@ -129,7 +129,7 @@ class TestInstanceFaults(base.TestCase):
         self.assertEqual('NoValidHost: No valid host was found. No room.',
                          row.details)
 
-    def test_plugin_that_failed_is_named_and_what_it_said_is_not(self):
+    def test_failed_plugin_is_named_without_its_message(self):
         failed = exception.PluginFailed(kind='Filter', plugin='FooFilter')
         failed.__cause__ = ValueError('secret-host is on fire')
 
@@ -139,7 +139,7 @@ class TestInstanceFaults(base.TestCase):
         self.assertEqual('PluginFailed: Filter FooFilter failed.',
                          row.details)
 
-    def test_name_of_a_kind_is_without_what_a_transport_appends(self):
+    def test_name_of_a_kind_has_no_suffix_of_a_transport(self):
         remote = type('CellUnreachable_Remote', (exception.CellUnreachable,),
                       {})(cell='c', reason='r')
         row = self.record(remote)
@@ -165,7 +165,7 @@ class TestInstanceFaults(base.TestCase):
             self.assertEqual(f'{type(reason).__name__}: {reason}',
                              row.details)
 
-    def test_fault_says_what_failed(self):
+    def test_fault_names_the_failure(self):
         uuid = self.uuids[0]
         for task, reason, expected in (
                 ('migration', KeyError('x'),
@@ -207,7 +207,7 @@ class TestInstanceFaults(base.TestCase):
         self.assertEqual('No valid host was found. ab?c', row.message)
         self.assertNotIn('\0', row.details)
 
-    def test_latest_message_is_told(self):
+    def test_latest_message_is_returned(self):
         for reason in 'first', 'last':
             self.record(exception.NoValidHost(reason=reason))
 
@@ -216,7 +216,7 @@ class TestInstanceFaults(base.TestCase):
             self.read(instance_history.latest, self.uuids))
         self.assertEqual({}, self.read(instance_history.latest, []))
 
-    def test_deleted_faults_are_not_told(self):
+    def test_deleted_faults_are_omitted(self):
         self.record(exception.NoValidHost(reason='old'))
         self.write(lambda connection: connection.execute(
             sa.update(models.instance_faults).values(deleted=1)))

@@ -111,7 +111,7 @@ class TestCreate(InstanceCase):
 
         self.assertIsNone(self.get(uuid))
 
-    def test_new_ones_are_told_in_the_order_of_the_batch(self):
+    def test_new_rows_are_returned_in_the_order_of_the_batch(self):
         uuids = sorted(samples.uuids(5), reverse=True)
 
         self.assertEqual(uuids, self.create(*uuids))
@@ -362,7 +362,7 @@ class TestPurge(InstanceCase):
         self.assertIsNotNone(self.get(uuids[2]))
         self.assertEqual(uuids[:2], self.create(*uuids))
 
-    def test_purging_what_is_not_there_succeeds(self):
+    def test_purge_of_a_missing_row_succeeds(self):
         self.write(instances.purge, samples.uuids(2))
         self.write(instances.purge, [])
 
@@ -455,7 +455,7 @@ class TestTransitAll(base.TestCase):
         self.assertEqual(set(), self.transit(begin(gone), begin(unknown)))
         self.assertEqual(set(), self.transit())
 
-    def test_builds_that_ended_are_not_told_of_again(self):
+    def test_ended_builds_are_not_returned_again(self):
         ended = self.create(2, task_state='spawning', host='h')
         others = self.create(2)
         self.write(build_casts.create, [
@@ -512,7 +512,7 @@ class TestDialects(base.TestCase):
         self.assertEqual(set(uuids[:2]), went)
         return said
 
-    def test_postgresql_locks_in_order_and_says_who_went(self):
+    def test_postgresql_locks_in_order_and_returns_missing_rows(self):
         for driver in 'psycopg2', 'psycopg':
             locked, changed = self.said(f'postgresql+{driver}://')
 

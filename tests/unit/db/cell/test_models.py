@@ -69,7 +69,7 @@ OUR_TABLES = {
 
 class TestModels(base.TestCase):
 
-    def test_migrations_make_what_the_models_say(self):
+    def test_migrations_create_the_tables_of_the_models(self):
         self.assertEqual([], drift.differences(self.database, cell.SCHEMA))
 
     def test_a_difference_would_be_seen(self):

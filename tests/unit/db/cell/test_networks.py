@@ -63,7 +63,7 @@ class TestNetworks(base.TestCase):
         self.assertEqual(wanted[2:4], self.to_free(2, wanted[1]))
         self.assertEqual([], self.to_free(2, wanted[4]))
 
-    def test_what_is_forgotten_is_not_to_be_freed_again(self):
+    def test_forgotten_networks_are_not_freed_again(self):
         for values in {'deleted': 1}, {'vm_state': 'error'}:
             uuid = self.make(**values)
             self.forget(uuid)

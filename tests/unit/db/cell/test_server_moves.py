@@ -98,7 +98,7 @@ class TestMigrations(base.TestCase):
         self.assertFalse(self.write(
             server_moves.touch, 'move2', late, late))
 
-    def test_servers_whose_moves_were_given_up_are_listed_once(self):
+    def test_servers_with_aborted_moves_are_listed_once(self):
         for number, (uuid, at) in enumerate((
                 (self.uuids[0], 0), (self.uuids[0], 1), (self.uuids[1], 9))):
             self.create(number, uuid, samples.NOW + at * SECOND,
@@ -109,7 +109,7 @@ class TestMigrations(base.TestCase):
             server_moves.list_given_up, samples.NOW,
             samples.NOW + 5 * SECOND))
 
-    def test_host_has_to_clean_up_after_what_left_it(self):
+    def test_host_cleans_up_after_departed_servers(self):
         self.create(1, status=server_moves.FINISHED, source_compute='a1')
         self.create(2, status=server_moves.MIGRATING, source_compute='a1')
         self.create(3, status=server_moves.FINISHED, source_compute='a2')

@@ -80,14 +80,14 @@ class TestServices(base.TestCase):
 
         self.assertEqual(3, self.lowest())
 
-    def test_service_of_which_nobody_said_that_it_is_up_counts(self):
+    def test_service_without_a_state_counts(self):
         self.report(version=3)
         self.write(lambda connection: connection.execute(
             sa.update(models.services).values(forced_down=None)))
 
         self.assertEqual(3, self.lowest())
 
-    def test_report_leaves_what_operators_set(self):
+    def test_report_keeps_the_settings_of_operators(self):
         self.report()
         self.write(services.set_disabled, 'host', True, 'broken', samples.NOW)
         self.write(services.set_forced_down, 'host', True, samples.NOW)
@@ -99,7 +99,7 @@ class TestServices(base.TestCase):
         self.assertEqual('broken', row.disabled_reason)
         self.assertTrue(row.forced_down)
 
-    def test_what_is_enabled_has_no_reason(self):
+    def test_enabled_service_has_no_reason(self):
         self.report()
         self.write(services.set_disabled, 'host', True, 'broken', samples.NOW)
         self.write(services.set_forced_down, 'host', True, samples.NOW)

@@ -20,7 +20,7 @@ def legacy(spec):
 
 class TestComputeTask(base.TestCase):
 
-    def test_request_is_told_as_the_scheduler_tells_it(self):
+    def test_request_has_the_payload_of_the_scheduler(self):
         spec = wire.request()
 
         self.assertEqual(
@@ -41,7 +41,7 @@ class TestComputeTask(base.TestCase):
             legacy(None)['request_spec'],
             legacy(None)['instance_properties']))
 
-    def test_secrets_of_the_request_are_not_told(self):
+    def test_secrets_of_the_request_are_omitted(self):
         told = json.dumps([versioned(wire.request()), legacy(wire.request())])
 
         for secret in wire.SECRETS:
@@ -80,7 +80,7 @@ class TestFailure(base.TestCase):
         self.assertEqual('No valid host was found. Full.',
                          fields['exception_message'])
 
-    def test_error_without_a_text_is_told_by_its_name(self):
+    def test_error_without_a_text_is_sent_by_its_class(self):
         self.assertEqual('KeyboardInterrupt',
                          compute_task.exception_text(KeyboardInterrupt()))
 
@@ -90,7 +90,7 @@ class TestFailure(base.TestCase):
 
         self.assertIn('h7', compute_task.exception_text(reason))
 
-    def test_passwords_are_not_told(self):
+    def test_passwords_are_masked_in_the_payload(self):
         try:
             try:
                 raise OSError('mysql://u:s3cr:e/t@db/x is away')
@@ -103,7 +103,7 @@ class TestFailure(base.TestCase):
         self.assertIn('mysql://u:****', fields['traceback'])
         self.assertNotIn('s3cr', str(fields))
 
-    def test_what_has_no_end_is_cut(self):
+    def test_long_texts_are_cut(self):
         fields = told(ValueError('a' * 10**6))
 
         self.assertEqual(

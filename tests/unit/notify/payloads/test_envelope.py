@@ -44,5 +44,5 @@ class TestPlain(base.TestCase):
     @given(strategies.recursive(
         LEAVES, lambda inner: strategies.lists(inner)
         | strategies.dictionaries(strategies.text(max_size=3), inner)))
-    def test_what_is_plain_stays_as_it_is(self, value):
+    def test_plain_values_are_unchanged(self, value):
         self.assertEqual(value, envelope.plain(value))

@@ -22,7 +22,7 @@ class TestVersioned(base.TestCase):
             self.assertEqual('pending', bare['power_state'])
             self.assertIsNone(bare['flavor'])
 
-    def test_who_acts_is_not_who_owns(self):
+    def test_initiator_differs_from_the_owner(self):
         told = instance.action(CONTEXT, wire.instance())['nova_object.data']
 
         self.assertEqual(('alice', 'bob', 'shop', 'ops'), (
@@ -50,7 +50,7 @@ class TestVersioned(base.TestCase):
 
 class TestLegacy(base.TestCase):
 
-    def test_what_is_not_known_is_empty_where_it_always_was(self):
+    def test_unknown_legacy_fields_are_empty(self):
         told = instance.legacy(objects.Instance(uuid=wire.INSTANCE))
 
         for name in ('created_at', 'launched_at', 'deleted_at',
@@ -58,7 +58,7 @@ class TestLegacy(base.TestCase):
             self.assertEqual('', told[name], name)
         self.assertIsNone(told['host'])
 
-    def test_disk_is_told_as_a_sum_too(self):
+    def test_disk_is_also_sent_as_a_sum(self):
         self.assertEqual(25, instance.legacy(wire.instance())['disk_gb'])
 
     def test_times_are_in_the_form_that_they_had(self):
@@ -68,7 +68,7 @@ class TestLegacy(base.TestCase):
         self.assertEqual('2026-01-02 03:04:05+00:00', told['created_at'])
         self.assertEqual('2026-01-02T03:05:00.000000', told['launched_at'])
 
-    def test_update_says_what_the_server_is_now(self):
+    def test_update_has_the_current_state(self):
         told = instance.legacy_update(wire.instance(), OLD, NEW)
 
         self.assertEqual(('active', 'error', None, 'deleting', {}), (

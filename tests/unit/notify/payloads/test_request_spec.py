@@ -24,7 +24,7 @@ class TestVersioned(base.TestCase):
         return request_spec.versioned(
             wire.request(**changes), uuids)['nova_object.data']
 
-    def test_secrets_are_not_told(self):
+    def test_secrets_are_omitted(self):
         request = wire.request()
 
         sent = json.dumps(request.obj_to_primitive())
@@ -47,7 +47,7 @@ class TestVersioned(base.TestCase):
     def test_full_request_has_no_more_fields(self):
         self.assertEqual(FIELDS, set(self.told()))
 
-    def test_what_the_request_leaves_open_is_said_by_who_asks(self):
+    def test_caller_supplies_the_unset_uuid_and_number(self):
         told = request_spec.versioned(
             objects.RequestSpec(), [wire.OTHER, wire.INSTANCE])
 
@@ -56,13 +56,13 @@ class TestVersioned(base.TestCase):
             (told['nova_object.data']['instance_uuid'],
              told['nova_object.data']['num_instances']))
 
-    def test_what_the_request_says_goes_before(self):
+    def test_set_fields_of_the_request_take_precedence(self):
         told = self.told(wire.OTHER)
 
         self.assertEqual((wire.INSTANCE, 2),
                          (told['instance_uuid'], told['num_instances']))
 
-    def test_first_forced_host_and_node_are_told(self):
+    def test_first_forced_host_and_node_are_sent(self):
         told = self.told(force_hosts=['h1', 'h2'], force_nodes=[])
 
         self.assertEqual('h1', told['force_hosts'])
@@ -76,14 +76,14 @@ class TestVersioned(base.TestCase):
             {'aggregates': ['1']},
             told['requested_destination']['nova_object.data'])
 
-    def test_cell_is_told_by_its_names_only(self):
+    def test_cell_is_sent_without_its_urls(self):
         cell = self.told()['requested_destination']['nova_object.data']['cell']
 
         self.assertEqual(
             {'uuid': wire.CELL, 'name': 'cell1', 'disabled': False},
             cell['nova_object.data'])
 
-    def test_group_that_is_known_by_uuid_only_is_told(self):
+    def test_group_with_only_a_uuid_is_sent(self):
         told = self.told(instance_group=objects_wire.envelope(
             'InstanceGroup', '1.11', uuid=wire.GROUP))
 
@@ -107,7 +107,7 @@ class TestLegacy(base.TestCase):
         return request_spec.legacy(
             wire.request(**changes), uuids)['request_spec']
 
-    def test_empty_request_is_told(self):
+    def test_empty_request_is_sent(self):
         told = request_spec.legacy(objects.RequestSpec(), [])
 
         self.assertEqual(
@@ -121,7 +121,7 @@ class TestLegacy(base.TestCase):
         self.assertEqual({'uuid': wire.OTHER},
                          told['request_spec']['instance_properties'])
 
-    def test_properties_of_nothing_are_told_as_none(self):
+    def test_absent_properties_are_sent_as_none(self):
         told = self.told(image=None, numa_topology=None, pci_requests=None)
 
         self.assertEqual({}, told['image'])
@@ -149,7 +149,7 @@ class TestHardware(base.TestCase):
         self.assertEqual(
             wire.INSTANCE, requests['nova_object.data']['instance_uuid'])
 
-    def test_cell_without_a_topology_of_cpus_is_told(self):
+    def test_numa_cell_without_a_cpu_topology_is_sent(self):
         told = request_spec.numa_topology(
             {'cells': [{'id': 3}]}, wire.INSTANCE)
 
@@ -165,7 +165,7 @@ class TestImage(base.TestCase):
         self.assertIsNone(request_spec.versioned_image(None))
         self.assertEqual({}, request_spec.legacy_image(None))
 
-    def test_object_and_what_travels_are_told_alike(self):
+    def test_object_and_its_wire_form_have_one_payload(self):
         loaded = objects.ImageMeta.obj_from_primitive(wire.IMAGE_META)
 
         self.assertEqual(request_spec.versioned_image(wire.IMAGE_META),
@@ -182,12 +182,12 @@ class TestImage(base.TestCase):
         self.assertIsNone(fields['name'])
         self.assertEqual({'a': 'b'}, fields['properties']['nova_object.data'])
 
-    def test_field_that_is_not_named_is_not_told(self):
+    def test_unlisted_field_is_not_sent(self):
         told = request_spec.versioned_image({'password': 's3cret'})
 
         self.assertNotIn('s3cret', str(told))
 
-    def test_password_of_the_store_is_not_told(self):
+    def test_password_of_the_image_store_is_masked(self):
         for told in (request_spec.versioned_image(wire.IMAGE_META),
                      request_spec.legacy_image(wire.IMAGE_META)):
             self.assertIn('swift://images:****@store.test', str(told))

@@ -126,7 +126,7 @@ class TestDecision(base.TestCase):
                 'shares': [], 'providers': []}}],
             'examples': {'F': ['h']}, 'way': None}, made.to_dict())
 
-    def test_way_is_told_where_there_are_several(self):
+    def test_way_is_shown_if_there_are_several(self):
         made = decision_record.Decision(
             2, (), (), way=decision_record.Way('columns', ['a', 'b']))
 
