@@ -68,6 +68,7 @@
     ├── ServiceTooOld                all compute services are newer
     └── DatabaseError
         ├── DatabaseUnreachable
+        │   └── ClaimStoreFailed     or one of its records cannot be read
         ├── SchemaOutOfDate          names the command that updates it
         ├── WrongDatabase            has the tables of another schema
         └── TransactionLost          to a concurrent one; can be retried
@@ -590,6 +591,18 @@ class DatabaseUnreachable(DatabaseError):
     msg_fmt = ('The %(schema)s database at %(url)s cannot be reached: '
                '%(reason)s')
     code = 503
+
+
+class ClaimStoreFailed(DatabaseUnreachable):
+    """The claim store refuses a request, or cannot read a record.
+
+    Callers treat it as a store that does not answer: they retry.
+    """
+
+    msg_fmt = DatabaseError.msg_fmt
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        super().__init__(message, **{'schema': 'claims', **kwargs})
 
 
 class SchemaOutOfDate(DatabaseError):

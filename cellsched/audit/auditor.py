@@ -141,8 +141,14 @@ class Auditor:
             foreign.update(unknown)
 
         if store is not None:
-            found += checks.check_capacity(store, self._reader.page, look)
-            found += checks.check_providers(self._reader, store)
+            # The counters of an unreadable provider are not known.
+            problems = store.problems()
+            unreadable = {each.provider for each in problems}
+            found += checks.check_records(problems)
+            found += [each for each in itertools.chain(
+                checks.check_capacity(store, self._reader.page, look),
+                checks.check_providers(self._reader, store))
+                if each.of not in unreadable]
         found += self._unheard()
         return found, foreign
 
@@ -170,6 +176,8 @@ class Auditor:
                 each.of for each in before
                 if each.action is findings.Action.RECOUNT}):
             self._repairs.recount(provider)
+        if any(each.action is findings.Action.MEND for each in before):
+            self._repairs.mend()
         repairable = [each for each in before
                       if each.action and each.is_of_server]
         suspects = {each.of for each in repairable}

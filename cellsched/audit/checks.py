@@ -654,6 +654,17 @@ def check_providers(
         yield from _compare_shared(usage, provider)
 
 
+def check_records(
+    problems: Sequence[claims_base.StoreProblem]
+) -> Iterator[findings.Finding]:
+    """Yield the records of the claim store that are unreadable or disagree."""
+    for problem in problems:
+        yield findings.Finding(
+            'store-record', problem.record, problem.text,
+            action=None if problem.advice else findings.Action.MEND,
+            advice=problem.advice)
+
+
 def _compare_node(
     usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str,
     names: Mapping[str, str],

@@ -9,7 +9,7 @@ import enum
 #: a resource class.
 KINDS = {
     'over-capacity': 'S1', 'miscounted': 'S1', 'miscounted-consumers': 'S1',
-    'wrong-capacity': 'S1', 'provider-unknown': 'S1',
+    'wrong-capacity': 'S1', 'provider-unknown': 'S1', 'store-record': 'S1',
     'no-fate': 'S2', 'two-cells': 'S2', 'cell-and-cell0': 'S2',
     'request-left': 'S2', 'request-of-deleted': 'S2',
     'request-unreadable': 'S2', 'deleted-visible': 'S2',
@@ -43,6 +43,7 @@ class Action(enum.Enum):
     RECLAIM = 'replace its claims by a claim where it is, if both fit ' \
         'meanwhile'
     RECOUNT = 'correct the counters of the claim store'
+    MEND = 'correct it by the claims of the consumers'
     FAIL = 'set it to ERROR, with the reason that its build was abandoned'
     TAKE_BACK = 'revert its task, with the reason that it was abandoned'
     GIVE_UP = 'abort the move, with the reason that it was abandoned'
@@ -54,7 +55,8 @@ class Finding:
     """A violation of an invariant.
 
     :param kind: one of :data:`KINDS`
-    :param of: uuid of the server or provider, or name of the host
+    :param of: uuid of the server or provider, name of the host, or name of a
+        record in the claim store
     :param cell: name of the cell, if it concerns one
     :param cell_uuid: uuid of that cell
     :param action: the repair; None if none is safe

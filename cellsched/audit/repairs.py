@@ -205,6 +205,11 @@ class Repairs:
         if self._reader.claims is not None:
             self._reader.claims.recount(provider)
 
+    def mend(self) -> None:
+        """Correct the records of the store, which is safe at any time."""
+        if self._reader.claims is not None:
+            self._reader.claims.mend()
+
     def release(self, uuid: str, action: Action) -> bool:
         """Release a leaked claim if it still leaks; return whether it did.
 

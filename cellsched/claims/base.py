@@ -216,6 +216,24 @@ class ProviderQuery:
     forbidden: frozenset[str] = frozenset()
 
 
+@dataclasses.dataclass(frozen=True)
+class StoreProblem:
+    """A record of a store that cannot be read, or contradicts another one.
+
+    :param record: name of the record, as an operator finds it in the store
+    :param text: the problem
+    :param advice: what an operator can do; empty if :meth:`ClaimStore.mend`
+        resolves it
+    :param provider: the provider of an unreadable record, whose counters are
+        unknown; empty for any other record
+    """
+
+    record: str
+    text: str
+    advice: str = ''
+    provider: str = ''
+
+
 class ClaimStoreParts(Protocol):
     """The parts of a process that a claim store is made from."""
 
@@ -540,6 +558,29 @@ class ClaimStore(abc.ABC):
         :returns: whether a counter was wrong; False for an unknown provider
         """
         return False
+
+    def problems(self) -> list[StoreProblem]:
+        """Return the records that are unreadable or contradict each other.
+
+        An unreadable record of a provider leaves out that provider only:
+        :meth:`usages` reports it without capacity, a claim of it is refused,
+        and it is back once the record can be read. An unreadable record of a
+        consumer is left out of :meth:`claims_of` and :meth:`consumers`; a
+        claim, a release or a transfer of it raises
+        :class:`cellsched.exception.ClaimStoreFailed` with its name, after the
+        other consumers of the call are served. No unreadable record is
+        overwritten or deleted, as it may be of a later version.
+
+        The cost may grow with the number of all records. A record in change
+        may be reported, and is not reported by a second call.
+        """
+        return []
+
+    def mend(self) -> None:
+        """Resolve those of :meth:`problems` that have no advice.
+
+        Safe at any time beside other calls.
+        """
 
     @abc.abstractmethod
     def usages(

@@ -30,7 +30,6 @@ from cellsched.claims.etcd import batches
 from cellsched.claims.etcd import calls
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
-from cellsched.claims.etcd.providers import PAGE
 from cellsched.claims.etcd.providers import ProviderFeed
 from cellsched.claims.etcd.providers import ProviderFigures
 from cellsched.claims.etcd import records
@@ -42,9 +41,6 @@ from cellsched import exception
 
 #: Concurrent claims that the transaction on a contended provider allows for.
 _SPECULATIVE_MAX = 3
-
-#: Version of the layout of the keys.
-_FORMAT = 1
 
 #: The oldest release of etcd whose gateway has the paths in use.
 _RELEASE_MIN = (3, 4)
@@ -95,7 +91,7 @@ class EtcdClaims(base.ClaimStore):
         self._batches = batches.Batches(self._calls, batch_timeout_s)
         self._providers = ProviderFigures(
             self._calls, self._batches)
-        self._feed = ProviderFeed(self._calls)
+        self._feed = ProviderFeed(self._calls, self._providers)
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -130,19 +126,20 @@ class EtcdClaims(base.ClaimStore):
                 field='[claims] connection',
                 expected=f'etcd 3.4 or later, not {answer.version}')
         found = self._format()
-        if found.get('version') != _FORMAT:
+        if found.get('version') != records.VERSION:
             raise exception.SchemaOutOfDate(
                 schema='claims', url=self._url,
-                version=found.get('version'), expected=_FORMAT,
+                version=found.get('version'), expected=records.VERSION,
                 command='cellsched-manage claims_db sync')
 
     def sync(self) -> None:
         value = records.encoded({
-            'version': _FORMAT,
+            'version': records.VERSION,
             'id': f'{self._calls.random.getrandbits(128):032x}'})
         self._calls.repeat(lambda: self._calls.transact(protocol.Transaction(
             (protocol.Compare(self._names.format, 0),),
-            (protocol.Put(self._names.format, value),))))
+            (protocol.Put(self._names.format, value),
+             protocol.Put(self._names.counted, records.COUNTED)))))
 
     def same_backend(self, other: base.ClaimStore) -> bool:
         if not isinstance(other, EtcdClaims):
@@ -152,7 +149,12 @@ class EtcdClaims(base.ClaimStore):
 
     def _format(self) -> dict[str, Any]:
         [found] = self._calls.get(protocol.Get(self._names.format)).found
-        return records.decoded(found[0].value) if found else {}
+        try:
+            return records.decoded(found[0].value) if found else {}
+        except ValueError as exc:
+            raise exception.ClaimStoreFailed(
+                reason=f'key {records.shown(self._names.format)} cannot be '
+                       f'read: {exc}') from None
 
     # Claims.
 
@@ -241,6 +243,7 @@ class EtcdClaims(base.ClaimStore):
         :raises cellsched.claims.etcd.calls.Conflict: a pending batch holds
             consumers, or capacity that is missing
         """
+        view.check()
         if marks := view.marks():
             self._batches.settle(marks)
             raise calls.Conflict
@@ -253,17 +256,26 @@ class EtcdClaims(base.ClaimStore):
         if marks := view.all_marks():
             self._batches.settle(marks)
             raise calls.Conflict
+        if not self._providers.is_counted() and (
+                self._providers.mend_sometimes()):
+            raise calls.Conflict
         raise error
 
     def release(self, consumers: Iterable[str]) -> None:
         names = [*dict.fromkeys(consumers)]
+        unreadable: list[records.StoredConsumer] = []
         for chunk in transactions.chunks(names, self._calls.ops_max):
-            self._calls.repeat(lambda: self._release(chunk))
+            try:
+                view = self._calls.repeat(lambda: self._release(chunk))
+            except calls.Full:
+                view = self._calls.repeat(lambda: self._delete(chunk))
+            unreadable += view.consumers.values()
+        records.check(unreadable)
 
-    def _release(self, names: Sequence[str]) -> None:
+    def _release(self, names: Sequence[str]) -> transactions.View:
+        """Release consumers; return those that were there."""
         view = self._settled(transactions.Scope(consumers=names))
-        for part in transactions.parts(
-                view.present(), self._calls.ops_max):
+        for part in transactions.parts(view.readable(), self._calls.ops_max):
             scope = transactions.Scope.held_by(part)
             known = batches.known(self._calls, scope)
             known.consumers = part
@@ -274,6 +286,25 @@ class EtcdClaims(base.ClaimStore):
             if other is not None:
                 raise calls.Conflict
         self._batches.notice(view.batches)
+        return view
+
+    def _delete(self, names: Sequence[str]) -> transactions.View:
+        """Release consumers by deletions alone; return those that were there.
+
+        A full server accepts nothing else. The counters are corrected once it
+        has space again.
+        """
+        view = self._calls.read(transactions.Scope(consumers=names))
+        keys = {self._names.consumer(name): consumer.revision
+                for name, consumer in view.readable().items()}
+        if keys:
+            outcome = self._calls.transact(protocol.Transaction(
+                tuple(protocol.Compare(*each) for each in keys.items()),
+                (*map(protocol.Delete, keys),
+                 protocol.Delete(self._names.counted))))
+            if not outcome.succeeded:
+                raise calls.Conflict
+        return view
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
@@ -283,6 +314,7 @@ class EtcdClaims(base.ClaimStore):
             nonlocal tried
             view = self._settled(
                 transactions.Scope(consumers=[source, target]))
+            view.check()
             moved = view.consumers[source]
             if not moved.revision:
                 # An earlier attempt of this call may have moved the claims.
@@ -311,7 +343,9 @@ class EtcdClaims(base.ClaimStore):
     def _settled(self, scope: transactions.Scope) -> transactions.View:
         """Return the consumers, after the rollback of pending batches."""
         view = self._calls.read(scope)
-        if marks := view.marks():
+        marks = {mark for mark in view.marks()
+                 if not view.batches[mark].unreadable}
+        if marks:
             self._batches.settle(marks, abort=True)
             raise calls.Conflict
         return view
@@ -344,10 +378,11 @@ class EtcdClaims(base.ClaimStore):
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)
         found: list[str] = []
+        start: str | bytes = after
         while len(found) < limit:
-            size = min(limit - len(found), PAGE)
+            size = min(limit - len(found), calls.PAGE)
             page, states = self._calls.get(
-                self._names.all_of(self._names.consumer, after, size),
+                self._names.all_of(self._names.consumer, start, size),
                 self._names.all_of(self._names.batch)).found
             view = transactions.View()
             view.consumers = {
@@ -358,7 +393,7 @@ class EtcdClaims(base.ClaimStore):
             found += view.held()
             if len(page) < size:
                 break
-            after = self._names.name(page[-1].key)
+            start = page[-1].key
         return found
 
     # Providers.
@@ -387,6 +422,12 @@ class EtcdClaims(base.ClaimStore):
 
     def recount(self, provider: str) -> bool:
         return self._providers.recount(provider)
+
+    def problems(self) -> list[base.StoreProblem]:
+        return self._providers.problems()
+
+    def mend(self) -> None:
+        self._providers.mend()
 
 
 def _taking(

@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import json
 
+from oslo_log import log
+
 from cellsched.claims import base
 from cellsched.claims.etcd.calls import Calls
 from cellsched.claims.etcd.calls import Conflict
@@ -28,6 +30,8 @@ from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims import validation
 from cellsched import exception
+
+LOG = log.getLogger(__name__)
 
 #: A change of a marked consumer.
 _Step = Callable[[transactions.Draft, str], None]
@@ -88,6 +92,7 @@ class Batches:
         consumers = [*dict.fromkeys(claim.consumer for claim in claims)]
         for chunk in transactions.chunks(consumers, self._calls.ops_max):
             view = self._calls.read(transactions.Scope(consumers=chunk))
+            view.check()
             if marks := view.marks():
                 self.settle(marks)
                 raise Conflict
@@ -136,6 +141,7 @@ class Batches:
         def attempt() -> None:
             nonlocal view
             current, view = view or self._calls.read(scope), None
+            current.check()
             if current.is_fresh and self._is_taken(current, name, batch):
                 return
             error = refusal(own, current)
@@ -202,6 +208,7 @@ class Batches:
         :param age: age of the batch that is waiting; younger pending batches
             are aborted
         :param abort: whether to abort all pending batches
+        :raises cellsched.exception.ClaimStoreFailed: a batch cannot be read
         """
         for name in names:
             key = self._names.batch(name)
@@ -210,6 +217,7 @@ class Batches:
                 self._pending_since.pop(name, None)
                 continue
             batch = records.BatchState.of(found[0])
+            records.check([batch])
             if batch.state == records.PENDING:
                 if not (abort or self._is_overdue(name) or (
                         age is not None and age < batch.age)):
@@ -219,12 +227,21 @@ class Batches:
                 self._clear(name, batch)
 
     def notice(self, batches: Mapping[str, records.BatchState]) -> None:
-        """Resolve the batches that exceed the timeout."""
+        """Resolve the batches that exceed the timeout.
+
+        A failure is logged, as the caller only reads.
+        """
         for name in self._pending_since.keys() - batches.keys():
             self._pending_since.pop(name, None)
-        overdue = [name for name in batches if self._is_overdue(name)]
-        if overdue:
-            self.settle(overdue)
+        for name, batch in batches.items():
+            if batch.unreadable or not self._is_overdue(name):
+                continue
+            try:
+                self.settle([name])
+            except exception.DatabaseError as exc:
+                LOG.warning('Batch %s of claims is not resolved yet: %s',
+                            name, exc.format_message())
+                return
 
     def _is_overdue(self, name: str) -> bool:
         now = self._calls.clock.monotonic()
@@ -259,8 +276,13 @@ class Batches:
             else transactions.Draft.give_back)
         work, key = self._names.work(name), self._names.batch(name)
         [found] = self._calls.get(protocol.Get(work)).found
-        if found:
-            self._clear_each(name, json.loads(found[0].value), step)
+        consumers = records.work_of(found)
+        if consumers is None:
+            # The list of its consumers is lost; the marks show them.
+            consumers = [self._names.name(kv.key) for kv
+                         in self._calls.all_of(self._names.consumer)
+                         if records.StoredConsumer.of(kv).batch == name]
+        self._clear_each(name, consumers, step)
         self._calls.repeat(lambda: self._calls.transact(
             protocol.Transaction(
                 (protocol.Compare(key, batch.revision),),

@@ -3,10 +3,15 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import math
 from random import Random
+from typing import Any
 from typing import TypeVar
+
+from oslo_log import log
 
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
@@ -14,6 +19,11 @@ from cellsched.claims.etcd import transactions
 from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+#: Seconds between two messages about the alarm NOSPACE.
+_FULL_S = 60.0
 
 #: Longest wait, in seconds, before another attempt. Most conflicts are with
 #: transactions that take a few milliseconds.
@@ -28,11 +38,18 @@ _TURNS_MAX = 8
 #: for the disk, a read does not.
 _NEWEST, _TOO_OLD = 0.1, 0.3
 
+#: Keys of one read.
+PAGE = 1000
+
 _Outcome = TypeVar('_Outcome')
 
 
 class Conflict(Exception):
     """Another client has changed the same keys; the attempt is repeated."""
+
+
+class Full(exception.ClaimStoreFailed):
+    """etcd has raised the alarm NOSPACE and accepts deletions only."""
 
 
 class Calls:
@@ -60,6 +77,10 @@ class Calls:
         #: Cached providers, as this store read or wrote them last.
         self._seen: dict[str, records.StoredProvider] = {}
         self._old_share = 0.0
+        #: When the alarm NOSPACE is logged again.
+        self._full_until = -math.inf
+        #: Unreadable keys and their revisions, which are logged once.
+        self._reported: set[tuple[str, int]] = set()
 
     def repeat(self, attempt: Callable[[], _Outcome]) -> _Outcome:
         """Repeat an attempt until it has an outcome, and return that.
@@ -92,14 +113,23 @@ class Calls:
     def send(self, request: protocol.Request) -> protocol.Answer:
         """Return the answer to a request, which is sent once.
 
-        :raises cellsched.exception.DatabaseError: the server refuses it
+        :raises cellsched.claims.etcd.calls.Full: the server has no space
+        :raises cellsched.exception.ClaimStoreFailed: the server refuses it
         """
         answer = self._client.send(request)
-        if isinstance(answer, protocol.Refusal):
-            raise exception.DatabaseError(
-                schema='claims', reason=f'etcd refuses a request: '
-                                        f'{answer.reason}')
-        return answer
+        if not isinstance(answer, protocol.Refusal):
+            return answer
+        reason = f'etcd refuses a request: {answer.reason}'
+        if protocol.NO_SPACE not in answer.reason:
+            raise exception.ClaimStoreFailed(reason=reason)
+        now = self.clock.monotonic()
+        if now >= self._full_until:
+            self._full_until = now + _FULL_S
+            LOG.error('etcd at %s is full and has raised the alarm NOSPACE. '
+                      'Claims fail, releases succeed. Compact its history, '
+                      'defragment its members and disarm the alarm', self._url)
+        raise Full(reason=f'{reason} (alarm NOSPACE); compact its history, '
+                          'defragment its members and disarm the alarm')
 
     def transact(
         self, transaction: protocol.Transaction
@@ -113,6 +143,18 @@ class Calls:
         """Return the keys that are read, all at one revision."""
         return self.repeat(
             lambda: self.transact(protocol.Transaction(success=gets)))
+
+    def all_of(
+        self, kind: Callable[[str], bytes]
+    ) -> Iterator[protocol.Found]:
+        """Yield all keys of a kind, read page by page."""
+        after: str | bytes = ''
+        while True:
+            [page] = self.get(self.names.all_of(kind, after, PAGE)).found
+            yield from (kv for kv in page if self.names.name(kv.key))
+            if len(page) < PAGE:
+                return
+            after = page[-1].key
 
     def read(self, scope: transactions.Scope) -> transactions.View:
         """Return the records of a scope, which fits in one transaction."""
@@ -146,10 +188,20 @@ class Calls:
         """Cache a provider, with the revision that a transaction had."""
         if revision is not None:
             provider = dataclasses.replace(provider, revision=revision)
+        self.report([provider])
         known = self._seen.get(name)
         # An older entry costs at most one more request.
         if known is None or known.revision < provider.revision:
             self._seen[name] = provider
+
+    def report(self, found: Iterable[Any]) -> None:
+        """Log the unreadable ones of some records, each once."""
+        for record in found:
+            if record.unreadable:
+                entry = record.unreadable, record.revision
+                if entry not in self._reported:
+                    self._reported.add(entry)
+                    LOG.error('In the claim store, %s', record.unreadable)
 
     def forget(self) -> None:
         """Empty the cache: the revisions have started again."""
@@ -201,4 +253,6 @@ class Calls:
         for name, provider in view.providers.items():
             if provider.revision:
                 self.see(name, provider)
+        for some in view.consumers, view.groups, view.batches:
+            self.report(some.values())
         return view

@@ -16,6 +16,10 @@ OPS_MAX = 128
 BYTES_MAX = 1024 * 1024
 
 
+#: A part of the answer of a server that accepts deletions only.
+NO_SPACE = 'database space exceeded'
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compare:
     """The condition that a key has a revision, or a value.

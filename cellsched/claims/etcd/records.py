@@ -12,8 +12,14 @@ Below the prefix of a deployment::
     s/BATCH         state of a batch that is too large for one transaction
     w/BATCH         consumers of that batch
 
+    counted         b'1' while counters and members agree with the consumers
+
 Values are JSON. Providers, groups and consumers of an unfinished batch are
 marked with its id.
+
+A value that cannot be read gives a record with the field ``unreadable``, so
+that it keeps no other record. Its key is compared, and never written. A later
+layout with other fields writes its version as ``v``.
 """
 
 from collections.abc import Callable
@@ -22,10 +28,21 @@ from collections.abc import Mapping
 import dataclasses
 import json
 from typing import Any
+from typing import TypeVar
+
+from oslo_log import log
 
 from cellsched.claims import base
 from cellsched.claims.etcd import protocol
 from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+#: Version of the layout of the keys.
+VERSION = 1
+
+#: Value of the mark of right counters.
+COUNTED = b'1'
 
 #: States of a batch. Its consumers hold their claims once it is committed.
 PENDING, COMMITTED, ABORTED = 'pending', 'committed', 'aborted'
@@ -42,6 +59,7 @@ class StoredProvider:
     :param inventory: None if none was set
     :param batches: number of consumers here of each unfinished batch, by id
     :param changes: number of changes, so that no value occurs twice
+    :param unreadable: why the value cannot be read, with its key, or ''
     """
 
     revision: int = 0
@@ -50,6 +68,7 @@ class StoredProvider:
     consumers: int = 0
     batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
     changes: int = 0
+    unreadable: str = ''
 
     def taken(
         self, amounts: Mapping[str, int], sign: int, batch: str
@@ -69,7 +88,10 @@ class StoredProvider:
             batches=counted(self.batches, batch, sign))
 
     def usage(self, name: str) -> base.Usage:
-        """Return it as the contract describes a provider."""
+        """Return it as the contract describes a provider.
+
+        An unreadable provider has no capacity.
+        """
         inventory = self.inventory or {}
         return base.Usage(
             name, {each: has.capacity for each, has in inventory.items()},
@@ -88,11 +110,11 @@ class StoredProvider:
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredProvider':
         """Return the provider of a key."""
-        read = decoded(found.value)
-        return cls(
-            found.revision, {name: base.Inventory(*fields)
-                             for name, fields in read['i'].items()},
-            read['u'], read['n'], read['b'], read['c'])
+        return _of(found, cls, lambda read: cls(
+            found.revision,
+            {name: _inventory(fields) for name, fields in read['i'].items()},
+            _amounts(read['u']), _number(read['n']), _amounts(read['b']),
+            _number(read['c'])))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +125,7 @@ class StoredConsumer:
     :param amounts: by provider and resource class
     :param joins: its group, host and member
     :param batch: id of its unfinished batch, or ''
+    :param unreadable: as that of a provider
     """
 
     revision: int = 0
@@ -112,6 +135,7 @@ class StoredConsumer:
     user_id: str | None = None
     joins: tuple[str, str, str] | None = None
     batch: str = ''
+    unreadable: str = ''
 
     @classmethod
     def claiming(
@@ -142,9 +166,11 @@ class StoredConsumer:
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredConsumer':
         """Return the consumer of a key."""
-        read = decoded(found.value)
-        return cls(found.revision, read['a'], read['p'], read['u'],
-                   read['g'] and tuple(read['g']), read['b'])
+        return _of(found, cls, lambda read: cls(
+            found.revision,
+            {name: _amounts(each) for name, each in read['a'].items()},
+            _text(read['p'] or '') or None, _text(read['u'] or '') or None,
+            _texts(read['g'], 3) if read['g'] else None, _text(read['b'])))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,12 +180,14 @@ class StoredGroup:
     :param revision: revision of its last change; 0 if it has no members
     :param members: host and member, by consumer
     :param batches: as those of a provider
+    :param unreadable: as that of a provider
     """
 
     revision: int = 0
     members: Mapping[str, tuple[str, str]] = dataclasses.field(
         default_factory=dict)
     batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    unreadable: str = ''
 
     def joined(
         self, consumer: str, member: tuple[str, str] | None, batch: str
@@ -185,9 +213,9 @@ class StoredGroup:
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredGroup':
         """Return the group of a key."""
-        read = decoded(found.value)
-        return cls(found.revision, {name: tuple(each) for name, each
-                                    in read['m'].items()}, read['b'])
+        return _of(found, cls, lambda read: cls(
+            found.revision, {name: _texts(each, 2) for name, each
+                             in read['m'].items()}, _amounts(read['b'])))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,11 +225,13 @@ class BatchState:
     :param revision: revision of its last change; 0 if it is finished
     :param state: one of :data:`PENDING`, :data:`COMMITTED`, :data:`ABORTED`
     :param age: the revision of its first attempt: lower is older
+    :param unreadable: as that of a provider
     """
 
     revision: int = 0
     state: str = ''
     age: int = 0
+    unreadable: str = ''
 
     def value(self) -> bytes:
         """Return it as the value of a key."""
@@ -210,8 +240,13 @@ class BatchState:
     @classmethod
     def of(cls, found: protocol.Found) -> 'BatchState':
         """Return the batch of a key."""
-        read = decoded(found.value)
-        return cls(found.revision, read['s'], read['a'] or found.created)
+        def state(read: Mapping[str, Any]) -> 'BatchState':
+            if read['s'] not in (PENDING, COMMITTED, ABORTED):
+                raise ValueError(f'the state {read["s"]!r:.80}')
+            return cls(found.revision, read['s'],
+                       _number(read['a']) or found.created)
+
+        return _of(found, cls, state)
 
 
 def counted(
@@ -234,6 +269,7 @@ class Names:
         self._prefix = prefix.encode()
         self.format = self._prefix + b'format'
         self.tick = self._prefix + b'p/'
+        self.counted = self._prefix + b'counted'
 
     def provider(self, name: str) -> bytes:
         return self.tick + _encoded(name)
@@ -251,19 +287,24 @@ class Names:
         return self._prefix + b'w/' + _encoded(name)
 
     def all_of(
-        self, kind: Callable[[str], bytes], after: str = '', limit: int = 0
+        self, kind: Callable[[str], bytes], after: str | bytes = '',
+        limit: int = 0,
     ) -> protocol.Get:
         """Return the read of all keys of a kind.
 
         :param kind: a method of this class
-        :param after: only keys after this name
+        :param after: only keys after this name, or after this key
         """
-        start = kind(after) + b'\0' * bool(after)
+        start = kind(after) if isinstance(after, str) else after
+        start += b'\0' * bool(after)
         return protocol.Get(start, kind('')[:-1] + b'0', limit)
 
     def name(self, key: bytes) -> str:
-        """Return the name in a key of any kind."""
-        return key[len(self._prefix) + 2:].decode()
+        """Return the name in a key of any kind; empty if it is no text."""
+        try:
+            return key[len(self._prefix) + 2:].decode()
+        except UnicodeDecodeError:
+            return ''
 
 
 def _encoded(name: str) -> bytes:
@@ -291,14 +332,98 @@ def encoded(value: Any) -> bytes:
 def decoded(value: bytes) -> dict[str, Any]:
     """Return the JSON object in the value of a key.
 
-    :raises cellsched.exception.DatabaseError: the value is none
+    :raises ValueError: the value is none
     """
     try:
         read = json.loads(value)
-    except ValueError:
+    except (RecursionError, ValueError):
         read = None
     if not isinstance(read, dict):
-        raise exception.DatabaseError(
-            schema='claims', reason=f'a key has the value {value!r:.80}; '
-                                    f'expected a JSON object')
+        raise ValueError(f'expected a JSON object, not {value!r:.80}')
+    if read.get('v', VERSION) != VERSION:
+        raise ValueError(f'expected version {VERSION}, not {read["v"]!r:.80}')
     return read
+
+
+def work_of(found: Iterable[protocol.Found]) -> list[str] | None:
+    """Return the consumers of a batch; None if they cannot be read."""
+    for kv in found:
+        try:
+            return [_text(name) for name in json.loads(kv.value)]
+        except (RecursionError, TypeError, ValueError):
+            LOG.warning('Key %s cannot be read: expected a list of consumers, '
+                        'not %.80r', shown(kv.key), kv.value)
+    return None
+
+
+def shown(key: bytes) -> str:
+    """Return a key for a message."""
+    return key.decode(errors='backslashreplace')
+
+
+def check(records: Iterable[Any]) -> None:
+    """Check that records can be read.
+
+    :raises cellsched.exception.ClaimStoreFailed: names the key
+    """
+    for record in records:
+        if record.unreadable:
+            raise exception.ClaimStoreFailed(reason=record.unreadable)
+
+
+_Record = TypeVar(
+    '_Record', StoredProvider, StoredConsumer, StoredGroup, BatchState)
+
+
+def _of(
+    found: protocol.Found, kind: type[_Record],
+    read: Callable[[dict[str, Any]], _Record],
+) -> _Record:
+    """Return the record of a key; see ``unreadable``."""
+    try:
+        return read(decoded(found.value))
+    except (ArithmeticError, AttributeError, LookupError, TypeError,
+            ValueError) as exc:
+        reason = (
+            f'the field {exc} is missing' if isinstance(exc, KeyError)
+            else str(exc) if isinstance(exc, ValueError)
+            else 'a field has another type than expected')
+        return kind(revision=found.revision, unreadable=(
+            f'key {shown(found.key)} cannot be read: {reason}'))
+
+
+def _inventory(fields: Iterable[Any]) -> base.Inventory:
+    inventory = base.Inventory(*fields)
+    for name in _FIELDS:
+        value = getattr(inventory, name)
+        if type(value) is not int and (
+                name != 'allocation_ratio' or type(value) is not float):
+            raise ValueError(f'{name} has the value {value!r:.80}')
+    if inventory.step_size < 1:
+        raise ValueError(f'step_size has the value {inventory.step_size}')
+    inventory.capacity  # Raises an ArithmeticError for a ratio of NaN.
+    return inventory
+
+
+def _amounts(read: Mapping[str, Any]) -> Mapping[str, int]:
+    for value in read.values():
+        _number(value)
+    return read
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f'expected a number, not {value!r:.80}')
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f'expected a text, not {value!r:.80}')
+    return value
+
+
+def _texts(values: Any, count: int) -> Any:
+    if len(values) != count:
+        raise ValueError(f'expected {count} texts, not {values!r:.80}')
+    return tuple(map(_text, values))

@@ -17,8 +17,8 @@ from cellsched.claims.etcd import records
 def keys_max(ops_max: int) -> int:
     """Return the number of keys that one transaction may change.
 
-    Two operations are reserved: the state of a batch, and the key that every
-    change writes.
+    Two operations are reserved: the key that every change writes, and the
+    state of a batch or the mark of right counters.
 
     :param ops_max: number of operations that a transaction may have
     """
@@ -129,15 +129,25 @@ class View:
                 if consumer.joins and self._is_held(consumer)}
 
     def _is_held(self, consumer: records.StoredConsumer) -> bool:
-        if not consumer.batch:
-            return True
+        """Return whether a consumer holds its claims.
+
+        A batch is deleted after its marks, so a mark without a batch is a
+        defect. Its claims count as held, so that nothing is claimed twice.
+        """
+        if consumer.unreadable:
+            return False
         batch = self.batches.get(consumer.batch)
-        return batch is not None and batch.state == records.COMMITTED
+        return batch is None or batch.state == records.COMMITTED
 
     def present(self) -> dict[str, records.StoredConsumer]:
-        """Return the consumers that have a key."""
+        """Return the consumers that have a key, readable or not."""
         return {name: consumer for name, consumer in self.consumers.items()
                 if consumer.revision}
+
+    def readable(self) -> dict[str, records.StoredConsumer]:
+        """Return the consumers that have a key with a readable value."""
+        return {name: consumer for name, consumer in self.present().items()
+                if not consumer.unreadable}
 
     def inventories(self) -> dict[str, Mapping[str, base.Inventory]]:
         """Return the inventories of the providers that have one."""
@@ -152,15 +162,25 @@ class View:
                 yield name, consumer, member, host
 
     def marks(self) -> set[str]:
-        """Return the ids of the batches of consumers."""
+        """Return the ids of the existing batches of consumers."""
         return {consumer.batch for consumer in self.consumers.values()
-                if consumer.batch}
+                if consumer.batch in self.batches}
 
     def all_marks(self) -> set[str]:
-        """Return the ids of the batches of any record."""
+        """Return the ids of the existing batches of any record."""
         return self.marks().union(
             *(provider.batches for provider in self.providers.values()),
-            *(group.batches for group in self.groups.values()))
+            *(group.batches for group in self.groups.values())
+        ) & self.batches.keys()
+
+    def check(self) -> None:
+        """Check that the consumers, their groups and batches can be read.
+
+        :raises cellsched.exception.ClaimStoreFailed: names the key
+        """
+        records.check(self.consumers.values())
+        records.check(self.groups.values())
+        records.check(self.batches[mark] for mark in self.marks())
 
 
 def chunks(names: Sequence[str], ops_max: int) -> Iterator[Sequence[str]]:
@@ -172,6 +192,9 @@ def chunks(names: Sequence[str], ops_max: int) -> Iterator[Sequence[str]]:
 
 class Draft:
     """A change that is applied if the records of a view are unchanged.
+
+    A provider or a group that is missing or unreadable is not written. Then
+    the mark of right counters is deleted, so that they are recounted later.
 
     :param view: the current records of all that is changed
     :param guard: an additional condition
@@ -185,6 +208,7 @@ class Draft:
         self.providers: dict[str, records.StoredProvider] = {}
         self.consumers: dict[str, records.StoredConsumer | None] = {}
         self._groups: dict[str, records.StoredGroup] = {}
+        self._is_counted = True
 
     def take(self, name: str, consumer: records.StoredConsumer) -> None:
         """Add the claims of a consumer that holds none."""
@@ -224,10 +248,9 @@ class Draft:
             self._change(provider, lambda it: dataclasses.replace(
                 it, batches=records.counted(it.batches, batch, -1)))
         if consumer.joins is not None:
-            group = consumer.joins[0]
-            it = self._group(group)
-            self._groups[group] = dataclasses.replace(
-                it, batches=records.counted(it.batches, batch, -1))
+            self._change_group(consumer.joins[0], lambda it: (
+                dataclasses.replace(it, batches=records.counted(
+                    it.batches, batch, -1))))
 
     def written(self) -> dict[str, records.StoredProvider]:
         """Return the providers as they are written."""
@@ -262,6 +285,8 @@ class Draft:
         for name, group in self._groups.items():
             yield _written(names.group(name), group.value())
         yield protocol.Put(names.tick, b'')
+        if not self._is_counted:
+            yield protocol.Delete(names.counted)
 
     def _count(self, consumer: records.StoredConsumer, sign: int) -> None:
         for name, amounts in consumer.amounts.items():
@@ -271,25 +296,35 @@ class Draft:
     def _change(
         self, name: str, function: Callable[..., records.StoredProvider]
     ) -> None:
-        self.providers[name] = function(
-            self.providers.get(name) or self._view.providers[name])
+        provider = self.providers.get(name) or self._view.providers[name]
+        if provider.unreadable or not provider.revision:
+            self._is_counted = False
+        else:
+            self.providers[name] = function(provider)
 
-    def _group(self, name: str) -> records.StoredGroup:
-        return self._groups.get(name) or self._view.groups[name]
+    def _change_group(
+        self, name: str, function: Callable[..., records.StoredGroup]
+    ) -> None:
+        group = self._groups.get(name) or self._view.groups[name]
+        if group.unreadable:
+            self._is_counted = False
+        else:
+            self._groups[name] = function(group)
 
     def _join(
         self, group: str, consumer: str, member: tuple[str, str] | None,
         batch: str,
     ) -> None:
-        self._groups[group] = self._group(group).joined(
-            consumer, member, batch)
+        self._change_group(
+            group, lambda it: it.joined(consumer, member, batch))
 
 
 def batches(
     names: records.Names, found: Iterable[protocol.Found]
 ) -> dict[str, records.BatchState]:
     """Return the states of batches, by id."""
-    return {names.name(kv.key): records.BatchState.of(kv) for kv in found}
+    return {name: records.BatchState.of(kv) for kv in found
+            if (name := names.name(kv.key))}
 
 
 def by_consumer(

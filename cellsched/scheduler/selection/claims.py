@@ -20,7 +20,7 @@ from cellsched import objects
 
 #: Errors that refuse a transaction because of a single batch in it.
 _OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
-           exception.InvalidField)
+           exception.ClaimStoreFailed, exception.InvalidField)
 
 
 class _Batch:

@@ -10,8 +10,8 @@ from cellsched.claims import remote
 #: Bytes of a request that are too many, without what gRPC adds.
 _BYTES_MAX = 1536 * 1024
 
-#: gRPC's code of a request that makes no sense.
-_INVALID = 3
+#: gRPC's codes of a request that makes no sense, and of missing space.
+_INVALID, _EXHAUSTED = 3, 8
 
 
 class EtcdModel:
@@ -32,6 +32,8 @@ class EtcdModel:
         self.compacted = 0
         #: Revisions that the member misses in a serializable read.
         self.behind = 0
+        #: Whether the alarm NOSPACE is raised: only deletions are accepted.
+        self.is_full = False
         self._keys: dict[bytes, protocol.Found] = {}
         self._written: list[protocol.Found] = []
 
@@ -71,6 +73,12 @@ class EtcdModel:
         reason = _fault(request, self.ops_max)
         if reason:
             return protocol.Refusal(_INVALID, reason)
+        if self.is_full and any(
+                isinstance(op, protocol.Put)
+                for ops in (request.success, request.failure, *(
+                    ops for _, ops in request.alternatives)) for op in ops):
+            return protocol.Refusal(
+                _EXHAUSTED, 'etcdserver: mvcc: database space exceeded')
         branches = [(request.compares, request.success),
                     *request.alternatives]
         number = next((number for number, (compares, _) in enumerate(branches)

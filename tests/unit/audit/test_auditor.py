@@ -215,6 +215,34 @@ class TestHosts(base.TestCase):
         self.assertLeft(('S3', 'host-elsewhere', 'a1', 'cell2'))
 
 
+class TestStoreRecords(base.TestCase):
+
+    def test_record_that_cannot_be_read_is_named_and_stays(self):
+        uuid = self.running()
+        provider = self.providers['a1']
+        self.claims.problems = lambda: [claims_base.StoreProblem(
+            f'p/{provider}', 'cannot be read', 'restore it', provider)]
+        # Its counters are not known.
+        self.claims.set_inventory(provider, {})
+
+        report = self.assertFound(('S1', 'store-record', f'p/{provider}', ''),
+                                  fix=True)
+
+        self.assertEqual('none is safe: restore it',
+                         report.remaining[0].repair)
+        self.assertEqual([uuid], [*self.claims.claims_of([uuid])])
+
+    def test_record_that_contradicts_another_is_mended(self):
+        problems = [claims_base.StoreProblem('g/1', 'has a member too many')]
+        self.claims.problems = lambda: list(problems)
+        self.claims.mend = problems.clear
+
+        report = self.audit(fix=True)
+
+        self.assertEqual((['g/1'], []), (
+            [each.of for each in report.repaired], report.remaining))
+
+
 class TestGoingThrough(base.TestCase):
 
     def test_only_what_was_told_is_repaired(self):

@@ -121,12 +121,14 @@ class TestRequests(on_model.TestCase):
 
         self.assertEqual((5, 5), self.used())
 
-    def test_feed_without_changes_is_one_read_of_one_key(self):
+    def test_feed_without_changes_is_one_read_of_two_keys(self):
         token = self.store.usages().token
 
         [request] = self.requests(lambda: self.store.usages(token))
 
-        self.assertEqual((protocol.Get(b'/cellsched/p/'),), request.success)
+        self.assertEqual((protocol.Get(b'/cellsched/p/'),
+                          protocol.Get(b'/cellsched/counted')),
+                         request.success)
 
     def test_feed_reads_what_changed(self):
         token = self.store.usages().token
@@ -178,7 +180,7 @@ class TestServer(on_model.TestCase):
 
     def test_what_the_server_refuses_is_an_error_with_its_reason(self):
         store = self.make_store(
-            client=on_model.ModelClient(servers.EtcdModel(ops_max=1)))
+            client=on_model.ModelClient(servers.EtcdModel(ops_max=2)))
 
         error = self.assertRaises(
             exception.DatabaseError, store.claims_of, ['a', 'b'])
@@ -198,3 +200,278 @@ class TestServer(on_model.TestCase):
 
         [usage] = self.store.usages(providers=['h']).usages
         self.assertEqual(2, usage.used['VCPU'])
+
+
+class KeysTestCase(on_model.TestCase):
+    """A test that writes keys of the store."""
+
+    def setUp(self):
+        super().setUp()
+        for name in 'hi':
+            self.store.set_inventory(name, {'VCPU': claims.Inventory(4)})
+        self.take('a', 'h')
+        self.take('b', 'i')
+
+    def take(self, consumer, provider, store=None):
+        (store or self.store).claim(
+            [claims.Claim(consumer, provider, {'VCPU': 1})])
+
+    def put(self, key, value):
+        key = f'/cellsched/{key}'.encode()
+        found = self.model.read(key)
+        self.model.answer(protocol.Transaction(
+            success=(protocol.Put(key, value),)))
+        return found[0].value if found else None
+
+    def delete(self, key):
+        self.model.answer(protocol.Transaction(success=(
+            protocol.Delete(f'/cellsched/{key}'.encode()),)))
+
+    def capacities(self, token=None):
+        return {each.provider: each.capacity.get('VCPU', 0)
+                for each in self.store.usages(token).usages}
+
+    def used(self):
+        return {each.provider: (each.used.get('VCPU', 0), each.consumers)
+                for each in self.make_store().usages().usages}
+
+
+class TestUnreadableKeys(KeysTestCase):
+    """A key that cannot be read leaves out its own record only."""
+
+    JUNK = (b'', b'junk', b'[]', b'{"a":5}', b'\xff', b'[' * 100000,
+            b'{"i":{"VCPU":["x"]},"u":{},"n":0,"b":{},"c":0}',
+            b'{"i":{"VCPU":[1,0,NaN]},"u":{},"n":0,"b":{},"c":0}',
+            b'{"i":{"VCPU":[1,0,1.0,1,1,0]},"u":{},"n":0,"b":{},"c":0}',
+            b'{"i":{"VCPU":[4]},"u":{"VCPU":"1"},"n":0,"b":{},"c":0}',
+            b'{"i":[],"u":{},"n":0,"b":{},"c":0}',
+            b'{"i":{"VCPU":[4]},"u":{},"n":0,"b":{},"c":0,"v":2}')
+
+    def test_provider_is_left_out_and_comes_back(self):
+        for junk in self.JUNK:
+            with self.subTest(junk=junk[:80]):
+                right = self.put('p/h', junk)
+
+                peer = self.make_store()
+
+                self.assertEqual({'h': 0, 'i': 4}, {
+                    each.provider: each.capacity.get('VCPU', 0)
+                    for each in peer.usages().usages})
+                self.assertRaises(exception.ClaimRefused, self.take,
+                                  'c', 'h', peer)
+                self.take('c', 'i', peer)
+                self.assertEqual(['/cellsched/p/h'],
+                                 [each.record for each in peer.problems()])
+                self.assertIn('key /cellsched/p/h', self.logs.output)
+                self.put('p/h', right)
+                self.assertEqual(4, {
+                    each.provider: each.capacity.get('VCPU', 0)
+                    for each in peer.usages().usages}['h'])
+                self.assertEqual([], peer.problems())
+                self.take('d', 'h', peer)
+                peer.release(['c', 'd'])
+
+    def test_feed_reports_provider_that_was_mended_by_hand(self):
+        right = self.put('p/h', b'junk')
+        self.take('c', 'i')
+        token = self.store.usages().token
+        self.assertEqual(0, self.capacities()['h'])
+
+        self.put('p/h', right)
+
+        self.assertEqual({'h': 4}, self.capacities(token))
+
+    def test_inventory_does_not_overwrite_unreadable_provider(self):
+        self.put('p/h', b'{"v":2}')
+
+        error = self.assertRaises(
+            exception.ClaimStoreFailed, self.make_store().set_inventory, 'h',
+            {'VCPU': claims.Inventory(9)})
+
+        self.assertIn('/cellsched/p/h', str(error))
+        self.assertIn('version 1', str(error))
+        self.assertEqual(b'{"v":2}', self.put('p/h', b'{}'))
+
+    def test_release_of_unreadable_provider_is_counted_once_mended(self):
+        right = self.put('p/h', b'junk')
+
+        self.make_store().release(['a'])
+        self.assertEqual({}, self.store.claims_of(['a']))
+        self.assertEqual(b'junk', self.put('p/h', right))
+
+        [usage] = self.store.usages(providers=['h']).usages
+        self.assertEqual(1, usage.consumers)
+        self.store.usages()
+        self.assertEqual((0, 0), self.used()['h'])
+
+    def test_consumer_is_left_out(self):
+        for junk in self.JUNK:
+            with self.subTest(junk=junk[:80]):
+                right = self.put('c/a', junk)
+
+                self.assertEqual(['b'], [*self.store.claims_of(['a', 'b'])])
+                self.assertEqual(['b'], self.store.consumers())
+                error = self.assertRaises(
+                    exception.ClaimStoreFailed, self.take, 'a', 'i')
+                self.assertIn('/cellsched/c/a', str(error))
+                self.assertRaises(exception.ClaimStoreFailed,
+                                  self.store.transfer, 'a', 'z')
+                self.assertFalse(self.store.recount('h'))
+                self.put('c/a', right)
+                self.assertEqual(['a', 'b'], self.store.consumers())
+
+    def test_release_serves_the_other_consumers_of_an_unreadable_one(self):
+        self.put('c/a', b'{"a":5}')
+
+        error = self.assertRaises(
+            exception.ClaimStoreFailed, self.store.release, ['a', 'b'])
+
+        self.assertIn('/cellsched/c/a', str(error))
+        self.assertEqual([], self.store.consumers())
+        self.assertEqual(b'{"a":5}', self.put('c/a', b''))
+
+    def test_batch_states_keep_no_claim(self):
+        for junk in b'junk', b'{"s":"x","a":1}', b'{"s":1}':
+            self.put('s/x', junk)
+            self.put('w/x', b'{}')
+
+            self.take('c', 'h')
+            self.store.release(['c'])
+            self.assertEqual({'a', 'b'}, {*self.store.claims_of('abc')})
+            self.assertEqual({'/cellsched/s/x'}, {
+                each.record for each in self.store.problems()})
+
+    def test_key_that_is_no_text_is_skipped(self):
+        for kind in b'p', b'c', b'g', b's':
+            self.model.answer(protocol.Transaction(success=(
+                protocol.Put(b'/cellsched/%s/\xff' % kind, b'junk'),)))
+
+        self.take('c', 'h')
+
+        self.assertEqual({'h': 4, 'i': 4}, self.capacities())
+        self.assertEqual(['a', 'b', 'c'], self.store.consumers())
+
+    def test_unreadable_group_keeps_its_own_claims_only(self):
+        joins = claims.Membership('g', 'host', claims.AFFINITY)
+        self.store.claim([claims.Claim('m', 'h', {'VCPU': 1}, joins)])
+        self.put('g/g', b'junk')
+
+        self.assertRaises(
+            exception.ClaimStoreFailed, self.store.claim,
+            [claims.Claim('n', 'h', {'VCPU': 1}, joins)])
+        self.take('c', 'h')
+        self.store.release(['m'])
+
+        self.assertEqual({}, self.store.claims_of(['m']))
+
+
+class TestMending(KeysTestCase):
+    """Records that contradict each other are found and corrected."""
+
+    def mark(self, key):
+        value = self.model.read(f'/cellsched/{key}'.encode())[0].value
+        self.put(key, value.replace(b'"b":{}', b'"b":{"gone":1}').replace(
+            b'"b":""', b'"b":"gone"'))
+
+    def records(self):
+        return [each.record.removeprefix('/cellsched/')
+                for each in self.store.problems()]
+
+    def test_mark_of_a_missing_batch_is_removed(self):
+        self.mark('p/h')
+        self.mark('c/a')
+        self.assertEqual(['p/h', 'c/a'], self.records())
+
+        self.store.mend()
+
+        self.assertEqual([], self.records())
+        self.assertEqual(['a'], [*self.store.claims_of(['a'])])
+        self.assertEqual((1, 1), self.used()['h'])
+
+    def test_claims_of_a_missing_batch_stay_held(self):
+        self.mark('c/a')
+
+        self.assertEqual(['a'], [*self.store.claims_of(['a'])])
+        self.take('a', 'h')
+        self.store.release(['a'])
+        self.assertEqual((0, 0), self.used()['h'])
+
+    def test_refusal_beside_a_mark_of_a_missing_batch_is_immediate(self):
+        self.mark('p/h')
+        before = self.clock.monotonic()
+
+        self.assertRaises(
+            exception.ClaimRefused, self.make_store().claim,
+            [claims.Claim('z', 'h', {'VCPU': 9})])
+
+        self.assertEqual(before, self.clock.monotonic())
+
+    def test_pending_batch_without_its_consumers_is_rolled_back(self):
+        self.put('s/x', b'{"s":"pending","a":1}')
+        value = self.put('c/a', b'').replace(b'"b":""', b'"b":"x"')
+        self.put('c/a', value)
+        self.put('p/h', self.put('p/h', b'').replace(
+            b'"b":{}', b'"b":{"x":1}'))
+        self.assertEqual(['s/x'], self.records())
+
+        self.store.claims_of(['a'])
+        self.clock.advance(10)
+        self.store.claims_of(['a'])
+
+        self.assertEqual([], self.records())
+        self.assertEqual((0, 0), self.used()['h'])
+
+    def test_new_provider_counts_the_claims_of_its_consumers(self):
+        self.delete('p/h')
+
+        self.make_store().set_inventory('h', {'VCPU': claims.Inventory(4)})
+
+        self.assertEqual((1, 1), self.used()['h'])
+
+    def test_release_of_a_missing_provider_creates_none(self):
+        self.delete('p/h')
+
+        self.make_store().release(['a'])
+
+        self.assertEqual(['i'], [*self.used()])
+
+
+class TestFullServer(KeysTestCase):
+    """etcd without space accepts deletions only."""
+
+    def setUp(self):
+        super().setUp()
+        self.model.is_full = True
+
+    def tearDown(self):
+        self.model.is_full = False
+        super().tearDown()
+
+    def test_release_succeeds_and_is_counted_once_there_is_space(self):
+        joins = claims.Membership('g', 'host', claims.ANTI_AFFINITY)
+        self.model.is_full = False
+        self.store.claim([claims.Claim('m', 'h', {'VCPU': 1}, joins)])
+        self.model.is_full = True
+
+        self.store.release(['a', 'm'])
+
+        self.assertEqual({}, self.store.claims_of(['a', 'm']))
+        self.store.usages()
+        self.assertEqual((2, 2), self.used_when_there_is_space()['h'])
+        self.assertIn('alarm NOSPACE', self.logs.output)
+        self.clock.advance(60)
+        self.make_peer(self.store).usages()
+        self.assertEqual((0, 0), self.used()['h'])
+        self.store.claim([claims.Claim('n', 'h', {'VCPU': 4}, joins)])
+
+    def used_when_there_is_space(self):
+        self.model.is_full = False
+        return {each.provider: (each.used.get('VCPU', 0), each.consumers)
+                for each in self.store.usages(providers=['h']).usages}
+
+    def test_claim_names_the_alarm(self):
+        error = self.assertRaises(
+            exception.ClaimStoreFailed, self.take, 'c', 'h')
+
+        self.assertIn('NOSPACE', str(error))
+        self.assertEqual({'a', 'b'}, {*self.store.claims_of('abc')})

@@ -116,6 +116,23 @@ class TestTogether(base.TestCase):
         self.assertIsInstance(outcomes[3], exception.ClaimConflict)
         self.assertIsInstance(outcomes[4], exception.InvalidField)
 
+    def test_unreadable_record_fails_its_own_batch_only(self):
+        claim = self.store.claim
+
+        def claim_unless_bad(claims):
+            if any(each.consumer == 'bad' for each in claims):
+                raise exception.ClaimStoreFailed(reason='key c/bad')
+            return claim(claims)
+
+        self.store.claim = claim_unless_bad
+
+        outcomes = self.meanwhile(
+            self.claims('bad'), self.claims('a'), self.claims('b'))
+
+        self.assertIsInstance(outcomes[0], exception.ClaimStoreFailed)
+        self.assertEqual([1, 1], outcomes[1:])
+        self.assertEqual(3, self.used())
+
     def test_members_of_groups_are_claimed_for_apart(self):
         group = claims_base.Membership(OTHER, 'host', 'anti-affinity')
         member, late = (
