@@ -377,7 +377,7 @@ def _specs(
     context: RequestContext, spec: objects.RequestSpec,
     uuids: list[str],
 ) -> list[dict[str, Any]]:
-    """Return the primitives of what is asked for each server."""
+    """Return the primitive of the request of each server."""
     primitive = spec.obj_to_primitive()
     return [{**primitive, 'nova_object.data': {
         **dict.fromkeys(_UNSET), 'is_bfv': False, 'scheduler_hints': {},

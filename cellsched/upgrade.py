@@ -54,10 +54,10 @@ class CellAnswer:
 
 
 class CheckedDeployment:
-    """A deployment that is checked; all cells are asked once, and at once.
+    """A deployment to check; all cells are read once, in parallel.
 
-    :param make_claims: returns the claim store, or None where only another
-        process knows the claims
+    :param make_claims: returns the claim store, or None if other processes
+        do not share it
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CheckedDeployment:
 
     @functools.cached_property
     def claims(self) -> claims_base.ClaimStore | None:
-        """The claim store, if its schema is as it is to be."""
+        """The claim store; its schema is checked."""
         store = self._make_claims()
         if store is not None:
             store.check()

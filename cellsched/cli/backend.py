@@ -117,7 +117,7 @@ class Backend:
         yield from configuration.problems(conf)
         if found:
             return
-        # 2. Errors in URLs, and in what they name.
+        # 2. Errors in URLs, and in their drivers.
         database.be_impatient(conf)
         parts = Components(conf, self.clock)
         try:

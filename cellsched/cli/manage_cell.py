@@ -406,7 +406,7 @@ class VerifyInstance(base.Command):
     arguments = (
         base.argument('--uuid', metavar='UUID', required=True,
                       help='uuid of the server'),
-        base.flag('--quiet', 'print nothing; only the exit code tells'))
+        base.flag('--quiet', 'print nothing; only set the exit code'))
 
     #: What is printed, by exit code.
     _TEXTS = ('is in the cell that it is mapped to', 'is not mapped',

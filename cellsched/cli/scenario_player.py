@@ -85,7 +85,7 @@ class Play:
         self.unexpected: list[str] = []
 
     def run(self, advance: Callable[[int], None]) -> None:
-        """Play it; ``advance`` is told how many servers have their fate.
+        """Play it; ``advance`` gets the number of servers in a final state.
 
         :raises cellsched.exception.InvalidField: a request cannot be taken
         """

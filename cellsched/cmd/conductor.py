@@ -8,7 +8,7 @@ from cellsched.wiring import conductor
 
 
 def main() -> None:
-    """Run a conductor until it is told to stop."""
+    """Run a conductor until a signal stops it."""
     sys.exit(launch.run(
         conductor.conductor, lambda conf: conf.conductor.workers,
         conductor.PLUGINS))

@@ -8,7 +8,7 @@ from cellsched.wiring import scheduler
 
 
 def main() -> None:
-    """Run the scheduler until it is told to stop."""
+    """Run the scheduler until a signal stops it."""
     sys.exit(launch.run(
         scheduler.scheduler, lambda conf: conf.scheduler.workers,
         scheduler.PLUGINS))

@@ -53,7 +53,7 @@ _EXAMPLES_MAX = 10
 
 _AMOUNT_MAX = resources.AMOUNT_MAX
 
-#: Each schema says in its description what is expected.
+#: The description of each schema is the expectation in errors.
 _TRAITS = {
     'type': 'object', 'description': 'a mapping with a list "additional"',
     'properties': {'additional': {
@@ -125,7 +125,7 @@ _SCHEMA = {
                                'traits': _TRAITS,
                                'inventories': _INVENTORIES}}}}}
 
-#: What tells a file from what it was: name, time, size and number.
+#: The identity of a version of a file: name, time, size and inode.
 _Stamp = tuple[str, int, int, int]
 
 
@@ -146,7 +146,7 @@ class ProviderConfig:
         self._location = None if location is None else pathlib.Path(location)
         self._stamps: list[_Stamp] = []
         self._providers: Mapping[str, _Provider] = {}
-        # Entries that were said to name nothing.
+        # Entries without a provider that were logged.
         self._idle: Set[str] = frozenset()
 
     def load(self) -> None:
@@ -167,7 +167,7 @@ class ProviderConfig:
             if self._look() != self._stamps:
                 self.load()
         except exception.InvalidField as exc:
-            LOG.error('%s; what was read before is kept', exc)
+            LOG.error('%s; the earlier configuration stays in force', exc)
 
     def traits(
         self, name: str, uuid: str, is_node: bool = True

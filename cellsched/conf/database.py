@@ -95,13 +95,13 @@ _NAMES = {option.name for option in _OURS}
 OPTS = _OURS + [copy.deepcopy(option) for option in options.database_opts
                 if option.name not in _NAMES]
 
-# By default oslo.db waits for a hundred seconds, so that a database that is
-# down cannot be told from a slow one.
+# By default oslo.db waits for a hundred seconds: a database that is down would
+# look like a slow one.
 cfg.set_defaults(OPTS, max_retries=1, retry_interval=1)
 
 
 def be_impatient(conf):
-    """Report a database that is down at once, as commands need it.
+    """Report a database that is down at once, for commands.
 
     :param conf: a configuration with the options of oslo.db
     """

@@ -94,7 +94,7 @@ _MESSAGING_DEFAULTS = [
     ('rabbit_qos_prefetch_count', 'oslo_messaging_rabbit', 10),
 ]
 
-#: How errors of Python's conversions begin, and what was expected.
+#: Expected values, by the beginning of errors of Python's conversions.
 _CONVERSIONS = {
     'invalid literal for int()': 'a whole number',
     'could not convert string to float': 'a number'}

@@ -170,7 +170,7 @@ def _set_up_sessions(engine: sa.Engine, options: Mapping[str, Any]) -> None:
         if engine.dialect.name == 'postgresql':
             text = statement
         else:
-            # The first connection tells which of the servers it is.
+            # The first connection shows whether it is MariaDB or MySQL.
             is_mariadb = 'MariaDB' in connection.get_server_info()
             each = {**settings, **mysql.limits(limits, is_mariadb)}
             text = 'SET SESSION ' + ', '.join(f'{name} = %s' for name in each)
@@ -228,7 +228,7 @@ def keep_private(path: pathlib.Path) -> None:
 
 
 def _set_log_level(debug: int) -> None:
-    """Set how much SQLAlchemy logs, as ``connection_debug`` says."""
+    """Set the log level of SQLAlchemy by ``connection_debug``."""
     logging.getLogger('sqlalchemy.engine').setLevel(
         logging.DEBUG if debug >= 100 else
         logging.INFO if debug >= 50 else logging.WARNING)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds: what changed in a database since a token, without a clock.
+"""Feeds: the changes of a database since a token, without a clock.
 
 A feed has lanes. A transaction that changes rows advances one lane by one
 position and marks the rows with the lane and the position. The lane stays

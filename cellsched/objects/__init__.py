@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versioned objects: what travels and what is kept, as data only.
+"""Versioned objects of messages and databases, as data only.
 
 An object has fields and a version, in the envelope and under the names that
 Nova uses. It never loads or saves itself; ``db`` does that. To add one, write

@@ -121,7 +121,7 @@ def parse_groups(
         ``RequestGroup``, each in its envelope or as a dict of its fields
     :param level: ``request_level_params``: Nova's ``RequestLevelParams``, in
         one of these forms too
-    :raises cellsched.exception.InvalidField: names what makes no sense
+    :raises cellsched.exception.InvalidField: names the invalid field
     """
     given = tuple([
         (key, value) for key, value in extra_specs.items()

@@ -151,7 +151,7 @@ class _Rules:
 
 
 class PolicyAuthorizer(authorization.Authorizer):
-    """Allows what the rules allow; reads changed files within a second.
+    """Checks the rules; reads changed files within a second.
 
     If a changed file is invalid, one error is logged and the previous rules
     stay in force.

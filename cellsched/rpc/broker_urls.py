@@ -58,8 +58,8 @@ def places(
 ) -> frozenset[tuple[str, int, str]]:
     """Return the hosts, ports and virtual hosts of a broker's URL.
 
-    Two URLs with a common place use the same queues, whatever the user. The
-    result is empty for other transports.
+    Two URLs with a common place use the same queues, even with other users.
+    The result is empty for other transports.
     """
     if not is_broker(url):
         return frozenset()

@@ -47,7 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         '--faults', type=lambda text: [kind for kind in text.split(',')
                                        if kind],
-        help='what may go wrong, in place of what the seed says: '
+        help='the faults, in place of those of the seed: '
              + ', '.join((*faults.KINDS, *faults.SERVER_KINDS)))
     parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
                         help='the claim store, on a model of its server')

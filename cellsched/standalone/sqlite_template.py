@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQLite databases that have their schema already.
+"""Templates of SQLite databases, which have the tables of a schema.
 
-The migrations run once in a process; each database is a copy of what they
-made.
+The migrations run once in a process, and each database is a copy of the
+result.
 """
 
 import functools
@@ -17,7 +17,7 @@ from cellsched.db import session
 
 @functools.cache
 def content(schema: Schema) -> bytes:
-    """Return the file of a database with the schema, and nothing in it."""
+    """Return the content of the file of an empty database."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / 'database.sqlite'
         database = session.Database(
@@ -26,7 +26,7 @@ def content(schema: Schema) -> bytes:
         try:
             schema.sync(database)
         finally:
-            # Closing moves what was written from the log into the file.
+            # Closing moves the data from the log into the file.
             database.close()
         return path.read_bytes()
 

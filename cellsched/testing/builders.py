@@ -21,7 +21,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base as weighers
 
-#: The time of the request, in seconds since the epoch, unless said otherwise.
+#: The default time of the request, in seconds since the epoch.
 NOW = 1_700_000_000.0
 
 #: The cell of hosts that are put into none.

@@ -29,7 +29,7 @@ class Sent(NamedTuple):
 
 
 class FakeScheduler(scheduler.SchedulerAPI):
-    """A scheduler's client that answers what a function returns or raises.
+    """A client of schedulers; a function returns or raises its answers.
 
     :param answer: takes the arguments of the call by keyword
     """

@@ -145,10 +145,10 @@ def decide(
     connection: sa.Connection, uuids: Iterable[str], cell_id: int,
     now: datetime.datetime,
 ) -> set[str]:
-    """Give servers their cell; return those that have it now.
+    """Set the cell of servers; return the servers that have it now.
 
     One that has another cell already keeps it, and one that its user deleted
-    gets none. To decide again what was decided succeeds.
+    gets none. A repeated decision for the same cell succeeds.
     """
     decided: set[str] = set()
     for chunk in statements.chunks(uuids):

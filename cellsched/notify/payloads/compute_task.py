@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The payload of a task that was given up.
+"""The payload of a failed conductor task.
 
 ===================  ======================================================
-Field                What it says
+Field                Content
 ===================  ======================================================
 ``instance_uuid``    the server; ``instance_id`` in the unversioned form
-``state``            the state that this leaves it in
-``request_spec``     ``RequestSpecPayload``, as the scheduler tells it; null
-                     where it is not known any more
+``state``            the state of the server after the failure
+``request_spec``     ``RequestSpecPayload``, as in the notifications of the
+                     scheduler; null if the request was deleted
 ``reason``           ``ExceptionPayload``; its text in the unversioned form
 ===================  ======================================================
 """
@@ -25,13 +25,13 @@ from cellsched import urls
 
 EXCEPTION = ('ExceptionPayload', '1.1')
 
-#: Characters of a text, and of a traceback, of which the end is told.
+#: Characters of a text, and of the end of a traceback.
 TEXT_MAX = 4096
 TRACEBACK_MAX = 16384
 
 
 def exception_text(reason: BaseException) -> str:
-    """Return what an error says."""
+    """Return the text of an error, without passwords."""
     if isinstance(reason, exception.CellschedException):
         value = reason.format_message()
     else:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The payload of a server.
 
-The fields are Nova's. What this project does not have, such as a key or an
-address, is null or empty; nothing here is locked or resizes its disk. There
-is no audit, so its period is null.
+The fields are those of Nova. A field without a counterpart in this project,
+for example ``key_name`` or ``ip_addresses``, is null or empty. ``locked`` is
+always false, ``auto_disk_config`` is ``MANUAL``, and the audit period is null.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from cellsched import objects
 
 State = tuple[str | None, str | None]
 
-#: Each payload of a server adds to the fields of all.
+#: Fields of every payload of a server.
 FIELDS = (
     'uuid', 'user_id', 'reservation_id', 'display_name',
     'display_description', 'host', 'node', 'os_type', 'architecture',
@@ -40,14 +40,14 @@ _POWER_STATES = {0: 'pending', 1: 'running', 3: 'paused', 4: 'shutdown',
 def action(
     context: RequestContext, instance: objects.Instance
 ) -> dict[str, Any]:
-    """Return the payload of what is done with a server."""
+    """Return the payload of an action on a server."""
     return _fill(ACTION, context, instance, fault=None)
 
 
 def rebuild(
     context: RequestContext, instance: objects.Instance
 ) -> dict[str, Any]:
-    """Return the payload of a server that is built anew."""
+    """Return the payload of a rebuild."""
     return _fill(REBUILD, context, instance, fault=None,
                  trusted_image_certificates=None)
 
@@ -83,7 +83,7 @@ def legacy(instance: objects.Instance) -> dict[str, Any]:
         'instance_type_id': known.get('instance_type_id'),
         'instance_flavor_id': flavor.get('flavorid'),
         'cell_name': '',
-        'created_at': _spoken(known.get('created_at')),
+        'created_at': _creation_time(known.get('created_at')),
         **{name: envelope.legacy_time(known.get(name)) or '' for name in (
             'launched_at', 'terminated_at', 'deleted_at')},
         'progress': '',
@@ -108,7 +108,7 @@ def _fill(
     instance: objects.Instance, **more: Any,
 ) -> dict[str, Any]:
     known = _fields(instance)
-    # A task that no user asked for has no request that anybody knows of.
+    # A task of a service itself has a request id that no user has seen.
     asked = context.user_id and context.project_id
     payload = form.fill(
         known,
@@ -133,8 +133,8 @@ def _fields(instance: objects.Instance) -> dict[str, Any]:
     return envelope.fields_of(instance) or {}
 
 
-def _spoken(time: Any) -> str:
-    """Return a time as only this field has it."""
+def _creation_time(time: Any) -> str:
+    """Return a time in the form of ``created_at``."""
     return (time or '').replace('T', ' ').replace('Z', '+00:00')
 
 

@@ -2,15 +2,16 @@
 """The payload of a request for servers.
 
 ============================  =============================================
-Field of the versioned form   What it says
+Field of the versioned form   Content
 ============================  =============================================
-``instance_uuid``             the request's; else the first that was asked
-                              for
-``num_instances``             the request's; else how many were asked for
-``project_id``, ``user_id``   who asks
-``availability_zone``         the zone that was asked for
+``instance_uuid``             the uuid in the request, or else the first uuid
+                              of the call
+``num_instances``             the number in the request, or else the number
+                              of uuids of the call
+``project_id``, ``user_id``   the owner of the servers
+``availability_zone``         the requested zone
 ``flavor``                    ``FlavorPayload``
-``image``                     ``ImageMetaPayload``, without what is secret
+``image``                     ``ImageMetaPayload``, without secrets
 ``numa_topology``             ``InstanceNUMATopologyPayload``
 ``pci_requests``              ``InstancePCIRequestsPayload``
 ``instance_group``            ``ServerGroupPayload``
@@ -19,10 +20,9 @@ Field of the versioned form   What it says
 ``force_hosts``               the name of the first one
 ``force_nodes``               the name of the first one
 ``requested_destination``     ``DestinationPayload``; host, node and cell
-                              only where they are asked for; the cell
-                              without its URLs
-``retry``                     ``SchedulerRetriesPayload``, the hosts by their
-                              nodes' names
+                              only if they are set; the cell without its URLs
+``retry``                     ``SchedulerRetriesPayload``, with the names of
+                              nodes as hosts
 ``security_groups``           uuids, or names where there is no uuid
 ============================  =============================================
 """
@@ -88,7 +88,7 @@ IMAGE = envelope.Form('ImageMetaPayload', '1.0', (
     'size', 'virtual_size', 'container_format', 'disk_format', 'created_at',
     'updated_at', 'tags', 'direct_url', 'min_ram', 'min_disk'))
 
-#: Its fields are the properties that the image has.
+#: The payload of the properties that the image has.
 PROPERTIES = ('ImageMetaPropsPayload', '1.20')
 
 
@@ -112,10 +112,10 @@ def legacy_image(image: Any) -> dict[str, Any]:
 
 
 def _shown_image(image: Any) -> dict[str, Any] | None:
-    """Return what may be seen of an image.
+    """Return the fields of an image, without secrets.
 
-    The URL in its store may hold a password, and a property may name where
-    a key is kept.
+    The URL of its store is masked, and properties with ``secret`` in their
+    names are omitted.
     """
     fields = envelope.fields_of(image)
     if fields is None:
@@ -183,7 +183,7 @@ def legacy(
 ) -> dict[str, Any]:
     """Return the payload of unversioned notifications.
 
-    A property of the instance that the request does not have is left out.
+    An unset property of the instance is omitted.
     """
     asked = envelope.fields_of(request) or {}
     flavor = envelope.plain(asked.get('flavor')) or {}
@@ -211,7 +211,7 @@ def _first(values: Sequence[str] | None) -> str | None:
 
 def _group(group: Any) -> dict[str, Any] | None:
     fields = envelope.fields_of(group)
-    # On the wire rules have another name than everywhere else.
+    # On the wire, the rules are in the field _rules.
     rules = fields and (fields.get('_rules') or fields.get('rules'))
     return SERVER_GROUP.fill(fields, rules=envelope.plain(rules) or {})
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of servers on which claim stores keep claims.
+"""Models of the servers of claim stores.
 
-Each answers the requests of its store as the server does, one at a time, and
-has no clock, no threads and no connections. All that it knows can be copied.
+A model answers the requests of its store like the server, one at a time. It
+has no clock, threads or connections, and its state can be copied.
 """

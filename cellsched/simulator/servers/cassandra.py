@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Cassandra, as far as claims need one."""
+"""A model of Cassandra, for the requests of the claim store."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ from cellsched import exception
 
 
 class _Partition:
-    """A provider: figures, without an inventory at first, and rows."""
+    """The rows and figures of a provider; a new one has no figures."""
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
@@ -20,9 +20,9 @@ class _Partition:
 class CassandraModel:
     """A model of Cassandra that executes each request at once.
 
-    It keeps all rows: that of a fenced attempt never expires.
+    No row expires.
 
-    :param adds: whether it adds to a column under a condition
+    :param adds: whether a conditional update may add to a column
     """
 
     def __init__(self, adds: bool = True) -> None:
@@ -51,7 +51,7 @@ class CassandraModel:
     ) -> requests.Written:
         present = self.consumers.get(request.consumer)
         if (present and present.version) != request.seen:
-            # The row itself is told only where there was to be none.
+            # The server returns the row only if none was expected.
             return requests.Written(
                 False, present if request.seen is None else None)
         if request.row is None:
@@ -102,7 +102,7 @@ class CassandraModel:
             and not any(row.key in rows for row in request.inserted)
             and all(rows.get(row.key) == row for row in request.deleted))
         if not holds:
-            # All columns are told only where a row is to be inserted.
+            # The server returns all columns only for an insert.
             return requests.ProviderChanged(
                 False, figures if request.inserted else None)
         base = figures if request.seen is None else request.seen

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of OpenStack Placement, as far as claims ask it."""
+"""A model of Placement, for the requests of the claim store."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -121,12 +121,12 @@ class _Refused(Exception):
 
 
 class PlacementModel:
-    """Answers as Placement does, also where that is a mistake.
+    """Answers as Placement does, including its defects.
 
-    A write of allocations first looks at what is concerned, and writes later:
-    others may come between :meth:`begin` and :meth:`finish`. It is repeated
-    then, and what it wrote before counts as what was there. A consumer that
-    it made is removed if it fails, whoever has claimed for it since.
+    A write of allocations reads the state in :meth:`begin` and writes in
+    :meth:`finish`; other writes may come between. The write is then repeated,
+    on top of its own earlier changes. If the write fails, a consumer that it
+    created is removed, even if another write has claimed for it since.
 
     :param retries: times that Placement makes an attempt
     """

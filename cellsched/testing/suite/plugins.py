@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     _Case = object
 
-#: Modules that can run what a stranger wrote.
+#: Modules that can execute untrusted input.
 _UNSAFE = {'dill', 'marshal', 'pickle', 'shelve'}
 
 

@@ -122,7 +122,7 @@ class DriverSuite(_Case):
 
         self.start(driver, self.make_instance())
 
-        # Claims say what is taken. What is there stays.
+        # Claims reduce the free amount, and not the inventory.
         after = driver.nodes()
         for name, node in before.items():
             self.assertEqual(node.inventories, after[name].inventories)

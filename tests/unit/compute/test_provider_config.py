@@ -136,7 +136,7 @@ class TestProviderConfig(base.TestCase):
         self.assertTraits('CUSTOM_A')
         [line] = self.logs.output.splitlines()
         self.assertIn('a.yaml: providers[0].traits.additional[0]', line)
-        self.assertIn('what was read before is kept', line)
+        self.assertIn('the earlier configuration stays in force', line)
 
         self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_B'))
         self.config.follow()
