@@ -73,6 +73,7 @@
         ├── WrongDatabase            has the tables of another schema
         └── TransactionLost          to a concurrent one; can be retried
             └── DatabaseBusy         waited too long; can be retried later
+                └── ClaimBusy        names the providers with locked rows
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
 as attributes, and travel over RPC in ``kwargs``, so they are plain data.
@@ -631,6 +632,14 @@ class DatabaseBusy(TransactionLost):
 
     msg_fmt = ('A statement of the %(schema)s database exceeded its time '
                'limit: %(reason)s')
+
+
+class ClaimBusy(DatabaseBusy):
+    """Another session locks the claims of some providers for too long.
+
+    Nothing was claimed, and nothing is known about capacity: the claim may be
+    made with other providers now, or with the same ones later.
+    """
 
 
 #: Errors of a database that may answer later, and not at once.

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that fail unless a condition holds. PostgreSQL only.
+"""Transactions of one round trip, which fail unless a condition holds.
 
-A transaction that is rolled back on a condition takes several round trips: the
-client reads the condition and decides. A single statement that fails, as a
-transaction of its own, takes one.
+A transaction that is rolled back on a condition usually takes several round
+trips: the client reads the condition and decides. Its locks stay if the client
+stops in between. A single message that fails, as a transaction of its own,
+takes one round trip.
 """
 
+from collections.abc import Mapping
+import contextlib
 from typing import Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy import event
+
+if TYPE_CHECKING:
+    # Sessions translate the errors of guarded statements.
+    from cellsched.db import session
 
 #: Text of the failed cast, as it appears in the server's log.
 _TEXT = 'cellsched: undone, to be tried again with care'
@@ -20,9 +28,21 @@ _INVALID_TEXT = '22P02'
 #: unique violation, a serialization failure and a deadlock.
 HARMLESS = frozenset({_INVALID_TEXT, '23505', '40001', '40P01'})
 
+#: The same of MariaDB; a failed condition is an unhandled SIGNAL.
+_HARMLESS_NUMBERS = frozenset({1644, 1062, 1020, 1213})
+
+
+#: Errors of statements that exceeded a limit: SQLSTATEs of PostgreSQL for a
+#: lock and for a statement, and numbers of MariaDB and MySQL, likewise.
+_BUSY_STATES = frozenset({'55P03', '57014'})
+_BUSY_NUMBERS = frozenset({1205, 1969, 3024})
+
 
 class StatementRefused(Exception):
-    """The condition of a guarded statement was false; nothing changed."""
+    """The condition of a guarded statement was false; nothing changed.
+
+    The argument, if any, is the driver's error.
+    """
 
 
 def insisting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -38,6 +58,69 @@ def insisting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
         (condition, sa.literal_column("'1'", sa.Text())),
         else_=sa.literal_column(f"'{_TEXT}'", sa.Text()))
     return sa.cast(text, sa.Integer) == sa.literal_column('1', sa.Integer())
+
+
+def guard(condition: str) -> str:
+    """Return the text of :func:`insisting`, an integer that is 1."""
+    return (f"CAST(CASE WHEN {condition} THEN '1' ELSE '{_TEXT}' END "
+            'AS integer)')
+
+
+def execute(
+    database: 'session.Database', text: str, parameters: Mapping[str, Any],
+    is_script: bool = False,
+) -> list[tuple[Any, ...]]:
+    """Execute a transaction in one round trip; return the rows of its result.
+
+    The driver executes it. On MariaDB, SQLAlchemy would begin a transaction
+    around it, whose end is another round trip.
+
+    :param text: on PostgreSQL a statement; on MariaDB a compound statement
+        that begins and ends its transaction
+    :param is_script: whether it is several statements, which PostgreSQL
+        executes as a transaction; there is no result then
+    :raises StatementRefused: a condition is false, a key exists, or the
+        transaction lost to another one; nothing changed
+    :raises cellsched.exception.DatabaseError: as a context of ``database``
+    """
+    with database.each_alone() as connection:
+        dialect: Any = connection.dialect
+        pooled = connection.connection
+        if is_script and dialect.driver == 'psycopg':
+            # Other cursors send each statement in a message of its own.
+            cursor = dialect.loaded_dbapi.ClientCursor(
+                pooled.driver_connection)
+        else:
+            cursor = pooled.cursor()
+        try:
+            cursor.execute(text, parameters)
+            return ([] if is_script or cursor.description is None
+                    else list(cursor.fetchall()))
+        except dialect.loaded_dbapi.Error as exc:
+            if state(exc) in HARMLESS or number(exc) in _HARMLESS_NUMBERS:
+                raise StatementRefused(exc) from None
+            if is_busy(exc):
+                raise
+            # SQLAlchemy translates the same error when it executes the text
+            # again, and replaces a lost connection.
+            if not is_script:
+                return [tuple(row) for row in connection.exec_driver_sql(
+                    text, dict(parameters))]
+            connection.exec_driver_sql('SELECT 1')
+            raise
+        finally:
+            with contextlib.suppress(dialect.loaded_dbapi.Error):
+                cursor.close()
+
+
+def is_busy(error: BaseException | None) -> bool:
+    """Return whether a driver's error says that a limit was exceeded."""
+    return state(error) in _BUSY_STATES or number(error) in _BUSY_NUMBERS
+
+
+def number(error: BaseException | None) -> Any:
+    """Return the number of an error of MariaDB or MySQL."""
+    return next(iter(getattr(error, 'args', ())), None)
 
 
 def listen(engine: sa.Engine) -> None:

@@ -55,17 +55,13 @@ _UNREACHABLE = (
 _LOST_STATES = frozenset({'40001', '40P01'})
 _LOST_NUMBERS = frozenset({1020, 1213})
 
-#: Errors of statements that exceeded a limit: SQLSTATEs of PostgreSQL for a
-#: lock and for a statement, and numbers of MariaDB and MySQL, likewise.
-_BUSY_STATES = frozenset({'55P03', '57014'})
-_BUSY_NUMBERS = frozenset({1205, 1969, 3024})
-
 #: Codes of SQLite: a mistake in a statement, and a locked file or table.
 _SQLITE_MISTAKE, _SQLITE_LOCKED = 1, (5, 6)
 
-#: The message of PostgreSQL and MySQL about a missing table.
+#: The message of PostgreSQL and MySQL about a missing table, as SQLAlchemy and
+#: as a driver gives it.
 _MISSING_TABLE = re.compile(
-    r'''UndefinedTable\) relation "(?P<table>[^"]+)" does not exist'''
+    r'''(?:UndefinedTable\) |^)relation "(?P<table>[^"]+)" does not exist'''
     r'''|\(1146, "Table '[^'.]*\.(?P<mysql>[^']+)' doesn't exist"''')
 
 
@@ -260,7 +256,7 @@ class Database:
         """Return this project's error for a library's; None if it has none."""
         if not isinstance(exc, (
                 db_exc.DBError, sa.exc.SQLAlchemyError,
-                postgresql.PlanOutdated, *self._driver_errors())):
+                postgresql.PlanOutdated, *self._driver_errors('Error'))):
             return None
         error = _driver_error(exc)
         if _is_busy(error):
@@ -271,35 +267,37 @@ class Database:
             return exception.TransactionLost(
                 schema=self.schema, reason=self._reason(exc))
         # SQLAlchemy does not wrap all errors of a driver.
-        if self.is_of_driver(exc) or (
+        if isinstance(exc, self._driver_errors(
+                'InterfaceError', 'OperationalError')) or (
                 isinstance(exc, _UNREACHABLE) and (
                     getattr(exc, 'statement', None) is None
                     or getattr(exc, 'connection_invalidated', False))):
             return exception.DatabaseUnreachable(
                 schema=self.schema, url=urls.mask(self.url),
                 reason=self._reason(exc))
-        if isinstance(exc, (db_exc.DBError, sa.exc.ProgrammingError)):
+        if isinstance(exc, (db_exc.DBError, sa.exc.ProgrammingError,
+                            *self._driver_errors('Error'))):
             table = _missing_table(exc)
             if table is not None and self.schema in SYNC_COMMANDS:
                 return exception.SchemaOutOfDate(
                     schema=self.schema, url=urls.mask(self.url),
                     version='none', expected=f'one with the table {table}',
                     command=SYNC_COMMANDS[self.schema])
-        if _is_failure(exc, error):
+        if _is_failure(exc, error) or self.is_of_driver(exc):
             return exception.DatabaseError(
                 schema=self.schema, reason=self._reason(exc))
         return None
 
     def is_of_driver(self, exc: BaseException) -> bool:
         """Return whether a driver raised an error that nothing wrapped."""
-        return isinstance(exc, self._driver_errors())
+        return isinstance(exc, self._driver_errors('Error'))
 
-    def _driver_errors(self) -> tuple[type[BaseException], ...]:
-        """Return the errors of a connection, as the driver raises them."""
+    def _driver_errors(self, *names: str) -> tuple[type[BaseException], ...]:
+        """Return classes of errors of the driver by their DBAPI names."""
         if self._engine is None:
             return ()
         driver = self._engine.dialect.loaded_dbapi
-        return driver.InterfaceError, driver.OperationalError
+        return tuple(getattr(driver, name) for name in names)
 
     def _reason(self, exc: BaseException) -> str:
         """Return the first line of the driver's error, without secrets."""
@@ -391,8 +389,7 @@ def _is_busy(error: BaseException) -> bool:
 
     oslo.db takes the lock timeout of MariaDB for a deadlock.
     """
-    return (guarded_statements.state(error) in _BUSY_STATES
-            or _number(error) in _BUSY_NUMBERS
+    return (guarded_statements.is_busy(error)
             or _sqlite_code(error) in _SQLITE_LOCKED)
 
 
@@ -404,7 +401,7 @@ def _is_lost(error: BaseException) -> bool:
     the first error, and its old releases translate neither.
     """
     return (guarded_statements.state(error) in _LOST_STATES
-            or _number(error) in _LOST_NUMBERS)
+            or guarded_statements.number(error) in _LOST_NUMBERS)
 
 
 def _is_failure(exc: BaseException, error: BaseException) -> bool:
@@ -415,11 +412,6 @@ def _is_failure(exc: BaseException, error: BaseException) -> bool:
     return isinstance(
         exc, (sa.exc.InterfaceError, sa.exc.OperationalError)
     ) and _sqlite_code(error) != _SQLITE_MISTAKE
-
-
-def _number(error: BaseException) -> Any:
-    """Return the number of an error of MariaDB or MySQL."""
-    return next(iter(getattr(error, 'args', ())), None)
 
 
 def _sqlite_code(error: BaseException) -> int | None:

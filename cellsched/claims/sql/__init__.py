@@ -3,7 +3,9 @@
 
 * ``schema``: the tables; ``migrations`` has their history.
 * ``queries``: reads, and the traits of providers.
-* ``transactions``: writes, each call in one transaction.
+* ``postgresql`` and ``mariadb``: writes of one round trip each, so that a
+  client that stops keeps no row locked.
+* ``transactions``: writes on SQLite and MySQL, each call in one transaction.
 * ``single_statement``: the one statement of most claims on PostgreSQL.
 * ``fragments``: parts of the statements that claim, and their parameters.
 * ``group_members``: memberships in server groups with a hard policy.
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import types
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -23,6 +26,8 @@ import sqlalchemy as sa
 
 from cellsched.claims import base
 from cellsched.claims.sql import group_members
+from cellsched.claims.sql import mariadb
+from cellsched.claims.sql import postgresql
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import single_statement
@@ -30,6 +35,7 @@ from cellsched.claims.sql import transactions
 from cellsched.claims import validation
 from cellsched.db import feed
 from cellsched.db import guarded_statements
+from cellsched.db import mysql
 from cellsched.db import session
 from cellsched.db.statements import chunks
 from cellsched import exception
@@ -37,6 +43,11 @@ from cellsched import exception
 #: Transactions of one call before it fails. Each conflict means that another
 #: transaction succeeded.
 _ATTEMPTS_MAX = 100
+
+#: Attempts of a write that waits for a lock, and of a claim, which can have
+#: another host. A session that keeps a lock ends before the last attempt of a
+#: write.
+_BUSY_MAX, _BUSY_CLAIMS_MAX = 6, 2
 
 _Outcome = TypeVar('_Outcome')
 
@@ -69,9 +80,8 @@ class SQLClaims(base.ClaimStore):
     """Keep claims in SQLite, PostgreSQL, MariaDB or MySQL.
 
     The UPDATE that claims capacity also checks it. A batch of any size is one
-    transaction of a few statements. On PostgreSQL it is a single statement if
-    the whole batch is new and fits, and no claim has a membership in a server
-    group with a hard policy.
+    transaction. On PostgreSQL and MariaDB each write is one round trip: a
+    process that stops, or is cut off, keeps no row locked.
 
     A feed of :mod:`cellsched.db.feed` reports changed providers.
 
@@ -103,8 +113,7 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> None:
             if remaining:
-                with self._database.writer() as connection:
-                    transactions.claim(connection, remaining)
+                self._write('claim', remaining)
 
         def attempt_at_once() -> None:
             if not remaining or not single_statement.claim(
@@ -116,27 +125,26 @@ class SQLClaims(base.ClaimStore):
             remaining[:] = validation.outstanding(claims, held)
             self._refuse(remaining)
 
-        _repeat(attempt, after_conflict, first=attempt_at_once)
+        try:
+            _repeat(attempt, after_conflict, attempt_at_once,
+                    _BUSY_CLAIMS_MAX, lambda: self._check_locked(remaining))
+        except exception.DatabaseBusy:
+            self._check_locked(remaining)
+            raise
         return len(remaining)
 
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
 
-        def attempt() -> None:
-            with self._database.writer() as connection:
-                transactions.release(connection, consumers)
-
         if consumers:
-            _repeat(attempt)
+            _repeat(lambda: self._write('release', consumers),
+                    busy_max=_BUSY_MAX)
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
 
-        def attempt() -> bool:
-            with self._database.writer() as connection:
-                return transactions.transfer(connection, source, target)
-
-        return _repeat(attempt)
+        return bool(_repeat(lambda: self._write('transfer', source, target),
+                            busy_max=_BUSY_MAX))
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)
@@ -180,6 +188,9 @@ class SQLClaims(base.ClaimStore):
         validation.check_inventory(provider, inventory)
 
         def attempt() -> None:
+            if self._one_round_trip is not None:
+                self._write('set_inventory', provider, inventory)
+                return
             with self._database.reader() as connection:
                 known = queries.inventory(connection, provider)
             if known is not None and _same(known, inventory):
@@ -188,7 +199,7 @@ class SQLClaims(base.ClaimStore):
                 transactions.set_inventory(
                     connection, provider, inventory, new=known is None)
 
-        _repeat(attempt)
+        _repeat(attempt, busy_max=_BUSY_MAX)
 
     def set_traits(
         self, provider: str, traits: Iterable[str], root: str
@@ -258,14 +269,47 @@ class SQLClaims(base.ClaimStore):
 
         return _repeat(attempt)
 
+    @property
+    def _one_round_trip(self) -> types.ModuleType | None:
+        """The module that writes in one round trip, if there is one."""
+        dialect: Any = self._database.engine.dialect
+        if dialect.name == 'postgresql':
+            return postgresql
+        if dialect.name in mysql.DIALECTS and dialect.is_mariadb:
+            return mariadb
+        return None
+
+    def _write(self, name: str, *args: Any) -> Any:
+        """Call a function that writes in a transaction; return its result."""
+        module = self._one_round_trip
+        if module is not None:
+            return getattr(module, name)(self._database, *args)
+        with self._database.writer() as connection:
+            return getattr(transactions, name)(connection, *args)
+
+    def _check_locked(self, claims: Sequence[base.Claim]) -> None:
+        """Raise ClaimBusy if a transaction has locked providers of a batch."""
+        module = self._one_round_trip
+        if module is None:
+            return
+        locked = module.locked(
+            self._database, {claim.provider for claim in claims})
+        if locked:
+            raise exception.ClaimBusy(
+                schema='claims', providers=sorted(locked),
+                reason=f'the rows of {len(locked)} providers are locked')
+
     def _refuse(self, claims: Sequence[base.Claim]) -> None:
         """Raise the refusal of a batch that does not fit by now."""
         def attempt() -> Any:
             with self._database.reader() as connection:
-                return queries.inventories(
-                    connection, (claim.provider for claim in claims))
+                return (queries.inventories(
+                    connection, (claim.provider for claim in claims)),
+                    group_members.members(connection, claims))
 
-        refusal = validation.find_refusal(claims, *_repeat(attempt))
+        inventories, members = _repeat(attempt)
+        refusal = (validation.find_violation(claims, members)
+                   or validation.find_refusal(claims, *inventories))
         if refusal is not None:
             raise refusal
 
@@ -292,6 +336,7 @@ def _repeat(
     attempt: Callable[[], _Outcome],
     after_conflict: Callable[[], None] = lambda: None,
     first: Callable[[], _Outcome] | None = None,
+    busy_max: int = 1, after_busy: Callable[[], None] = lambda: None,
 ) -> _Outcome:
     """Repeat an attempt until it has no conflict; return its outcome.
 
@@ -299,10 +344,18 @@ def _repeat(
 
     :param after_conflict: called after each conflict
     :param first: used instead of ``attempt`` for the first attempt
+    :param busy_max: number of attempts that may exceed their time limit
+    :param after_busy: called after each of them but the last
     """
+    busy = 0
     for number in range(_ATTEMPTS_MAX):
         try:
             return (attempt if number or first is None else first)()
+        except exception.DatabaseBusy:
+            busy += 1
+            if busy == busy_max:
+                raise
+            after_busy()
         except (db_exc.DBDuplicateEntry, exception.TransactionLost,
                 guarded_statements.StatementRefused,
                 transactions.InsufficientCapacity):

@@ -53,8 +53,8 @@ class BatchDemand:
 Rows = Sequence[tuple[str, ClassDemand]]
 
 
-def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
-    """Return the providers of a batch by their demand, sorted by uuid."""
+def demands(claims: Iterable[base.Claim]) -> dict[str, BatchDemand]:
+    """Return the demands of a batch by provider, sorted by uuid."""
     amounts: dict[str, dict[str, list[int]]] = {}
     consumers: dict[str, int] = {}
     for claim in claims:
@@ -62,11 +62,16 @@ def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
         for resource, amount in claim.resources.items():
             provider.setdefault(resource, []).append(amount)
         consumers[claim.provider] = consumers.get(claim.provider, 0) + 1
+    return {uuid: BatchDemand(consumers[uuid], tuple(
+        _share(resource, taken)
+        for resource, taken in sorted(amounts[uuid].items())))
+        for uuid in sorted(amounts)}
+
+
+def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
+    """Return the providers of a batch by their demand, sorted by uuid."""
     grouped: dict[BatchDemand, list[str]] = {}
-    for uuid in sorted(amounts):
-        shares = tuple(_share(resource, taken) for resource, taken
-                       in sorted(amounts[uuid].items()))
-        demand = BatchDemand(consumers[uuid], shares)
+    for uuid, demand in demands(claims).items():
         grouped.setdefault(demand, []).append(uuid)
     return grouped
 

@@ -11,6 +11,7 @@ Releases and transfers do not lock groups, as they never add a member.
 
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import Any
 import zlib
 
 import sqlalchemy as sa
@@ -46,15 +47,10 @@ _LEAVE = statements.deletion(
 _FREE = statements.deletion(
     _allocations.c.consumer, statements.in_list(_allocations.c.consumer))
 
-#: Both deletions in one statement, on PostgreSQL.
-_FREE_AND_LEAVE = _FREE.add_cte(_LEAVE.cte('left_groups'))
-
 
 def lock(connection: sa.Connection, claims: Iterable[base.Claim]) -> None:
     """Lock the groups of a batch, before any other row."""
-    for number in sorted({zlib.crc32(claim.group.group.encode())
-                          % schema.GROUP_LOCKS
-                          for claim in claims if claim.group is not None}):
+    for number in lock_numbers(claims):
         connection.execute(_LOCK, {'which': number})
 
 
@@ -73,19 +69,81 @@ def join(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     for chunk in statements.chunks(joining):
         # Remains of a release by a program that does not use this table.
         connection.execute(_LEAVE, {'these': chunk})
-    existing = [
-        (group, consumer, member, host)
-        for chunk in statements.chunks(
-            each.group for each in joining.values())
-        for group, consumer, member, host in connection.execute(
-            _MEMBERS, {'these': chunk})]
-    violation = validation.find_violation(claims, existing)
+    violation = validation.find_violation(claims, members(connection, claims))
     if violation is not None:
         raise violation
     connection.execute(sa.insert(_members), [
         {'consumer': consumer, 'group_uuid': joins.group,
          'member': joins.member or consumer, 'host': joins.host}
         for consumer, joins in sorted(joining.items())])
+
+
+def members(
+    connection: sa.Connection, claims: Iterable[base.Claim]
+) -> list[tuple[str, str, str, str]]:
+    """Return group, consumer, member and host of the groups' members."""
+    groups = [claim.group.group for claim in claims if claim.group is not None]
+    return [tuple(row) for chunk in statements.chunks(groups)
+            for row in connection.execute(_MEMBERS, {'these': chunk})]
+
+
+#: The conditions on a member, by policy: the members with claims beside it.
+_ADMITS = {
+    base.ANTI_AFFINITY: '''(
+    SELECT count(DISTINCT m.member) FROM claim_members AS m
+    JOIN allocations AS a ON a.consumer = m.consumer AND a.ordinal = 0
+    WHERE m.group_uuid = %(group_{n})s AND m.member <> %(member_{n})s
+    AND m.host = %(host_{n})s) < %(most_{n})s''',
+    base.AFFINITY: '''NOT EXISTS (
+    SELECT 1 FROM claim_members AS m
+    JOIN allocations AS a ON a.consumer = m.consumer AND a.ordinal = 0
+    WHERE m.group_uuid = %(group_{n})s AND m.member <> %(member_{n})s
+    AND m.host <> %(host_{n})s)''',
+}
+
+_JOIN = '''INSERT INTO claim_members (consumer, group_uuid, member, host)
+SELECT %(joins_{n})s, %(group_{n})s, %(member_{n})s, %(host_{n})s'''
+
+
+def joining(claims: Iterable[base.Claim]) -> list[base.Claim]:
+    """Return the first claim of each consumer that joins a group."""
+    first: dict[str, base.Claim] = {}
+    for claim in claims:
+        if claim.group is not None:
+            first.setdefault(claim.consumer, claim)
+    return list(first.values())
+
+
+def script(
+    claims: Iterable[base.Claim], parameters: dict[str, Any]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return statements that lock groups, and that add a member to a group.
+
+    Each member is added with its condition, so that it counts the ones before
+    it. Their parameters are added to ``parameters``.
+
+    :param claims: result of :func:`joining`
+    """
+    locks = [
+        'UPDATE claim_group_locks SET times = times + 1 '
+        f'WHERE number = {number:d}' for number in lock_numbers(claims)]
+    joins = []
+    for n, claim in enumerate(claims):
+        group = claim.group
+        assert group is not None
+        parameters |= {
+            f'joins_{n}': claim.consumer, f'group_{n}': group.group,
+            f'member_{n}': group.member or claim.consumer,
+            f'host_{n}': group.host, f'most_{n}': group.max_server_per_host}
+        joins.append((_JOIN.format(n=n), _ADMITS[group.policy].format(n=n)))
+    return locks, joins
+
+
+def lock_numbers(claims: Iterable[base.Claim]) -> list[int]:
+    """Return the numbers of the locks of a batch, in order."""
+    return sorted({
+        zlib.crc32(claim.group.group.encode()) % schema.GROUP_LOCKS
+        for claim in claims if claim.group is not None})
 
 
 def memberships(
@@ -101,11 +159,8 @@ def memberships(
 def free(connection: sa.Connection, consumers: Iterable[str]) -> None:
     """Delete locked allocations, and the memberships of their consumers."""
     for chunk in statements.chunks(consumers):
-        if connection.dialect.name == 'postgresql':
-            connection.execute(_FREE_AND_LEAVE, {'these': chunk})
-        else:
-            connection.execute(_FREE, {'these': chunk})
-            connection.execute(_LEAVE, {'these': chunk})
+        connection.execute(_FREE, {'these': chunk})
+        connection.execute(_LEAVE, {'these': chunk})
 
 
 def follow(connection: sa.Connection, source: str, target: str) -> None:

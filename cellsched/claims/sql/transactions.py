@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes of the store, each batch in one transaction.
+"""Writes of the store on SQLite and MySQL, each in one transaction.
+
+They take several statements, and SQLite has no clients that go silent. On
+PostgreSQL and MariaDB a write is one round trip.
 
 All transactions lock in the same order: server groups, allocations by
 consumer, providers by uuid, and a lane of the feed last. A provider's row is
@@ -53,13 +56,11 @@ def claim(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
         transaction back
     """
     group_members.lock(connection, claims)
-    _insert(connection, claims)
+    connection.execute(sa.insert(_allocations), list(fragments.rows(claims)))
     group_members.join(connection, claims)
     groups = fragments.group(claims)
-    add = _lock_and_add if _is_simple(connection, groups) else _add
-    if add is _add:
-        _lock(connection, groups)
-    for rows, update, parameters in _moves(groups, 1, add):
+    _lock(connection, groups)
+    for rows, update, parameters in _moves(groups, 1, _add):
         if connection.execute(update, parameters).rowcount != rows:
             raise InsufficientCapacity()
     _note(connection, groups, 1, claims[0].consumer)
@@ -140,16 +141,6 @@ def set_inventory(
     _note(connection, groups, 0, provider)
 
 
-def _insert(
-    connection: sa.Connection, claims: Sequence[base.Claim]
-) -> None:
-    if connection.dialect.name != 'postgresql':
-        connection.execute(
-            sa.insert(_allocations), list(fragments.rows(claims)))
-    else:
-        connection.execute(*fragments.inserting(claims))
-
-
 def _lock(
     connection: sa.Connection,
     groups: Mapping[fragments.BatchDemand, list[str]],
@@ -173,28 +164,10 @@ def _note(
     alike: dict[int, list[str]] = {}
     for demand, uuids in groups.items():
         alike.setdefault(demand.consumers, []).extend(uuids)
-    if _is_simple(connection, alike):
-        (consumers, uuids), = alike.items()
-        connection.execute(_MOVE_AND_NOTE, {
-            'uuids': uuids, 'in_lane': schema.FEED.lane(key),
-            'change': sign * consumers})
-        return
     lane = schema.FEED.move(connection, key)
     for consumers, uuids in _chunks(alike):
         connection.execute(_NOTE, {
             'uuids': uuids, 'in_lane': lane, 'change': sign * consumers})
-
-
-def _is_simple(
-    connection: sa.Connection,
-    groups: Mapping[_Alike, list[str]],
-) -> bool:
-    """Return whether PostgreSQL can combine two statements in one.
-
-    It can if one statement covers all the providers.
-    """
-    return (connection.dialect.name == 'postgresql' and len(groups) == 1
-            and max(map(len, groups.values())) <= statements.CHUNK)
 
 
 def _chunks(
@@ -239,18 +212,6 @@ def _add(classes: int) -> sa.Update:
 
 
 @functools.cache
-def _lock_and_add(classes: int) -> sa.Update:
-    """Return the statement that locks providers in order, and claims."""
-    locked = sa.select(_providers.c.uuid).where(
-        _providers.c.uuid == _ANY).order_by(
-        _providers.c.uuid).with_for_update().cte('locked')
-    # The count makes PostgreSQL lock all of them before the update.
-    return fragments.with_room(fragments.change(classes).where(
-        _inventories.c.provider == _ANY,
-        fragments.count(locked) > 0), classes)
-
-
-@functools.cache
 def _subtract(classes: int) -> sa.Update:
     return _move(classes).where(_inventories.c.resource_class.in_(
         [sa.bindparam(f'resource0_{number}') for number in range(classes)]))
@@ -260,17 +221,6 @@ def _move(classes: int) -> sa.Update:
     return fragments.change(classes).where(
         _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)))
 
-
-#: The condition for an array of uuids, which PostgreSQL parses faster.
-_ANY = fragments.any_of('uuids')
-
-_moved = schema.FEED.moved()
-
-_MOVE_AND_NOTE = sa.update(_providers).where(
-    _providers.c.uuid == _ANY).values(
-    consumers=_providers.c.consumers + sa.bindparam('change'),
-    lane=sa.bindparam('in_lane'),
-    position=sa.select(_moved.c.position).scalar_subquery())
 
 _NOTE = sa.update(_providers).where(
     _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))).values(

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import sql
 from cellsched import clock
+from cellsched.db import guarded_statements
 from cellsched.db import session
 from cellsched import exception
 
@@ -65,8 +66,8 @@ def claim_each(pipe, url, options):
 def claim_until(pipe, url, options, number, batch):
     """Claim a batch, but stop before one of its statements.
 
-    A commit counts as a statement. Sends True when it has stopped, or False
-    if the claim had fewer statements.
+    A commit, and a transaction of one message, count as a statement. Sends
+    True when it has stopped, or False if the claim had fewer statements.
     """
     database = session.Database(url, 'claims', options, clock=clock.Clock())
     store = sql.SQLClaims(database)
@@ -81,6 +82,9 @@ def claim_until(pipe, url, options, number, batch):
 
     for name in 'before_cursor_execute', 'commit':
         sa.event.listen(database.engine, name, count)
+    execute = guarded_statements.execute
+    guarded_statements.execute = lambda *args, **options: (
+        count() or execute(*args, **options))
     store.claim(batch)
     pipe.send(False)
     sys.exit()

@@ -44,7 +44,7 @@ class GroupingTests(claim_groups.GroupCase):
             store.release(store.consumers())
 
     def test_it_is_the_lock_that_has_them_counted(self):
-        self.patch(group_members, 'lock', lambda connection, claims: None)
+        self.patch(group_members, 'lock_numbers', lambda claims: [])
         group = str(uuid.uuid4())
         store = self.make_grouping()
 

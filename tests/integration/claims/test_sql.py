@@ -15,6 +15,7 @@ from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
 from cellsched import clock
+from cellsched.db import guarded_statements
 from cellsched.db import session
 from cellsched import exception
 from cellsched.testing.suite import claim_groups
@@ -30,6 +31,13 @@ from tests.unit.claims import model
 
 #: Longer than a release takes that waits for nobody.
 RELEASED_S = 20
+
+
+def is_deadlock(refused):
+    """Return whether a transaction of one message ended in a deadlock."""
+    return any(guarded_statements.state(error) == '40P01'
+               or guarded_statements.number(error) == 1213
+               for error in refused.args)
 
 
 class OnServer:
@@ -50,6 +58,17 @@ class OnServer:
     def setUp(self):
         super().setUp()
         self.deadlocks = []
+        execute = guarded_statements.execute
+
+        def noting(*args, **options):
+            try:
+                return execute(*args, **options)
+            except guarded_statements.StatementRefused as exc:
+                if is_deadlock(exc):
+                    self.deadlocks.append(exc)
+                raise
+
+        self.patch(guarded_statements, 'execute', noting)
         self.make_tables()
         self.store = self.make_store()
 

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes of the store on MariaDB, each in one round trip.
+
+A client that stops between two round trips of a transaction keeps its locks.
+Here each write is a compound statement, which begins and ends its transaction
+at the server. MySQL executes no compound statement outside of procedures, so
+there :mod:`.transactions` writes.
+
+All writes lock in the order of :mod:`.transactions`. The hints keep InnoDB
+from reading a small table whole, which locks all its rows. A query in the
+condition of an IF locks the rows that it reads, a query into a variable does
+not. A release first negates
+the amounts of the rows that it locks: a row that another transaction adds
+later has a positive amount, and is not taken for one of them.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from cellsched.claims import base
+from cellsched.claims.sql import fragments
+from cellsched.claims.sql import group_members
+from cellsched.claims.sql import schema
+from cellsched.db import guarded_statements
+from cellsched.db import session
+
+_COMPOUND = '''
+BEGIN NOT ATOMIC
+    {declare}
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    {body}
+    COMMIT;
+    {result}
+END
+'''
+
+_REFUSE = "SIGNAL SQLSTATE '45000'"
+
+
+def _compound(*body: str, declare: str = '', result: str = '') -> str:
+    """Return a transaction of some statements.
+
+    :param result: a query of variables, after the commit
+    """
+    return _COMPOUND.format(
+        declare=declare, body='\n'.join(body), result=result)
+
+
+def _changing(statement: str, rows: int) -> str:
+    """Return a statement that fails unless it changes this many rows."""
+    return f'{statement}; IF ROW_COUNT() <> {rows:d} THEN {_REFUSE}; END IF;'
+
+
+#: Locks the rows that it reads, in the order of the key.
+_LOCK = '''
+SELECT COUNT(consumers) INTO @cellsched FROM providers FORCE INDEX (PRIMARY)
+WHERE uuid IN %(uuids)s FOR UPDATE;
+'''
+
+_MOVE = _changing('UPDATE feed_lanes SET position = position + 1 '
+                  'WHERE lane = %(lane)s', 1)
+
+_MARK = ('lane = %(lane)s, position = ('
+         'SELECT position FROM feed_lanes WHERE lane = %(lane)s)')
+
+
+def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
+    """Claim a batch for consumers that hold nothing.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
+        claims, or a claim does not fit or violates a policy
+    """
+    parameters: dict[str, Any] = {
+        'lane': schema.FEED.lane(claims[0].consumer)}
+    body = []
+    # 1. Lock the groups, add the allocations, then the members.
+    joining = group_members.joining(claims)
+    locks, joins = group_members.script(joining, parameters)
+    body += [f'{lock};' for lock in locks]
+    body.append(_insert(fragments.rows(claims), parameters))
+    if joining:
+        parameters['joining'] = [each.consumer for each in joining]
+        body.append('DELETE claim_members FROM claim_members '
+                    'FORCE INDEX (PRIMARY) WHERE consumer IN %(joining)s;')
+    for insert, condition in joins:
+        body.append(f'SELECT {condition} INTO @cellsched; IF NOT @cellsched '
+                    f'THEN {_REFUSE}; END IF; {insert};')
+    # 2. Lock the providers, and add to the inventories that have capacity.
+    groups = fragments.group(claims)
+    parameters['uuids'] = sorted(
+        uuid for uuids in groups.values() for uuid in uuids)
+    body.append(_LOCK)
+    for n, (demand, uuids) in enumerate(groups.items()):
+        parameters[f'uuids_{n}'] = uuids
+        body += [_add(share, n, number, len(uuids), parameters)
+                 for number, share in enumerate(demand.shares)]
+    # 3. Move the providers in the feed.
+    body.append(_MOVE)
+    body += [
+        'UPDATE providers FORCE INDEX (PRIMARY) '
+        f'SET consumers = consumers + {demand.consumers:d}, {_MARK} '
+        f'WHERE uuid IN %(uuids_{n})s;'
+        for n, demand in enumerate(groups)]
+    guarded_statements.execute(database, _compound(*body), parameters)
+
+
+def _insert(
+    rows: Iterable[Mapping[str, Any]], parameters: dict[str, Any]
+) -> str:
+    """Return the INSERT of the allocations, and add its parameters."""
+    names: tuple[str, ...] = ()
+    values = []
+    for n, row in enumerate(rows):
+        names = tuple(row)
+        parameters |= {f'{name}_row{n}': row[name] for name in names}
+        values.append(
+            f'({", ".join(f"%({name}_row{n})s" for name in names)})')
+    return (f'INSERT INTO allocations ({", ".join(names)}) '
+            f'VALUES {", ".join(values)};')
+
+
+def _add(
+    share: fragments.ClassDemand, group: int, number: int, providers: int,
+    parameters: dict[str, Any],
+) -> str:
+    """Return the UPDATE that claims a class of some providers if it fits."""
+    name = f'resource_{group}_{number}'
+    parameters[name] = share.resource
+    return _changing(
+        'UPDATE inventories FORCE INDEX (PRIMARY) '
+        f'SET used = used + {share.amount:d} '
+        f'WHERE provider IN %(uuids_{group})s AND resource_class = %({name})s '
+        f'AND used + {share.amount:d} <= capacity '
+        f'AND min_unit <= {share.smallest:d} '
+        f'AND max_unit >= {share.largest:d} '
+        f'AND MOD({share.divisor:d}, step_size) = 0', providers)
+
+
+#: Releases the consumers in the parameter ``these``, if they hold claims.
+_GIVE_BACK = f'''
+UPDATE allocations FORCE INDEX (PRIMARY) SET amount = -amount
+WHERE consumer IN %(these)s AND amount > 0 ORDER BY consumer, ordinal;
+IF ROW_COUNT() > 0 THEN
+    FOR held IN (
+        SELECT provider, COUNT(DISTINCT consumer) AS consumers
+        FROM allocations WHERE consumer IN %(these)s AND amount < 0
+        GROUP BY provider ORDER BY provider) DO
+        UPDATE providers SET consumers = consumers - held.consumers
+        WHERE uuid = held.provider;
+    END FOR;
+    FOR held IN (
+        SELECT provider, resource_class, SUM(amount) AS amount
+        FROM allocations WHERE consumer IN %(these)s AND amount < 0
+        GROUP BY provider, resource_class) DO
+        UPDATE inventories SET used = used + held.amount
+        WHERE provider = held.provider
+        AND resource_class = held.resource_class;
+    END FOR;
+    FOR held IN (
+        SELECT consumer FROM allocations
+        WHERE consumer IN %(these)s AND ordinal = 0 AND amount < 0) DO
+        DELETE FROM claim_members WHERE consumer = held.consumer;
+    END FOR;
+    {_MOVE}
+    FOR held IN (
+        SELECT DISTINCT provider FROM allocations
+        WHERE consumer IN %(these)s AND amount < 0) DO
+        UPDATE providers SET {_MARK} WHERE uuid = held.provider;
+    END FOR;
+    DELETE allocations FROM allocations FORCE INDEX (PRIMARY)
+    WHERE consumer IN %(these)s AND amount < 0;
+END IF;
+'''
+
+_RELEASE = _compound(_GIVE_BACK)
+
+_TRANSFER = _compound(
+    '''
+SELECT COALESCE(SUM(consumer = %(source)s), 0) INTO of_source
+FROM allocations FORCE INDEX (PRIMARY)
+WHERE consumer IN %(both)s FOR UPDATE;
+IF of_source > 0 THEN
+''', _GIVE_BACK, '''
+    UPDATE allocations SET consumer = %(target)s WHERE consumer = %(source)s;
+    DELETE FROM claim_members WHERE consumer = %(target)s;
+    UPDATE claim_members SET consumer = %(target)s
+    WHERE consumer = %(source)s;
+END IF;
+''', declare='DECLARE of_source INT;', result='SELECT of_source;')
+
+
+def release(database: session.Database, consumers: Iterable[str]) -> None:
+    """Release all claims of the consumers.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
+        lost to another one
+    """
+    these = list(dict.fromkeys(consumers))
+    guarded_statements.execute(database, _RELEASE, {
+        'these': these, 'lane': schema.FEED.lane(these[0])})
+
+
+def transfer(database: session.Database, source: str, target: str) -> bool:
+    """Transfer the claims of one consumer; return whether it held any.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the target has
+        claimed something concurrently
+    """
+    [(held,)] = guarded_statements.execute(database, _TRANSFER, {
+        'these': [target], 'both': [source, target], 'source': source,
+        'target': target, 'lane': schema.FEED.lane(target)})
+    return bool(held)
+
+
+_FIELDS = ('total', 'reserved', 'allocation_ratio', 'min_unit', 'max_unit',
+           'step_size', 'capacity')
+
+
+def set_inventory(
+    database: session.Database, provider: str,
+    inventory: Mapping[str, base.Inventory],
+) -> None:
+    """Replace the inventory of a provider, which may be new.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
+        lost to another one
+    """
+    # A class that is removed keeps its used amount.
+    parameters: dict[str, Any] = {
+        'of': provider, 'lane': schema.FEED.lane(provider),
+        'named': [*inventory, ''], **{
+            f'{name}_none': value
+            for name, value in _values(base.Inventory(total=0)).items()}}
+    writes, same = [], []
+    for n, (resource, has) in enumerate(sorted(inventory.items())):
+        parameters[f'resource_{n}'] = resource
+        parameters |= {f'{name}_{n}': value
+                       for name, value in _values(has).items()}
+        same.append(f'(resource_class = %(resource_{n})s AND {_equal(n)})')
+        writes.append(
+            f'UPDATE inventories SET {_set(n)} WHERE provider = %(of)s '
+            f'AND resource_class = %(resource_{n})s; '
+            # An UPDATE without a change counts no row.
+            'IF ROW_COUNT() = 0 AND NOT EXISTS (SELECT 1 FROM inventories '
+            f'WHERE provider = %(of)s AND resource_class = %(resource_{n})s) '
+            f'THEN INSERT INTO inventories SET provider = %(of)s, used = 0, '
+            f'resource_class = %(resource_{n})s, {_set(n)}; END IF;')
+    removed = ('provider = %(of)s AND resource_class NOT IN %(named)s '
+               f'AND NOT ({_equal("none")})')
+    # 1. Change nothing, and lock nothing, if all rows are the same.
+    text = _compound(
+        'SELECT COUNT(*) INTO known FROM providers WHERE uuid = %(of)s;',
+        'SELECT COUNT(*) INTO alike FROM inventories WHERE provider = %(of)s '
+        f'AND ({" OR ".join(same) or "FALSE"});',
+        'SELECT COUNT(*) INTO surplus FROM inventories '
+        f'WHERE {removed};',
+        f'IF known = 0 OR alike < {len(same):d} OR surplus > 0 THEN',
+        # 2. Lock the provider, which protects its inventories.
+        'IF known = 0 THEN INSERT INTO providers '
+        '(uuid, consumers, lane, position) VALUES (%(of)s, 0, 0, 0); END IF;',
+        'SELECT consumers INTO known FROM providers WHERE uuid = %(of)s '
+        'FOR UPDATE;',
+        # 3. Write the rows, and move the provider in the feed.
+        *writes, f'UPDATE inventories SET {_set("none")} WHERE {removed};',
+        _MOVE, f'UPDATE providers SET {_MARK} WHERE uuid = %(of)s;',
+        'END IF;', declare='DECLARE known, alike, surplus INT;')
+    guarded_statements.execute(database, text, parameters)
+
+
+def _values(inventory: base.Inventory) -> dict[str, Any]:
+    return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
+
+
+def _equal(suffix: Any) -> str:
+    return ' AND '.join(f'{name} = %({name}_{suffix})s' for name in _FIELDS)
+
+
+def _set(suffix: Any) -> str:
+    return ', '.join(f'{name} = %({name}_{suffix})s' for name in _FIELDS)
+
+
+#: Reads the rows without a lock, then tries to lock each of them. A row that
+#: is locked is not found.
+_LOCKED = _compound(
+    '''
+FOR known IN (SELECT uuid FROM providers WHERE uuid IN %(uuids)s) DO
+    SELECT COUNT(*) INTO free FROM providers
+    WHERE uuid = known.uuid FOR UPDATE SKIP LOCKED;
+    SELECT COUNT(*) INTO available FROM inventories
+    WHERE provider = known.uuid FOR UPDATE SKIP LOCKED;
+    SELECT COUNT(*) INTO present FROM inventories WHERE provider = known.uuid;
+    IF free = 0 OR available < present THEN
+        SET found = CONCAT_WS(' ', found, known.uuid);
+    END IF;
+END FOR;
+''', declare='DECLARE free, available, present INT; DECLARE found MEDIUMTEXT;',
+    result='SELECT found;')
+
+
+def locked(database: session.Database, providers: Iterable[str]) -> set[str]:
+    """Return the providers with rows that a transaction has locked."""
+    [(found,)] = guarded_statements.execute(
+        database, _LOCKED, {'uuids': list(providers)})
+    return set((found or '').split())

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes of the store on PostgreSQL, each in one round trip.
+
+A client that stops between two round trips of a transaction keeps its locks.
+Here each write is one message, and the server commits it before it answers.
+
+A claim is a script: several statements in one message, which PostgreSQL
+executes as one transaction. Each statement sees what was committed before it
+began, so the claim waits for the rows first and reads them then. The other
+writes need the rows that they lock in later steps. They are single statements
+with one CTE for each step. All CTEs read the same snapshot, and PostgreSQL
+reads a row again when it locks it after a concurrent change. Each CTE counts
+the rows of the one before, which forces it to be complete.
+
+All writes lock in the order of :mod:`.transactions`.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from cellsched.claims import base
+from cellsched.claims.sql import fragments
+from cellsched.claims.sql import group_members
+from cellsched.claims.sql import schema
+from cellsched.db import guarded_statements
+from cellsched.db import session
+
+_guard = guarded_statements.guard
+
+_INSERT = '''
+INSERT INTO allocations (consumer, ordinal, provider, resource_class, amount,
+    project_id, user_id)
+SELECT * FROM unnest(
+    %(consumer)s::text[], %(ordinal)s::int[], %(provider)s::text[],
+    %(resource_class)s::text[], %(amount)s::bigint[], %(project_id)s::text[],
+    %(user_id)s::text[])
+'''
+
+_LEAVE = 'DELETE FROM claim_members WHERE consumer = ANY(%(joining)s::text[])'
+
+_LOCK = '''
+SELECT count(*) FROM (
+    SELECT uuid FROM providers WHERE uuid = ANY(%(uuids)s::text[])
+    ORDER BY uuid FOR UPDATE) AS locked
+'''
+
+_ADD = f'''
+WITH added AS (
+    UPDATE inventories AS i SET used = i.used + d.amount
+    FROM unnest(
+        %(of)s::text[], %(resource)s::text[], %(sum)s::bigint[],
+        %(smallest)s::bigint[], %(largest)s::bigint[], %(divisor)s::bigint[]
+    ) AS d (provider, resource, amount, smallest, largest, divisor)
+    WHERE i.provider = d.provider AND i.resource_class = d.resource
+    AND i.used + d.amount <= i.capacity AND i.min_unit <= d.smallest
+    AND i.max_unit >= d.largest AND mod(d.divisor, i.step_size) = 0
+    RETURNING 1)
+SELECT {_guard('(SELECT count(*) FROM added) = %(inventories)s')}
+'''
+
+_MOVE = 'UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s'
+
+_NOTE = '''
+UPDATE providers AS p SET consumers = p.consumers + d.consumers,
+    lane = %(lane)s, position = (
+        SELECT position FROM feed_lanes WHERE lane = %(lane)s)
+FROM unnest(%(uuids)s::text[], %(consumers)s::int[]) AS d (uuid, consumers)
+WHERE p.uuid = d.uuid
+'''
+
+
+def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
+    """Claim a batch for consumers that hold nothing.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
+        claims, or a claim does not fit or violates a policy
+    """
+    rows = list(fragments.rows(claims))
+    demands = fragments.demands(claims)
+    shares = [(provider, share) for provider, demand in demands.items()
+              for share in demand.shares]
+    parameters: dict[str, Any] = {
+        **{name: [row[name] for row in rows] for name in rows[0]},
+        'uuids': list(demands),
+        'consumers': [demand.consumers for demand in demands.values()],
+        'of': [provider for provider, _ in shares],
+        'resource': [share.resource for _, share in shares],
+        'sum': [share.amount for _, share in shares],
+        'smallest': [share.smallest for _, share in shares],
+        'largest': [share.largest for _, share in shares],
+        'divisor': [share.divisor for _, share in shares],
+        'inventories': len(shares),
+        'lane': schema.FEED.lane(claims[0].consumer)}
+    script = [_INSERT, _LOCK, _ADD, _MOVE, _NOTE]
+    joining = group_members.joining(claims)
+    if joining:
+        locks, joins = group_members.script(joining, parameters)
+        parameters['joining'] = [each.consumer for each in joining]
+        script[1:1] = [_LEAVE, *(
+            f'{insert} WHERE {_guard(condition)} = 1'
+            for insert, condition in joins)]
+        script[:0] = locks
+    guarded_statements.execute(
+        database, ';'.join(script), parameters, is_script=True)
+
+
+#: Releases the consumers in the parameter ``these`` if the condition holds.
+_GIVE_BACK = '''
+gone AS (
+    DELETE FROM allocations WHERE consumer = ANY(%(these)s::text[])
+    AND {condition}
+    RETURNING consumer, provider, resource_class, amount),
+locked AS (
+    SELECT uuid FROM providers
+    WHERE uuid = ANY(ARRAY(SELECT provider FROM gone))
+    ORDER BY uuid FOR UPDATE),
+subtracted AS (
+    UPDATE inventories AS i SET used = i.used - g.amount
+    FROM (SELECT provider, resource_class, sum(amount)::bigint AS amount
+          FROM gone GROUP BY provider, resource_class) AS g
+    WHERE i.provider = g.provider AND i.resource_class = g.resource_class
+    AND i.provider = ANY(ARRAY(SELECT uuid FROM locked))
+    RETURNING 1),
+parted AS (
+    DELETE FROM claim_members
+    WHERE consumer = ANY(ARRAY(SELECT consumer FROM gone)) RETURNING 1),
+moved AS (
+    UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
+    AND (SELECT count(*) FROM locked) > 0
+    AND (SELECT count(*) FROM subtracted) >= 0
+    RETURNING position),
+noted AS (
+    UPDATE providers AS p SET consumers = p.consumers - g.consumers,
+        lane = %(lane)s, position = (SELECT position FROM moved)
+    FROM (SELECT provider, count(DISTINCT consumer)::int AS consumers
+          FROM gone GROUP BY provider) AS g
+    WHERE p.uuid = g.provider
+    AND p.uuid = ANY(ARRAY(SELECT uuid FROM locked))
+    AND (SELECT count(*) FROM moved) > 0
+    RETURNING 1)
+'''
+
+_HELD = '''
+held AS (
+    SELECT consumer FROM allocations
+    WHERE consumer = ANY(%(held)s::text[])
+    ORDER BY consumer, ordinal FOR UPDATE)
+'''
+
+_RELEASE = (
+    f'WITH {_HELD},'
+    f'{_GIVE_BACK.format(condition="(SELECT count(*) FROM held) > 0")}'
+    'SELECT count(*) FROM noted')
+
+_IS_HELD = '(SELECT count(*) FROM held WHERE consumer = %(source)s) > 0'
+
+_TRANSFER = f'''
+WITH {_HELD}, {_GIVE_BACK.format(condition=_IS_HELD)},
+followed AS (
+    UPDATE claim_members SET consumer = %(target)s
+    WHERE consumer = %(source)s AND {_IS_HELD}
+    AND (SELECT count(*) FROM parted) >= 0 RETURNING 1)
+UPDATE allocations SET consumer = %(target)s
+WHERE consumer = %(source)s AND {_IS_HELD}
+AND (SELECT count(*) FROM noted) >= 0
+AND (SELECT count(*) FROM followed) >= 0
+RETURNING 1
+'''
+
+
+def release(database: session.Database, consumers: Iterable[str]) -> None:
+    """Release all claims of the consumers.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
+        lost to another one
+    """
+    these = list(dict.fromkeys(consumers))
+    guarded_statements.execute(database, _RELEASE, {
+        'these': these, 'held': these, 'lane': schema.FEED.lane(these[0])})
+
+
+def transfer(database: session.Database, source: str, target: str) -> bool:
+    """Transfer the claims of one consumer; return whether it held any.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the target has
+        claimed something concurrently
+    """
+    return bool(guarded_statements.execute(database, _TRANSFER, {
+        'these': [target], 'held': [source, target], 'source': source,
+        'target': target, 'lane': schema.FEED.lane(target)}))
+
+
+_FIELDS = ('total', 'reserved', 'allocation_ratio', 'min_unit', 'max_unit',
+           'step_size', 'capacity')
+
+_COLUMNS = ', '.join(_FIELDS)
+
+_GIVEN = '''
+unnest(%(resource)s::text[], %(total)s::bigint[], %(reserved)s::bigint[],
+       %(allocation_ratio)s::float8[], %(min_unit)s::bigint[],
+       %(max_unit)s::bigint[], %(step_size)s::bigint[],
+       %(capacity)s::bigint[])
+'''
+
+#: Rows that are new or different.
+_CHANGED = f'''
+SELECT given.* FROM {_GIVEN} AS given (resource_class, {_COLUMNS})
+WHERE NOT EXISTS (
+    SELECT FROM inventories AS i WHERE i.provider = %(of)s
+    AND i.resource_class = given.resource_class
+    AND ({", ".join(f"i.{name}" for name in _FIELDS)})
+    = ({", ".join(f"given.{name}" for name in _FIELDS)}))
+'''
+
+#: The condition that a row has a class without inventory, and is to lose it.
+_REMOVED = f'''
+provider = %(of)s AND NOT resource_class = ANY(%(resource)s::text[])
+AND ({_COLUMNS}) <> ({", ".join(f"%(no_{name})s" for name in _FIELDS)})
+'''
+
+_CREATE = '''
+INSERT INTO providers (uuid, consumers, lane, position)
+VALUES (%(of)s, 0, 0, 0) ON CONFLICT (uuid) DO NOTHING
+'''
+
+_LOCK_CHANGED = f'''
+SELECT count(*) FROM (
+    SELECT uuid FROM providers WHERE uuid = %(of)s AND (
+        position = 0 OR EXISTS ({_CHANGED})
+        OR EXISTS (SELECT FROM inventories WHERE {_REMOVED}))
+    FOR UPDATE) AS locked
+'''
+
+#: The position of a new provider is 0 until it is reported.
+_REPLACE = f'''
+WITH written AS (
+    INSERT INTO inventories (provider, resource_class, {_COLUMNS}, used)
+    SELECT %(of)s, changed.*, 0 FROM ({_CHANGED}) AS changed
+    ORDER BY resource_class
+    ON CONFLICT (provider, resource_class) DO UPDATE
+    SET {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)}
+    RETURNING 1),
+removed AS (
+    UPDATE inventories
+    SET {", ".join(f"{name} = %(no_{name})s" for name in _FIELDS)}
+    WHERE {_REMOVED} RETURNING 1),
+moved AS (
+    UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
+    AND ((SELECT count(*) FROM written) + (SELECT count(*) FROM removed) > 0
+        OR EXISTS (SELECT FROM providers
+                   WHERE uuid = %(of)s AND position = 0))
+    RETURNING position)
+UPDATE providers SET lane = %(lane)s, position = (SELECT position FROM moved)
+WHERE uuid = %(of)s AND (SELECT count(*) FROM moved) > 0
+'''
+
+
+def set_inventory(
+    database: session.Database, provider: str,
+    inventory: Mapping[str, base.Inventory],
+) -> None:
+    """Replace the inventory of a provider, which may be new.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
+        lost to another one
+    """
+    given = sorted(inventory.items())
+    values = [_values(has) for _, has in given]
+    guarded_statements.execute(
+        database, ';'.join([_CREATE, _LOCK_CHANGED, _REPLACE]), {
+            'of': provider, 'lane': schema.FEED.lane(provider),
+            'resource': [resource for resource, _ in given],
+            **{name: [each[name] for each in values] for name in _FIELDS},
+            **{f'no_{name}': value for name, value
+               in _values(base.Inventory(total=0)).items()},
+        }, is_script=True)
+
+
+def _values(inventory: base.Inventory) -> dict[str, Any]:
+    return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
+
+
+_LOCKED = '''
+WITH free AS (
+    SELECT uuid FROM providers WHERE uuid = ANY(%(uuids)s::text[])
+    FOR UPDATE SKIP LOCKED),
+available AS (
+    SELECT provider FROM inventories WHERE provider = ANY(%(uuids)s::text[])
+    FOR UPDATE SKIP LOCKED)
+SELECT p.uuid FROM providers AS p WHERE p.uuid = ANY(%(uuids)s::text[]) AND NOT
+    (EXISTS (SELECT FROM free WHERE free.uuid = p.uuid)
+     AND (SELECT count(*) FROM available WHERE provider = p.uuid)
+     = (SELECT count(*) FROM inventories WHERE provider = p.uuid))
+'''
+
+
+def locked(database: session.Database, providers: Iterable[str]) -> set[str]:
+    """Return the providers with rows that a transaction has locked."""
+    return {uuid for uuid, in guarded_statements.execute(
+        database, _LOCKED, {'uuids': list(providers)})}
