@@ -14,12 +14,12 @@ class Source:
     """A sorted sequence that is read in batches.
 
     :ivar more: whether unread items may exist
-    :ivar left: number of items that were read and not yielded yet
+    :ivar pending: number of items that were read and not yielded yet
     """
 
     def __init__(self) -> None:
         self.more = True
-        self.left = 0
+        self.pending = 0
 
 
 AnySource = TypeVar('AnySource', bound=Source)
@@ -52,12 +52,12 @@ def merged(
     while True:
         # 1. The next item is known only if each source with unread items has
         #    at least one item here: its unread items sort after that one.
-        while any(source.more and not source.left for source in sources):
+        while any(source.more and not source.pending for source in sources):
             for placed in read([source for source in sources if source.more
-                                and source.left <= ahead]):
+                                and source.pending <= ahead]):
                 waiting.append(placed)
                 if placed[1] is not None:
-                    placed[1].left += 1
+                    placed[1].pending += 1
         # 2. Sort. Timsort recognises the sorted runs of the sources.
         waiting.sort(key=operator.itemgetter(0), reverse=descends)
         # 3. Yield until a source with unread items is exhausted.
@@ -66,8 +66,8 @@ def merged(
             yield item
             done += 1
             if source is not None:
-                source.left -= 1
-                if source.more and not source.left:
+                source.pending -= 1
+                if source.more and not source.pending:
                     break
         del waiting[:done]
         if not waiting and not any(source.more for source in sources):

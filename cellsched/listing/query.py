@@ -134,7 +134,7 @@ class ServerQuery:
     :param shows_hosts: whether the records contain hosts
     """
 
-    wanted: instance_list.InstanceFilter = instance_list.InstanceFilter()
+    filters: instance_list.InstanceFilter = instance_list.InstanceFilter()
     order: sort_order.SortOrder = NEWEST
     limit: int | None = None
     marker: Marker | None = None

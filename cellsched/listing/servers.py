@@ -122,7 +122,7 @@ class PageReader:
         self._context = context
         self._database = database
         self._gatherer = gatherer
-        self._wanted = query.wanted
+        self._filters = query.filters
         self._order = query.order
         self._limit = query.limit
         self._shows_hosts = query.shows_hosts
@@ -164,7 +164,7 @@ class PageReader:
         for request in requests:
             if request.instance_uuid in self._moved:
                 continue
-            if not self._wanted.admits(
+            if not self._filters.admits(
                     request.instance, request.tag_names,
                     request.updated_at or request.created_at):
                 continue
@@ -205,17 +205,17 @@ class PageReader:
         assert cell_context.cell is not None
         source = self._sources[cell_context.cell.uuid]
         return read_page(
-            database(cell_context), source.name, self._wanted, self._order,
+            database(cell_context), source.name, self._filters, self._order,
             source.after, self._size, self._shows_hosts)
 
     def _mapped(
         self, connection: Any, source: _CellServers
     ) -> Sequence[Any]:
         """Return the instance mappings of a cell that does not answer."""
-        if not self._wanted.by(instance_mappings.COLUMNS):
+        if not self._filters.by(instance_mappings.COLUMNS):
             return []
         return instance_mappings.page(
-            connection, source.cell.id, self._order, self._wanted.matches,
+            connection, source.cell.id, self._order, self._filters.matches,
             source.after, self._size)
 
     @property
@@ -370,9 +370,9 @@ class ServerListing:
         :raises cellsched.exception.CellsDown: a cell does not answer, and the
             policy does not allow to leave it out
         """
-        asked = query.wanted.matches.get('project_id')
+        asked = query.filters.matches.get('project_id')
         # The marker may be any request.
-        uuids = (query.wanted.matches.get('uuid') if query.marker is None
+        uuids = (query.filters.matches.get('uuid') if query.marker is None
                  else None)
         with self._database.reader() as connection:
             requests = build_requests.list_all(connection, asked, uuids)

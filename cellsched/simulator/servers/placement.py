@@ -102,7 +102,7 @@ class Begun:
         default_factory=dict)
     created: dict[str, int] = dataclasses.field(default_factory=dict)
     #: Consumer, provider, resource class and amount, in order.
-    wanted: list[tuple[str, str, str, int]] = dataclasses.field(
+    requested: list[tuple[str, str, str, int]] = dataclasses.field(
         default_factory=list)
 
 
@@ -189,17 +189,17 @@ class PlacementModel:
                     raise _Refused(400, 'undefined_code', (
                         f"Allocation for resource provider '{provider}' "
                         'that does not exist.'), cleans=False)
-                begun.wanted += [
+                begun.requested += [
                     (consumer, provider, name, amount)
                     for name, amount in taken['resources'].items()]
             if not value['allocations']:
-                begun.wanted += [
+                begun.requested += [
                     (consumer, provider, name, 0)
                     for holder, provider, name in self.rows
                     if holder == consumer]
         begun.providers = {
             provider: self.providers[provider].generation
-            for _, provider, _, _ in begun.wanted}
+            for _, provider, _, _ in begun.requested}
 
     def _ensure(
         self, begun: Begun, consumer: str, value: Mapping[str, Any]
@@ -226,7 +226,7 @@ class PlacementModel:
 
     def _write(self, begun: Begun) -> Answer:
         # All attempts are one transaction.
-        rows = self._with_wanted(begun, self.rows)
+        rows = self._with_requested(begun, self.rows)
         counted = {provider: self.providers[provider].generation
                    for provider in begun.providers}
         for _ in range(self._retries):
@@ -243,7 +243,7 @@ class PlacementModel:
 
     def _attempt(self, begun: Begun, rows: _Rows) -> _Rows:
         """Return the allocations with the new ones, if they fit."""
-        unknown = {name for _, _, name, _ in begun.wanted} - self.classes
+        unknown = {name for _, _, name, _ in begun.requested} - self.classes
         if unknown:
             raise _Refused(400, 'undefined_code', (
                 f'Unable to allocate inventory No such resource class '
@@ -251,7 +251,7 @@ class PlacementModel:
         before = sums_of(rows)
         rest = sums_of(self._other_rows(begun, rows))
         more: dict[tuple[str, str], int] = {}
-        for _, provider, name, amount in begun.wanted:
+        for _, provider, name, amount in begun.requested:
             if not amount:
                 continue
             where = provider, name
@@ -265,17 +265,17 @@ class PlacementModel:
                     or total > room and total > before.get(where, -1)):
                 raise _Refused(409, 'undefined_code', (
                     'Unable to allocate inventory: …'))
-        return self._with_wanted(begun, rows)
+        return self._with_requested(begun, rows)
 
     def _other_rows(self, begun: Begun, rows: _Rows) -> _Rows:
-        consumers = {consumer for consumer, *_ in begun.wanted}
+        consumers = {consumer for consumer, *_ in begun.requested}
         return {row: amount for row, amount in rows.items()
                 if row[0] not in consumers}
 
-    def _with_wanted(self, begun: Begun, rows: _Rows) -> _Rows:
+    def _with_requested(self, begun: Begun, rows: _Rows) -> _Rows:
         return self._other_rows(begun, rows) | {
             (consumer, provider, name): amount
-            for consumer, provider, name, amount in begun.wanted if amount}
+            for consumer, provider, name, amount in begun.requested if amount}
 
     def _count(self, begun: Begun, counted: dict[str, int]) -> bool:
         """Count providers up in turn; return False at one that changed."""
@@ -288,7 +288,7 @@ class PlacementModel:
     def _commit(
         self, begun: Begun, rows: _Rows, counted: Mapping[str, int]
     ) -> None:
-        consumers = {consumer for consumer, *_ in begun.wanted}
+        consumers = {consumer for consumer, *_ in begun.requested}
         for consumer in consumers:
             present = self.consumers.get(consumer)
             if present is None or begun.consumers[consumer] != (
