@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batching of the work of several threads.
+"""Batches and queues of work.
 
-A transaction for several items costs little more than one for a single item.
+:class:`GroupCommit` does the work of several threads together, because a
+transaction for several items costs little more than one for a single item.
+:class:`TaskQueue` decides which task gets a thread next.
 """
 
+import collections
 from collections.abc import Callable
+from collections.abc import Hashable
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
+import dataclasses
+import functools
+import itertools
 import os
 import threading
 from typing import Any
 from typing import Generic
 from typing import TypeVar
+
+from cellsched import exception
+
+#: Seconds that an item of a group waits for its turn.
+TURN_S = 30.0
 
 _Item = TypeVar('_Item')
 
@@ -57,6 +72,8 @@ class GroupCommit(Generic[_Item]):
         """Do the work for an item, perhaps with others; blocks.
 
         :raises Exception: raised by the work for this item alone
+        :raises cellsched.exception.ServiceBusy: the work for other items did
+            not end in time, and the work for this one was not begun
         """
         turn = _Turn(item, self._make_lock())
         with self._lock:
@@ -66,7 +83,8 @@ class GroupCommit(Generic[_Item]):
             else:
                 turn.woken.acquire()
                 self._waiting.append(turn)
-        turn.woken.acquire()
+        if not turn.woken.acquire(timeout=TURN_S):
+            self._withdraw(turn)
         if turn.works:
             # Yield, so that items of other runnable threads join the batch.
             os.sched_yield()
@@ -78,6 +96,14 @@ class GroupCommit(Generic[_Item]):
                 self._leave()
         if turn.error is not None:
             raise turn.error
+
+    def _withdraw(self, turn: _Turn[_Item]) -> None:
+        """Withdraw an item, or wait until the work for it has ended."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                raise exception.ServiceBusy(waiting=len(self._waiting) + 1)
+        turn.woken.acquire()
 
     def _leave(self) -> None:
         """Let a waiting thread work for all waiting items."""
@@ -111,3 +137,320 @@ class GroupCommit(Generic[_Item]):
                 self._work([turn.item])
             except Exception as exc:
                 turn.error = exc
+
+
+#: Seconds after which a running task counts as waiting for something outside.
+WAITS_S = 0.2
+
+#: Running tasks, including those that wait for something outside, for each
+#: place.
+_TASKS_PER_PLACE = 4
+
+#: The share of a CPU that a process uses at least if it is busy, and not
+#: waiting.
+_BUSY_SHARE = 0.7
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The position of a task in a queue.
+
+    :param lane: tasks of different lanes, such as projects, take turns
+    :param keys: the maximum number of running tasks with a key, by key
+    :param weight: the size of the task; a lane runs tasks of a total weight
+        of at most the number of places, or one task
+    """
+
+    lane: Hashable = ''
+    keys: Mapping[Hashable, int] = dataclasses.field(default_factory=dict)
+    weight: int = 1
+
+
+@dataclasses.dataclass(eq=False)
+class _Task:
+    place: Place
+    function: Callable[[], Any]
+    future: 'futures.Future[Any]'
+    #: The time at which it started, on the monotonic clock.
+    started_at: float = 0.0
+    #: False if it waits for something outside.
+    counted: bool = True
+
+
+class TaskQueue:
+    """Runs tasks in threads, fairly, and with a limit.
+
+    Each running task has a place. The lane with the fewest places gets the
+    next free one. A task with a key that is in use waits in the queue,
+    without a thread.
+
+    No task can keep its place by waiting: while other tasks wait for a place,
+    a task that has run for longer than ``WAITS_S`` loses its place and runs
+    on, because it most likely waits for a lock, a database or another
+    service. If the process is busy, the tasks are slow for that reason, and
+    only one of them at a time loses its place.
+
+    :param executor: runs the tasks; :attr:`threads` says how many threads it
+        needs
+    :param places: number of tasks that run at the same time
+    :param clock: see :class:`cellsched.clock.Clock`
+    :param waiting_max: number of tasks that wait; beyond it, the last task of
+        the longest lane is refused
+    """
+
+    def __init__(
+        self, executor: futures.Executor, places: int, clock: Any,
+        waiting_max: int = 10_000,
+    ) -> None:
+        self._executor = executor
+        self._places = places
+        self._clock = clock
+        self._waiting_max = waiting_max
+        self._lock = threading.Lock()
+        self._lanes: dict[Hashable, collections.deque[_Task]] = {}
+        #: Tasks that wait for a key, by key.
+        self._parked: dict[Hashable, collections.deque[_Task]] = {}
+        self._waiting: collections.Counter[Hashable] = collections.Counter()
+        self._waiting_sum = 0
+        #: Tasks that have a place, by their start.
+        self._running: dict[_Task, None] = {}
+        self._used: collections.Counter[Hashable] = collections.Counter()
+        self._keys: collections.Counter[Hashable] = collections.Counter()
+        #: Number of running tasks without a place.
+        self._outside = 0
+        self._is_watched = False
+        self._never = clock.event()
+
+    @staticmethod
+    def threads(places: int) -> int:
+        """Return the number of threads for a number of places."""
+        # One thread watches, and others answer for refused tasks.
+        return _TASKS_PER_PLACE * places + 4
+
+    def submit(
+        self, place: Place, function: Callable[..., Any], *args: Any
+    ) -> 'futures.Future[Any]':
+        """Add a task; does not block.
+
+        :returns: the outcome; :class:`cellsched.exception.ServiceBusy` if the
+            task is refused, now or later
+        """
+        task = _Task(place, functools.partial(function, *args),
+                     futures.Future())
+        with self._lock:
+            refused = self._refuse(task)
+            if refused is not task:
+                self._lanes.setdefault(
+                    place.lane, collections.deque()).append(task)
+                self._count(task, 1)
+            begun = self._pop_all()
+        if refused is not None:
+            self._executor.submit(_fail, refused, self._waiting_max)
+        self._begin(begun)
+        return task.future
+
+    def close(self, wait: bool = True) -> None:
+        """Cancel the tasks that have not started.
+
+        :param wait: instead, return when all tasks have ended
+        """
+        while True:
+            with self._lock:
+                tasks = [task.future for queue in (
+                    *self._lanes.values(), *self._parked.values())
+                    for task in queue]
+                if not wait:
+                    self._lanes.clear()
+                    self._parked.clear()
+            if not wait:
+                for each in tasks:
+                    each.cancel()
+            elif tasks:
+                futures.wait(tasks)
+                continue
+            return
+
+    def _count(self, task: _Task, change: int) -> None:
+        lane = task.place.lane
+        self._waiting_sum += change
+        self._waiting[lane] += change
+        if not self._waiting[lane]:
+            del self._waiting[lane]
+
+    def _refuse(self, task: _Task) -> _Task | None:
+        """Return the task to refuse if the queue is full, else None."""
+        if self._waiting_sum < self._waiting_max:
+            return None
+        longest, length = self._waiting.most_common(1)[0]
+        lane = self._lanes.get(longest)
+        if lane is None or self._waiting[task.place.lane] >= length:
+            return task
+        last = lane.pop()
+        if not lane:
+            del self._lanes[longest]
+        self._count(last, -1)
+        return last
+
+    def _pop_all(self) -> list[_Task]:
+        """Remove the tasks that can run now, and return them."""
+        found: list[_Task] = []
+        while len(self._running) < self._places and (
+                len(self._running) + self._outside
+                < _TASKS_PER_PLACE * self._places):
+            lanes = list(filter(self._is_open, self._lanes))
+            if not lanes:
+                break
+            lane = min(lanes, key=self._used.__getitem__)
+            # The lane goes to the end, so that equal lanes take turns.
+            tasks = self._lanes.pop(lane)
+            task = tasks.popleft()
+            if tasks:
+                self._lanes[lane] = tasks
+            if self._enter(task):
+                found.append(task)
+        if self._lanes and not self._is_watched:
+            self._is_watched = True
+            self._executor.submit(self._watch)
+        return found
+
+    def _is_open(self, lane: Hashable) -> bool:
+        used = self._used[lane]
+        return not used or (
+            used + self._lanes[lane][0].place.weight <= self._places)
+
+    def _enter(self, task: _Task) -> bool:
+        """Give a task its place, or park it; return whether it can run."""
+        keys = task.place.keys
+        full = next((key for key, most in keys.items()
+                     if self._keys[key] >= most), None)
+        runs = full is None and task.future.set_running_or_notify_cancel()
+        if full is not None:
+            self._parked.setdefault(full, collections.deque()).append(task)
+        else:
+            self._count(task, -1)
+        if not runs:
+            # It may have been chosen in place of another one with its keys.
+            for key in keys:
+                self._unpark(key, keys[key])
+            return False
+        self._keys.update(keys.keys())
+        self._used[task.place.lane] += task.place.weight
+        self._running[task] = None
+        task.started_at = self._clock.monotonic()
+        return True
+
+    def _unpark(self, key: Hashable, most: int) -> None:
+        """Put a task that waits for a key back, if the key is free."""
+        if self._keys[key] < most and key in self._parked:
+            parked = self._parked[key]
+            task = parked.popleft()
+            if not parked:
+                del self._parked[key]
+            lane = task.place.lane
+            self._lanes.setdefault(lane, collections.deque()).appendleft(task)
+
+    def _begin(self, tasks: Iterable[_Task]) -> None:
+        for task in tasks:
+            try:
+                self._executor.submit(self._work, task)
+            except RuntimeError as exc:
+                # The executor was shut down.
+                task.future.set_exception(exc)
+
+    def _work(self, task: _Task) -> None:
+        try:
+            result = task.function()
+        except BaseException as exc:
+            self._leave(task)
+            task.future.set_exception(exc)
+        else:
+            self._leave(task)
+            task.future.set_result(result)
+
+    def _leave(self, task: _Task) -> None:
+        keys = task.place.keys
+        with self._lock:
+            self._give_up(task)
+            if not task.counted:
+                self._outside -= 1
+            self._keys.subtract(keys.keys())
+            for key, most in keys.items():
+                if not self._keys[key]:
+                    del self._keys[key]
+                self._unpark(key, most)
+            begun = self._pop_all()
+        self._begin(begun)
+
+    def _give_up(self, task: _Task) -> None:
+        """Take the place of a task, if it has one."""
+        if task in self._running:
+            del self._running[task]
+            lane = task.place.lane
+            self._used[lane] -= task.place.weight
+            if not self._used[lane]:
+                del self._used[lane]
+
+    def _watch(self) -> None:
+        """Take the places of tasks that wait, while other tasks want one."""
+        cpu_s, now = self._clock.cpu(), self._clock.monotonic()
+        while True:
+            self._never.wait(WAITS_S / 2)
+            used_s, cpu_s = self._clock.cpu() - cpu_s, self._clock.cpu()
+            passed_s, now = self._clock.monotonic() - now, (
+                self._clock.monotonic())
+            with self._lock:
+                if not self._lanes:
+                    self._is_watched = False
+                    return
+                self._release(now, used_s > _BUSY_SHARE * passed_s)
+                begun = self._pop_all()
+            self._begin(begun)
+
+    def _release(self, now: float, is_busy: bool) -> None:
+        """Take the places of tasks that have run for long."""
+        late = list(itertools.takewhile(
+            lambda task: now - task.started_at > WAITS_S, self._running))
+        if is_busy:
+            late = late[:1] if len(self._running) >= self._places else []
+        for task in late:
+            task.counted = False
+            self._outside += 1
+            self._give_up(task)
+
+
+def _fail(task: _Task, most: int) -> None:
+    if task.future.set_running_or_notify_cancel():
+        task.future.set_exception(exception.ServiceBusy(waiting=most))
+
+
+class QueueExecutor(futures.Executor):
+    """An executor in which tasks of different lanes take turns.
+
+    :param executor: an executor with :meth:`TaskQueue.threads` threads
+    :param places: see :class:`TaskQueue`; also the number of tasks of one
+        lane that run, including those that wait for something outside
+    :param lane: returns the lane of a task for its arguments
+    """
+
+    def __init__(
+        self, executor: futures.Executor, places: int, clock: Any,
+        lane: Callable[..., Hashable] = lambda *args: None,
+    ) -> None:
+        self._executor = executor
+        self._places = places
+        self._queue = TaskQueue(executor, places, clock)
+        self._lane = lane
+
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> 'futures.Future[Any]':
+        lane = self._lane(*args)
+        keys = {} if lane is None else {lane: self._places}
+        return self._queue.submit(
+            Place(lane, keys), functools.partial(fn, **kwargs), *args)
+
+    def shutdown(
+        self, wait: bool = True, *, cancel_futures: bool = False
+    ) -> None:
+        self._queue.close(wait)
+        self._executor.shutdown(wait=wait)

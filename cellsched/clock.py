@@ -102,6 +102,9 @@ class Clock:
     #: Returns seconds that never run backwards, for deadlines.
     monotonic = staticmethod(time.monotonic)
 
+    #: Returns the seconds of CPU that the process has used.
+    cpu = staticmethod(time.process_time)
+
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""
         time.sleep(seconds)

@@ -53,6 +53,7 @@
     ├── CellUnreachable
     ├── CellsDown                    names the cells that do not answer
     ├── HostStateUncertain           most hosts went down at the same time
+    ├── ServiceBusy                  too many requests wait; try again later
     ├── DeadlineExceeded             the caller no longer waits for the answer
     ├── BuildDeadlineExceeded        the build took too long
     ├── MoveDeadlineExceeded         the migration took too long
@@ -124,6 +125,7 @@ _USER_TEXTS = {
     'NotFound': 'something that it needs has gone',
     'RPCVersionCapError': 'services are of versions that do not fit',
     'SchemaOutOfDate': 'a database is not up to date',
+    'ServiceBusy': 'a service had too much to do',
     'ServiceTooOld': 'services are of versions that do not fit',
     'TransactionLost': 'a database had too much to do',
     'UnsupportedVersion': 'services are of versions that do not fit',
@@ -482,6 +484,13 @@ class HostStateUncertain(CellschedException):
 
     msg_fmt = ('The scheduler cannot decide which hosts are up: %(hosts)s of '
                '%(known)s went down at the same time; retry later.')
+    code = 503
+    safe = True
+
+
+class ServiceBusy(CellschedException):
+    msg_fmt = ('The service is busy: %(waiting)d requests wait already; try '
+               'again later')
     code = 503
     safe = True
 

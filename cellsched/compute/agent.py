@@ -77,6 +77,9 @@ class Agent:
         self._turn: contextlib.AbstractContextManager[Any] = (
             clock.semaphore(builds_max) if builds_max
             else contextlib.nullcontext())
+        #: Builds beyond this wait in the queue of the server.
+        self.at_once = ({'build_and_run_instance': builds_max} if builds_max
+                        else {})
         self._reached = reached
         self._locks = locks
         #: Whether something could not be gone on with.

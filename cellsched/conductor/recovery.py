@@ -44,6 +44,14 @@ from cellsched.rpc import delivery
 LOG = log.getLogger(__name__)
 
 
+#: Seconds after which batches that run count as waiting for something
+#: outside.
+_WAITS_S = 0.5
+
+#: How many times as many batches run then.
+_GROWTH = 4
+
+
 class Recoverer:
     """Resumes build requests whose lease has expired.
 
@@ -59,7 +67,8 @@ class Recoverer:
 
     :param lease_s: seconds after which an unleased request is overdue
     :param executor: runs the batches
-    :param at_once: batches that may run at a time
+    :param at_once: batches that may run at a time; more of them run if these
+        wait for something outside
     :param page: requests to lease at a time; the next page is read at once if
         this one was full
     """
@@ -92,8 +101,11 @@ class Recoverer:
 
     def _begin(self, attempt: lease.Attempt) -> None:
         while len(self._under_way) >= self._at_once:
-            _, self._under_way = futures.wait(
-                self._under_way, return_when=futures.FIRST_COMPLETED)
+            done, self._under_way = futures.wait(
+                self._under_way, _WAITS_S, futures.FIRST_COMPLETED)
+            if not done and len(self._under_way) < _GROWTH * self._at_once:
+                # All of them may wait for the same cell.
+                break
         self._under_way.add(self._executor.submit(self._try, attempt))
 
     def _claimed(self) -> Iterator[lease.Attempt]:

@@ -50,6 +50,12 @@ _UNREACHABLE = (
     sa.exc.OperationalError, sa.exc.TimeoutError,
 )
 
+#: Seconds without an answer after which a database counts as stuck.
+_STUCK_S = 2.0
+
+#: Number of connections of an engine, if no option says so.
+_CONNECTIONS = 20
+
 #: Errors of transactions that lost to another one: SQLSTATEs of PostgreSQL and
 #: numbers of MariaDB and MySQL, for a serialization failure and a deadlock.
 _LOST_STATES = frozenset({'40001', '40P01'})
@@ -101,6 +107,13 @@ class Database:
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
         self._clock = clock
+        self._uses_lock = threading.Lock()
+        self._uses = 0
+        #: Half of the connections: the other half is for the time after.
+        self._uses_max = max(
+            self.options.get('max_pool_size', _CONNECTIONS) // 2, 2)
+        #: The last time at which a use ended, or began as the only one.
+        self._moved_at = clock.monotonic()
         self.server_clock = (None if url.startswith('sqlite') else
                              ServerClock(clock))
 
@@ -118,6 +131,31 @@ class Database:
                 if self._engine is None:
                     self._engine = self._opened()
         return self._engine
+
+    def enter(self) -> None:
+        """Count a use of the database.
+
+        If many threads use it, and it answers none of them, further threads
+        do not wait for it.
+
+        :raises cellsched.exception.DatabaseUnreachable: too many threads wait
+        """
+        with self._uses_lock:
+            now = self._clock.monotonic()
+            if not self._uses:
+                self._moved_at = now
+            elif (self._uses >= self._uses_max
+                    and now - self._moved_at > _STUCK_S):
+                raise exception.DatabaseUnreachable(
+                    schema=self.schema, url=urls.mask(self.url), reason=(
+                        f'{self._uses} requests wait for its answer already'))
+            self._uses += 1
+
+    def leave(self) -> None:
+        """End a use of the database."""
+        with self._uses_lock:
+            self._uses -= 1
+            self._moved_at = self._clock.monotonic()
 
     def _opened(self) -> sa.Engine:
         try:
@@ -319,6 +357,14 @@ class _Use:
         self._writes = writes
 
     def __enter__(self) -> sa.Connection:
+        self._database.enter()
+        try:
+            return self._enter()
+        except BaseException:
+            self._database.leave()
+            raise
+
+    def _enter(self) -> sa.Connection:
         engine = self._database.engine
         try:
             self._connection = connection = engine.connect()
@@ -357,7 +403,10 @@ class _Use:
                 if exc is None and self._writes:
                     self._connection.commit()
             finally:
-                self._close_after(exc)
+                try:
+                    self._close_after(exc)
+                finally:
+                    self._database.leave()
         except Exception as error:
             self._raise_ours(error)
             raise

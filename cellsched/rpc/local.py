@@ -19,7 +19,6 @@ import abc
 import collections
 from collections.abc import Callable
 from collections.abc import Iterable
-from concurrent import futures
 import functools
 import itertools
 import json
@@ -33,6 +32,7 @@ from typing import NamedTuple
 import oslo_messaging
 from oslo_messaging._drivers import base
 from oslo_messaging._drivers import common
+from oslo_messaging import _tracing
 from oslo_serialization import jsonutils
 
 from cellsched import clock
@@ -45,7 +45,8 @@ WAITING_MAX = 100_000
 #: The heartbeat that a server sends before its reply.
 _AT_WORK = ''
 
-_CLOCK = clock.Clock()
+#: The clock of the transport's callers, and of servers without one.
+CLOCK = clock.Clock()
 
 #: The name of messages in logs.
 _NUMBERS = itertools.count(1)
@@ -340,7 +341,7 @@ class LocalDriver(Driver):
 def listen(
     transport: oslo_messaging.Transport, target: oslo_messaging.Target
 ) -> base.Listener:
-    """Return a listener for a caller that has no oslo.messaging server."""
+    """Return a listener of any transport, without a server."""
     return transport._driver.listen(target, 1, None)
 
 
@@ -349,7 +350,7 @@ def _wait(
     monitor_s: float | None,
 ) -> str | None:
     """Return the reply; None if it or a heartbeat is late."""
-    now = _CLOCK.monotonic
+    now = CLOCK.monotonic
     deadline = None if timeout_s is None else now() + timeout_s
     while True:
         waits = [] if monitor_s is None else [monitor_s]
@@ -387,50 +388,9 @@ def _leave(name: tuple[Any, ...], world: _World) -> None:
             del _worlds[name]
 
 
-class PooledServer:
-    """A server without threads of its own.
-
-    :param transport: an in-process transport
-    :param target: topic and server
-    :param pool: processes the messages; the server does not shut it down
-    """
-
-    def __init__(
-        self, transport: oslo_messaging.Transport,
-        target: oslo_messaging.Target,
-        dispatcher: oslo_messaging.RPCDispatcher, pool: futures.Executor,
-    ) -> None:
-        self.dispatcher = dispatcher
-        self._pool = pool
-        self._listener = listen(transport, target)
-        self._begun: set[futures.Future[None]] = set()
-
-    def start(self) -> None:
-        """Start to receive messages."""
-        self._listener.start(self._take)
-
-    def stop(self) -> None:
-        """Stop receiving messages."""
-        self._listener.stop()
-
-    def wait(self) -> None:
-        """Return when all received messages are processed."""
-        futures.wait(set(self._begun))
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a received message is not processed."""
-        return bool(self._begun)
-
-    def _take(self, incoming: list[IncomingMessage]) -> None:
-        for each in incoming:
-            future = self._pool.submit(handle, self.dispatcher, each)
-            self._begun.add(future)
-            future.add_done_callback(self._begun.discard)
-
-
 def handle(
-    dispatcher: oslo_messaging.RPCDispatcher, incoming: IncomingMessage
+    dispatcher: oslo_messaging.RPCDispatcher,
+    incoming: base.RpcIncomingMessage,
 ) -> None:
     """Dispatch a message and send the reply, as a server does."""
     try:
@@ -442,3 +402,21 @@ def handle(
         incoming.reply(failure=sys.exc_info())
     else:
         incoming.reply(result)
+
+
+def handle_traced(
+    conf: Any, dispatcher: oslo_messaging.RPCDispatcher,
+    incoming: base.RpcIncomingMessage,
+) -> None:
+    """Acknowledge a message of any transport, and handle it.
+
+    oslo.messaging traces it if its options say so.
+    """
+    try:
+        incoming.acknowledge()
+        with _tracing.trace_receive(conf, incoming):
+            handle(dispatcher, incoming)
+    except Exception as exc:
+        # There may be no broker, or no caller that waits for the reply.
+        LOG.warning('The reply to %s was not sent: %s: %s',
+                    incoming.message.get('method'), type(exc).__name__, exc)

@@ -2,21 +2,28 @@
 """RPC servers, and the validation of messages."""
 
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Sequence
+from concurrent import futures
 import functools
 import inspect
 import logging
+import math
 from typing import Any
 
 import oslo_messaging
 from oslo_messaging.rpc import dispatcher as oslo_dispatcher
-from oslo_messaging.rpc import server as oslo_server
 from oslo_utils import versionutils
 from oslo_versionedobjects import exception as ovo_exception
 
+from cellsched.batching import Place
+from cellsched.batching import TaskQueue
+from cellsched.clock import Clock
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched.objects import base
+from cellsched import plugins
+from cellsched.rpc import local
 from cellsched.rpc import serializer
 
 LOG = logging.getLogger(__name__)
@@ -340,11 +347,151 @@ class Arguments(serializer.Serializer):
             ) from None
 
 
+#: Uuids of a message that are read at most to find out what it waits for.
+_KEYS_MAX = 10_000
+
+
+class Server:
+    """Receives the messages of a topic and processes them in threads.
+
+    The messages of different projects take turns. Messages for one instance
+    are processed one after the other, in their order. A message that waits
+    for something outside keeps no other message from being processed; see
+    :class:`cellsched.batching.TaskQueue`. If too many messages wait, the
+    caller gets ``ServiceBusy``; a message without a caller is dropped, and
+    its sender's recovery repeats it.
+
+    :param queue: processes the messages, also those of other servers; by
+        default the server has one of its own, with
+        ``[DEFAULT] executor_thread_pool_size`` places
+    """
+
+    def __init__(
+        self, transport: oslo_messaging.Transport,
+        target: oslo_messaging.Target, dispatcher: Dispatcher,
+        queue: TaskQueue | None = None, clock: Clock = local.CLOCK,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self._transport = transport
+        self._target = target
+        self._queue = queue
+        self._clock = clock
+        self._executor: Any = None
+        self._listener: Any = None
+        self._begun: set[futures.Future[None]] = set()
+        #: When the log had the last refused message.
+        self._refused_at = -math.inf
+        #: Maximum number of running messages of a method, by its name.
+        self._limits = {
+            method: most for endpoint in dispatcher.endpoints
+            for method, most in getattr(endpoint, 'at_once', {}).items()}
+
+    def start(self, override_pool_size: int | None = None) -> None:
+        """Start to receive messages.
+
+        :param override_pool_size: number of places
+        """
+        if self._queue is None:
+            places = (override_pool_size
+                      or self._transport.conf.executor_thread_pool_size)
+            # The executor is that of oslo.messaging's own servers.
+            self._executor = plugins.load(
+                'oslo.messaging.executors', 'threading')(
+                    max_workers=TaskQueue.threads(places))
+            self._queue = TaskQueue(self._executor, places, self._clock)
+        self._listener = local.listen(self._transport, self._target)
+        self._listener.start(self._take)
+
+    def stop(self) -> None:
+        """Stop receiving messages."""
+        if self._listener is not None:
+            self._listener.stop()
+
+    def wait(self) -> None:
+        """Return when all received messages are processed."""
+        while self._begun:
+            futures.wait(set(self._begun))
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+        if self._listener is not None:
+            self._listener.cleanup()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a received message is not processed."""
+        return bool(self._begun)
+
+    def _take(self, messages: Sequence[Any]) -> None:
+        assert self._queue is not None
+        for each in messages:
+            future = self._queue.submit(
+                self._place(each), local.handle_traced, self._transport.conf,
+                self.dispatcher, each)
+            self._begun.add(future)
+            future.add_done_callback(functools.partial(self._end, each))
+
+    def _end(self, message: Any, future: 'futures.Future[None]') -> None:
+        try:
+            error = future.exception()
+            if isinstance(error, exception.ServiceBusy):
+                self._refuse(message, error)
+        finally:
+            self._begun.discard(future)
+
+    def _refuse(self, message: Any, error: exception.ServiceBusy) -> None:
+        now = self._clock.monotonic()
+        if now - self._refused_at > _REFUSED_S:
+            self._refused_at = now
+            LOG.warning('Refused message %s and maybe more: %s',
+                        shown(str(message.message.get('method'))), error)
+        try:
+            message.reply(failure=(type(error), error, None))
+        except Exception as exc:
+            LOG.debug('The reply was not sent: %s', exc)
+
+    def _place(self, message: Any) -> Place:
+        """Return the position of a message, which may be malformed."""
+        context, body = message.ctxt, message.message
+        project = (context.get('project_id') or context.get('tenant')
+                   if isinstance(context, dict) else None)
+        uuids = _instances(body.get('args'))
+        keys: dict[Hashable, int] = {(self, uuid): 1 for uuid in uuids}
+        method = body.get('method')
+        if isinstance(method, str) and method in self._limits:
+            keys[self, method] = self._limits[method]
+        return Place(project if is_name(project) else '', keys,
+                     max(len(uuids), 1))
+
+
+#: Seconds between two log lines about refused messages.
+_REFUSED_S = 60.0
+
+
+def _instances(args: Any) -> list[str]:
+    """Return the uuids of the instances in the arguments of a message."""
+    if not isinstance(args, dict):
+        return []
+    found = [args.get('instance_uuid'), _uuid(args.get('instance'))]
+    for name, read in (('instance_uuids', str), ('instances', _uuid)):
+        values = args.get(name)
+        if isinstance(values, list):
+            found += map(read, values[:_KEYS_MAX])
+    return list(dict.fromkeys(filter(is_name, found)))
+
+
+def _uuid(envelope: Any) -> Any:
+    """Return the uuid in the envelope of an instance."""
+    fields = (envelope.get('nova_object.data')
+              if isinstance(envelope, dict) else None)
+    return fields.get('uuid') if isinstance(fields, dict) else None
+
+
 def server(
     transport: oslo_messaging.Transport, topic: str, host: str,
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
-    error_form: str = OURS,
-) -> oslo_messaging.MessageHandlingServer:
+    error_form: str = OURS, queue: TaskQueue | None = None,
+    clock: Clock = local.CLOCK,
+) -> Server:
     """Return a server of a topic, not started.
 
     It receives messages to the topic and to this host. Methods with a leading
@@ -356,6 +503,7 @@ def server(
     :param now: returns seconds since the epoch by the clock of callers'
         deadlines; without it deadlines are ignored
     :param error_form: form of errors that are safe for users; see ``errors``
+    :param queue: see :class:`Server`
     """
     dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
@@ -364,6 +512,6 @@ def server(
     conf = transport.conf
     if 'rpc_ping_enabled' in conf and conf.rpc_ping_enabled:
         dispatcher.endpoints.append(oslo_dispatcher.PingEndpoint())
-    return oslo_server.RPCServer(
+    return Server(
         transport, oslo_messaging.Target(topic=topic, server=host),
-        dispatcher)
+        dispatcher, queue, clock)

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of conductors, and of all services above the cells."""
 
+from collections.abc import Callable
 import functools
+from typing import Any
 from typing import TYPE_CHECKING
 
 from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 
+from cellsched.batching import QueueExecutor
+from cellsched.batching import TaskQueue
 from cellsched.cells.cell0 import Cell0
 from cellsched.cells.discovery import Discovery
 from cellsched.cells.gather import Gatherer
@@ -76,9 +80,10 @@ class Components(CellComponents):
             self.conf.database.connection)
 
     @functools.cached_property
-    def executor(self) -> ThreadPoolExecutor:
-        """Threads that read cells."""
-        return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
+    def executor(self) -> QueueExecutor:
+        """Threads that read cells, which take turns."""
+        return self._queue_executor(
+            self.conf.cell_worker_thread_pool_size, _cell_of)
 
     @functools.cached_property
     def gatherer(self) -> Gatherer:
@@ -108,9 +113,9 @@ class Components(CellComponents):
         return ServerListing(self.database, self.cells, self.gatherer)
 
     @functools.cached_property
-    def builders(self) -> ThreadPoolExecutor:
+    def builders(self) -> QueueExecutor:
         """Threads that continue interrupted builds."""
-        return ThreadPoolExecutor(self.conf.conductor.recovery_threads)
+        return self._queue_executor(self.conf.conductor.recovery_threads)
 
     @functools.cached_property
     def senders(self) -> ThreadPoolExecutor:
@@ -126,6 +131,13 @@ class Components(CellComponents):
         return Recorder(
             self.database, self.clock, self.conf.scheduler.decision_retention)
 
+    def _queue_executor(
+        self, places: int, lane: Callable[..., Any] = lambda *args: None
+    ) -> QueueExecutor:
+        return QueueExecutor(
+            ThreadPoolExecutor(TaskQueue.threads(places)), places, self.clock,
+            lane)
+
     def close(self) -> None:
         made = self.__dict__
         if 'builders' in made:
@@ -137,6 +149,11 @@ class Components(CellComponents):
             if name in made:
                 made[name].shutdown(wait=False)
         super().close()
+
+
+def _cell_of(*args: Any) -> str | None:
+    """Return the cell that a task is for, if any."""
+    return args[0].uuid if args else None
 
 
 def conductor_components(conf: cfg.ConfigOpts) -> CellComponents:

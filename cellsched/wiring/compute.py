@@ -9,8 +9,8 @@ from typing import Any
 from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 from oslo_log import log
-import oslo_messaging
 
+from cellsched.batching import TaskQueue
 from cellsched.compute import agent
 from cellsched.compute.agent import Semaphores
 from cellsched.compute.host_name import HostName
@@ -23,7 +23,6 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
-from cellsched.rpc import local
 from cellsched.rpc import server as rpc_server
 from cellsched.wiring import base
 from cellsched.wiring.service import Service
@@ -38,9 +37,14 @@ PLUGINS = (plugins.CLAIMS, plugins.NETWORKS, plugins.VIRT)
 
 
 class HostAgent:
-    """The agent of one host: an RPC server and periodic functions."""
+    """The agent of one host: an RPC server and periodic functions.
 
-    def __init__(self, parts: base.AgentComponents) -> None:
+    :param queue: processes the messages; by default the agent has its own
+    """
+
+    def __init__(
+        self, parts: base.AgentComponents, queue: TaskQueue | None = None
+    ) -> None:
         self.parts = parts
         conf = parts.conf
         transport = parts.transports.get()
@@ -63,7 +67,8 @@ class HostAgent:
             parts.reached, locks)
         self._mover = moving_agent(parts, locks)
         self.server = rpc_server.server(
-            transport, compute_rpc.TOPIC, conf.host, [builder, self._mover])
+            transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],
+            queue=queue, clock=parts.clock)
         self.report = tracker.report
         self.resume = builder.resume
         self.resume_soon = builder.resume_soon
@@ -120,18 +125,16 @@ def agent_group(
     """
     _check_stores(parts)
     agents = []
+    conf = parts.conf
+    places = conf.executor_thread_pool_size
+    pool = ThreadPoolExecutor(TaskQueue.threads(places))
+    queue = TaskQueue(pool, places, parts.clock)
     for host in hosts:
-        agents.append(HostAgent(host))
+        agents.append(HostAgent(host, queue))
         agents[-1].prepare()
         started()
-    conf = parts.conf
-    pool = ThreadPoolExecutor(conf.executor_thread_pool_size)
     return _AgentGroup(
-        pool, parts,
-        [local.PooledServer(
-            each.parts.transports.get(), oslo_messaging.Target(
-                topic=compute_rpc.TOPIC, server=each.parts.conf.host),
-            each.server.dispatcher, pool) for each in agents],
+        pool, parts, [each.server for each in agents],
         [(_call_each([each.report for each in agents]), conf.report_interval),
          (_call_each([each.resume_soon for each in agents]), _RESUME_S)],
         [(_call_each([each.resume for each in agents]),

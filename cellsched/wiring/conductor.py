@@ -80,7 +80,8 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
             deadline_s / _SEARCHES))
         parts.claims.check()
     return Service(parts, [rpc_server.server(
-        parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints)],
+        parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
+        clock=parts.clock)],
         periodic)
 
 

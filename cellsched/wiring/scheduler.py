@@ -49,7 +49,8 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
             period_s))
     return Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
-        parts.database.timestamp, conf.scheduler.remote_exceptions)],
+        parts.database.timestamp, conf.scheduler.remote_exceptions,
+        clock=parts.clock)],
         driver.periodic(), discoveries)
 
 

@@ -8,10 +8,10 @@ import threading
 
 from futurist import periodics
 from oslo_log import log
-import oslo_messaging
 
 from cellsched import exception
 from cellsched.rpc import delivery
+from cellsched.rpc.server import Server
 from cellsched.wiring.base import AgentComponents
 
 LOG = log.getLogger(__name__)
@@ -34,7 +34,7 @@ class Service:
 
     def __init__(
         self, parts: AgentComponents,
-        rpc_servers: Sequence[oslo_messaging.MessageHandlingServer],
+        rpc_servers: Sequence[Server],
         periodic: Sequence[tuple[Callable[[], object], float]] = (),
         at_once: Sequence[tuple[Callable[[], object], float]] = (),
     ) -> None:
@@ -42,7 +42,7 @@ class Service:
         self._servers = rpc_servers
         self._periodic = periodic
         self._at_once = at_once
-        self._started: list[oslo_messaging.MessageHandlingServer] = []
+        self._started: list[Server] = []
         self._workers: list[
             tuple[periodics.PeriodicWorker, threading.Thread]] = []
         self._stopping = threading.Event()
@@ -51,7 +51,7 @@ class Service:
         self.on_failure: Callable[[], object] = lambda: None
 
     @property
-    def servers(self) -> Sequence[oslo_messaging.MessageHandlingServer]:
+    def servers(self) -> Sequence[Server]:
         """The RPC servers, for simulations that deliver messages directly."""
         return self._servers
 

@@ -5,6 +5,7 @@ from concurrent import futures
 import threading
 
 from cellsched import batching
+from cellsched import exception
 from tests.unit import base
 
 
@@ -82,3 +83,255 @@ class TestTogether(base.TestCase):
         self.assertEqual([None, None], [
             each.exception(60) for each in
             [self.pool.submit(jointly.do, item) for item in (1, 2)]])
+
+
+class Threads:
+    """An executor whose functions the test runs, and a clock."""
+
+    def __init__(self):
+        self.submitted = []
+        self.now_s = self.cpu_s = 0.0
+        #: CPU time that passes with each second.
+        self.share = 0.0
+        self.before_look = []
+
+    def submit(self, function, *args):
+        self.submitted.append((function, args))
+
+    def shutdown(self, wait=True):
+        pass
+
+    def run(self):
+        """Run what was submitted, in order, and watch nothing."""
+        while self.submitted:
+            function, args = self.submitted.pop(0)
+            if function.__name__ != '_watch':
+                function(*args)
+
+    # The clock.
+
+    def monotonic(self):
+        return self.now_s
+
+    def cpu(self):
+        return self.cpu_s
+
+    def event(self):
+        return self
+
+    def wait(self, timeout):
+        self.now_s += timeout
+        self.cpu_s += timeout * self.share
+        if self.before_look:
+            self.before_look.pop(0)()
+
+
+class TestTaskQueue(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.threads = Threads()
+        self.ran = []
+
+    def queue(self, places=2, **options):
+        self.tasks = batching.TaskQueue(
+            self.threads, places, self.threads, **options)
+
+    def add(self, name, lane='', key=None, most=1, weight=1):
+        return self.tasks.submit(
+            batching.Place(lane, {} if key is None else {key: most}, weight),
+            self.ran.append, name)
+
+    def started(self):
+        """Return the tasks that have a thread."""
+        return [args[0].function.args[0] for function, args
+                in self.threads.submitted if function == self.tasks._work]
+
+    def finish(self, name):
+        for each in self.threads.submitted:
+            function, args = each
+            if function == self.tasks._work and (
+                    args[0].function.args == (name,)):
+                self.threads.submitted.remove(each)
+                return function(*args)
+        self.fail(f'{name} has not started')
+
+    def watch(self, *shares):
+        """Have the queue look at its tasks so often, then empty it."""
+        [watch] = [each for each in self.threads.submitted
+                   if each[0] == self.tasks._watch]
+        self.threads.submitted.remove(watch)
+
+        def stop():
+            raise StopIteration
+
+        self.threads.before_look = [lambda: None] * len(shares) + [stop]
+        for share in shares[:1]:
+            self.threads.share = share
+        self.assertRaises(StopIteration, watch[0])
+
+    def test_outcome_is_that_of_the_function(self):
+        self.queue()
+        good = self.add('a')
+        bad = self.tasks.submit(batching.Place(), [].pop)
+        self.threads.run()
+
+        self.assertIsNone(good.result(0))
+        self.assertIsInstance(bad.exception(0), IndexError)
+
+    def test_only_so_many_run_and_the_next_one_follows(self):
+        self.queue(places=2)
+        for name in 'abc':
+            self.add(name)
+        self.assertEqual(['a', 'b'], self.started())
+
+        self.finish('b')
+
+        self.assertEqual(['a', 'c'], self.started())
+
+    def test_lane_with_the_fewest_places_is_next(self):
+        self.queue(places=3)
+        for name in 'abcde':
+            self.add(name, 'flood')
+        self.add('x', 'other')
+
+        self.finish('a')
+
+        self.assertEqual(['b', 'c', 'x'], self.started())
+
+    def test_equal_lanes_take_turns(self):
+        self.queue(places=1)
+        for name in 'abc':
+            self.add(f'{name}1', 'one')
+        for name in 'abc':
+            self.add(f'{name}2', 'two')
+        self.threads.run()
+
+        self.assertEqual(['a1', 'b1', 'a2', 'c1', 'b2', 'c2'],
+                         sorted(self.ran, key=self.ran.index))
+
+    def test_lane_with_a_heavy_task_leaves_places_to_others(self):
+        self.queue(places=4)
+        self.add('a', 'flood', weight=1000)
+        self.add('b', 'flood', weight=1000)
+        self.add('x', 'other')
+        self.add('y', 'other')
+
+        self.assertEqual(['a', 'x', 'y'], self.started())
+
+        self.finish('a')
+        self.assertEqual(['x', 'y', 'b'], self.started())
+
+    def test_tasks_with_a_key_run_one_after_the_other(self):
+        self.queue(places=8)
+        for name in 'abc':
+            self.add(name, key='instance')
+        self.add('x', key='another')
+        self.assertEqual(['a', 'x'], self.started())
+
+        self.finish('a')
+        self.assertEqual(['x', 'b'], self.started())
+        self.finish('b')
+        self.assertEqual(['x', 'c'], self.started())
+
+    def test_key_has_as_many_tasks_as_it_may(self):
+        self.queue(places=8)
+        for name in 'abc':
+            self.add(name, key='build', most=2)
+
+        self.assertEqual(['a', 'b'], self.started())
+
+    def test_task_that_waits_for_two_keys_stops_neither(self):
+        self.queue(places=8)
+        self.add('a', key='one')
+        self.add('b', key='two')
+        self.tasks.submit(batching.Place('', {'one': 1, 'two': 1}),
+                          self.ran.append, 'both')
+        self.add('c', key='one')
+        self.finish('a')
+        self.finish('b')
+        self.threads.run()
+
+        self.assertEqual(['a', 'b', 'both', 'c'], sorted(self.ran))
+
+    def test_cancelled_task_does_not_run(self):
+        self.queue(places=1)
+        self.add('a', key='key')
+        self.add('b', key='key').cancel()
+        self.add('c', key='key')
+        self.threads.run()
+
+        self.assertEqual(['a', 'c'], self.ran)
+
+    def test_full_queue_refuses_the_last_of_the_longest_lane(self):
+        self.queue(places=1, waiting_max=3)
+        flood = [self.add(name, 'flood') for name in 'abcde']
+        other = self.add('x', 'other')
+        self.threads.run()
+
+        self.assertEqual(
+            [False, False, False, True, True],
+            [isinstance(each.exception(0), exception.ServiceBusy)
+             for each in flood])
+        self.assertIsNone(other.result(0))
+
+    def test_tasks_that_wait_lose_their_places(self):
+        self.queue(places=2)
+        for name in 'abcd':
+            self.add(name)
+
+        self.watch(0, 0, 0)
+
+        self.assertEqual(['a', 'b', 'c', 'd'], self.started())
+
+    def test_process_that_is_busy_lets_one_more_run_at_a_time(self):
+        self.queue(places=2)
+        for name in 'abcd':
+            self.add(name)
+
+        self.watch(1, 1, 1)
+
+        self.assertEqual(['a', 'b', 'c'], self.started())
+
+    def test_only_so_many_wait_for_something_outside(self):
+        self.queue(places=1)
+        for name in 'abcdefgh':
+            self.add(name)
+
+        self.watch(*[0] * 50)
+
+        self.assertEqual(['a', 'b', 'c', 'd'], self.started())
+        self.finish('a')
+        self.assertEqual(['b', 'c', 'd', 'e'], self.started())
+
+    def test_executor_that_was_shut_down_is_the_outcome(self):
+        def submit(function, *args):
+            raise RuntimeError('shut down')
+
+        self.queue()
+        self.threads.submit = submit
+
+        self.assertIsInstance(self.add('a').exception(0), RuntimeError)
+
+
+class TestQueueExecutor(base.TestCase):
+
+    def test_lanes_have_limited_tasks_and_others_go_on(self):
+        threads = Threads()
+        executor = batching.QueueExecutor(
+            threads, 1, threads, lambda value: value)
+        stuck = [executor.submit(int, '1') for _ in range(5)]
+        other = executor.submit(int, '2')
+        threads.run()
+
+        self.assertEqual([1] * 5 + [2],
+                         [each.result(0) for each in [*stuck, other]])
+
+    def test_what_has_not_started_is_cancelled_at_the_end(self):
+        threads = Threads()
+        executor = batching.QueueExecutor(threads, 1, threads)
+        begun, waits = executor.submit(int), executor.submit(int)
+        executor.shutdown(wait=False)
+
+        self.assertFalse(begun.cancelled())
+        self.assertTrue(waits.cancelled())

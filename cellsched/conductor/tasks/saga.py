@@ -34,7 +34,8 @@ _TRANSIENT: tuple[type[Exception], ...] = (
     exception.ClaimStoreFailed,
     exception.DatabaseBusy, exception.DatabaseUnreachable,
     exception.DeadlineExceeded,
-    exception.HostStateUncertain, exception.TransactionLost,
+    exception.HostStateUncertain, exception.ServiceBusy,
+    exception.TransactionLost,
     oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
     *delivery.BROKER_ERRORS)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import concurrent.futures
-from concurrent import futures
 import threading
 import uuid
 
@@ -10,11 +9,8 @@ from hypothesis import strategies
 import oslo_messaging
 
 from cellsched import exception
-from cellsched.rpc import local
-from cellsched.rpc import server
 from tests import profile
 from tests.unit.rpc import base
-from tests.unit.rpc import test_local
 
 
 JSON = strategies.recursive(
@@ -313,74 +309,6 @@ class TestWorlds(base.LocalTestCase):
 
         self.assertRaises(oslo_messaging.MessageDeliveryFailure,
                           client.cast, {}, 'note', value=1)
-
-
-class TestPooledServers(base.LocalTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.pool = futures.ThreadPoolExecutor(2)
-        self.addCleanup(self.pool.shutdown)
-
-    def pooled(self, endpoint, host):
-        made = local.PooledServer(
-            self.transport, base.TOPIC(server=host),
-            server.server(
-                self.transport, 'topic', host, [endpoint]).dispatcher,
-            self.pool)
-        made.start()
-        self.addCleanup(self.end, made)
-        return made
-
-    def to(self, host):
-        return self.client(target=base.TOPIC(server=host))
-
-    def test_each_gets_its_own_messages(self):
-        one, two = test_local.Endpoint(), test_local.Endpoint()
-        self.pooled(one, 'one')
-        self.pooled(two, 'two')
-
-        self.to('one').cast({}, 'note', value=1)
-        self.to('two').cast({}, 'note', value=2)
-
-        self.assertEqual((1, 2), (one.next(), two.next()))
-        self.assertEqual(5, self.to('two').call({}, 'echo', value=5))
-
-    def test_error_travels_to_the_caller(self):
-        self.pooled(test_local.Endpoint(), 'one')
-
-        self.assertRaises(oslo_messaging.RemoteError, self.to('one').call,
-                          {}, 'missing')
-
-    def test_received_message_is_processed_before_the_server_ends(self):
-        endpoint = base.Late()
-        pooled = self.pooled(endpoint, 'one')
-        answers = []
-        caller = threading.Thread(target=lambda: answers.append(
-            self.to('one').call({}, 'ask')))
-        caller.start()
-        # It is in the pool before the call is waited for.
-        for _ in iter(lambda: pooled.is_busy, True):
-            pass
-
-        pooled.stop()
-        endpoint.go_on.set()
-        pooled.wait()
-        caller.join()
-
-        self.assertEqual(['late'], answers)
-        self.assertFalse(pooled.is_busy)
-
-    def test_later_message_waits_for_the_next_server(self):
-        first, second = test_local.Endpoint(), test_local.Endpoint()
-        pooled = self.pooled(first, 'one')
-        pooled.stop()
-
-        self.to('one').cast({}, 'note', value=1)
-        self.pooled(second, 'one')
-
-        self.assertEqual(1, second.next())
-        self.assertTrue(first.received.empty())
 
 
 class Unlucky:

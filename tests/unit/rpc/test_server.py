@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from concurrent import futures
 import logging
+import queue
 import sys
 import threading
 import types
@@ -11,14 +13,18 @@ import oslo_messaging
 from oslo_messaging.rpc import dispatcher as oslo_dispatcher
 from oslo_versionedobjects import exception as ovo_exception
 
+from cellsched import batching
 from cellsched import context
 from cellsched import exception
+from cellsched import objects
 from cellsched.rpc import client
+from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.rpc import transport
 from cellsched.testing import clock
 from tests.unit.base import TestCase
 from tests.unit.rpc import base
+from tests.unit.rpc import test_local
 
 
 class Endpoint(base.Recorder):
@@ -767,3 +773,148 @@ class TestOnTheWay(base.RPCTestCase):
             self.assertEqual(
                 f'No valid host was found. {REASON}', got.format_message())
             self.assertNotIn('Traceback', self.logs.output)
+
+
+class Busy:
+    """An endpoint whose calls hang until the test ends."""
+
+    at_once = {'limited': 1}
+
+    def __init__(self):
+        self.begun = queue.Queue()
+        self.go_on = threading.Event()
+
+    def hang(self, context, instance_uuid=None, instances=()):
+        self.begun.put(instance_uuid)
+        self.go_on.wait(base.DEADLINE_S)
+
+    limited = hang
+
+    def echo(self, context, value):
+        return value
+
+
+class TestMessagesThatWait(base.RPCTestCase):
+    """Calls that hang, and others."""
+
+    THREADS = 2
+
+    def setUp(self):
+        super().setUp()
+        self.endpoint = Busy()
+        self.serve(self.endpoint, threads=self.THREADS)
+        self.addCleanup(self.endpoint.go_on.set)
+        self.client = client.Client(self.transport, 'topic', '1.0')
+
+    def cast(self, method='hang', project=None, **arguments):
+        self.client.cast(context.RequestContext(project_id=project), method,
+                         **arguments)
+
+    def assertAnswers(self, project=None):
+        self.assertEqual(5, self.client.call(
+            context.RequestContext(project_id=project), 'echo', value=5))
+
+    def test_twice_as_many_as_threads_keep_no_other_waiting(self):
+        for _ in range(2 * self.THREADS):
+            self.cast()
+
+        self.assertAnswers()
+
+    def test_messages_for_one_instance_take_one_thread(self):
+        for _ in range(10 * self.THREADS):
+            self.cast(instance_uuid='a')
+        self.assertEqual('a', self.endpoint.begun.get(timeout=60))
+
+        self.assertAnswers()
+        self.assertTrue(self.endpoint.begun.empty())
+
+    def test_instances_of_envelopes_count_too(self):
+        instance = objects.Instance(uuid='a')
+        for _ in range(10 * self.THREADS):
+            self.cast(instances=[instance])
+        self.endpoint.begun.get(timeout=60)
+
+        self.assertAnswers()
+        self.assertTrue(self.endpoint.begun.empty())
+
+    def test_method_with_a_limit_takes_no_more_threads(self):
+        for number in range(10 * self.THREADS):
+            self.cast('limited', instance_uuid=str(number))
+        self.endpoint.begun.get(timeout=60)
+
+        self.assertAnswers()
+        self.assertTrue(self.endpoint.begun.empty())
+
+    def test_malformed_messages_are_refused(self):
+        for arguments in ({'instance_uuid': [1]}, {'instances': 5},
+                          {'instances': [{'nova_object.data': 'a'}, 7, None]}):
+            self.assertEqual([], server._instances(arguments))
+        self.assertEqual([], server._instances([1]))
+
+
+class TestSharedQueue(base.LocalTestCase):
+    """Servers that share threads."""
+
+    def setUp(self):
+        super().setUp()
+        self.pool = futures.ThreadPoolExecutor(
+            batching.TaskQueue.threads(2))
+        self.addCleanup(self.pool.shutdown)
+        self.tasks = batching.TaskQueue(self.pool, 2, local.CLOCK)
+
+    def pooled(self, endpoint, host):
+        made = server.server(
+            self.transport, 'topic', host, [endpoint], queue=self.tasks)
+        made.start()
+        self.addCleanup(self.end, made)
+        return made
+
+    def to(self, host):
+        return self.client(target=base.TOPIC(server=host))
+
+    def test_each_gets_its_own_messages(self):
+        one, two = test_local.Endpoint(), test_local.Endpoint()
+        self.pooled(one, 'one')
+        self.pooled(two, 'two')
+
+        self.to('one').cast({}, 'note', value=1)
+        self.to('two').cast({}, 'note', value=2)
+
+        self.assertEqual((1, 2), (one.next(), two.next()))
+        self.assertEqual(5, self.to('two').call({}, 'echo', value=5))
+
+    def test_error_travels_to_the_caller(self):
+        self.pooled(test_local.Endpoint(), 'one')
+
+        self.assertRaises(oslo_messaging.RemoteError, self.to('one').call,
+                          {}, 'missing')
+
+    def test_received_message_is_processed_before_the_server_ends(self):
+        endpoint = base.Late()
+        pooled = self.pooled(endpoint, 'one')
+        answers = []
+        caller = threading.Thread(target=lambda: answers.append(
+            self.to('one').call({}, 'ask')))
+        caller.start()
+        # It is in the pool before the call is waited for.
+        for _ in iter(lambda: pooled.is_busy, True):
+            pass
+
+        pooled.stop()
+        endpoint.go_on.set()
+        pooled.wait()
+        caller.join()
+
+        self.assertEqual(['late'], answers)
+        self.assertFalse(pooled.is_busy)
+
+    def test_later_message_waits_for_the_next_server(self):
+        first, second = test_local.Endpoint(), test_local.Endpoint()
+        pooled = self.pooled(first, 'one')
+        pooled.stop()
+
+        self.to('one').cast({}, 'note', value=1)
+        self.pooled(second, 'one')
+
+        self.assertEqual(1, second.next())
+        self.assertTrue(first.received.empty())

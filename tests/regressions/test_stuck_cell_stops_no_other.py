@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell's database takes no writes, and builds of other cells go on."""
+
+import sqlite3
+
+from cellsched.standalone.deployment import DeployedHost
+from tests.functional import base
+
+#: More builds than a conductor has threads, which are 64.
+STUCK = 140
+
+
+class TestCellThatTakesNoWrites(base.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.deploy({
+            'cell1': [DeployedHost(
+                'a1', vcpus=200, memory_mb=300000, disk_gb=9000)],
+            'cell2': [DeployedHost('b1', availability_zone='other')]})
+        self.built()
+        self.built(availability_zone='other')
+
+    def lock(self, database: str) -> sqlite3.Connection:
+        """Take the lock of a database, as a client that hangs does."""
+        held = sqlite3.connect(
+            self.world.directory / f'{database}.sqlite', isolation_level=None)
+        self.addCleanup(held.close)
+        held.execute('BEGIN IMMEDIATE')
+        return held
+
+    def test_builds_of_other_cells_go_on(self):
+        held = self.lock('cell1')
+        for _ in range(STUCK):
+            self.create(availability_zone='nova')
+        base.CLOCK.sleep(2)
+
+        [uuid] = self.create(availability_zone='other')
+        deadline = base.CLOCK.monotonic() + 10
+        while (base.CLOCK.monotonic() < deadline
+               and self.get(uuid).status == 'BUILD'):
+            base.CLOCK.sleep(0.05)
+        status = self.get(uuid).status
+        held.execute('ROLLBACK')
+        self.assertEqual('ACTIVE', status)
