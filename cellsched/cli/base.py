@@ -256,6 +256,11 @@ class Command(command.Command):
             f'{self.app.command_manager.namespace}.{name}'))
 
 
+#: Columns and rows of a list; columns and values of one thing.
+Rows = tuple[tuple[str, ...], list[tuple[Any, ...]]]
+Row = tuple[tuple[str, ...], tuple[Any, ...]]
+
+
 class _Columns(Command):
     """A command with columns that are known before it runs."""
 

@@ -130,9 +130,7 @@ class ShowCapacity(base.Lister):
         base.argument('--plot', metavar='FILE', type=pathlib.Path,
                       help='draw a bar chart to this file, .png or .svg'))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         # The help of all commands imports this module, and would import the
         # scheduler.
         from cellsched.cli import planning

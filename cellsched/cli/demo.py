@@ -8,7 +8,6 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
@@ -42,17 +41,15 @@ class Demo(base.Lister):
     app: 'Shell'
     columns = ('UUID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        base.argument(
             '--scenario', type=pathlib.Path, metavar='FILE',
             help='the scenario to play; by default one of three cells that '
-                 'shows the possible results of a build')
-        parser.add_argument(
+                 'shows the possible results of a build'),
+        base.argument(
             '--keep', type=pathlib.Path, metavar='DIR',
             help='leave databases and configuration in this directory, which '
-                 'must be new or empty')
-        return parser
+                 'must be new or empty'))
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._unexpected: list[str] = []
@@ -65,9 +62,7 @@ class Demo(base.Lister):
             self.app.warn(line)
         return code
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         # The help of all commands imports this module, and would import all
         # services.
         from cellsched.cli import scenario_player

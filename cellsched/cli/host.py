@@ -46,9 +46,7 @@ class ListHosts(base.Lister):
     arguments = (_SNAPSHOT,)
     columns = _COLUMNS
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         return self.columns, [
             tuple(row.values()) for row in _snapshots().rows(
                 self.app, parsed_args.snapshot)]
@@ -76,9 +74,7 @@ class ShowHost(base.ShowOne):
         _SNAPSHOT)
     columns = (*_COLUMNS, 'Providers', 'Columns')
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Row:
         return self.columns, tuple(_snapshots().row(
             self.app, parsed_args.snapshot, parsed_args.name).values())
 
@@ -154,9 +150,7 @@ class _MoveAll(base.Lister):
             help=f'the longest time to wait; by default {_TIMEOUT_S}'),
         base.argument('host', metavar='HOST', help='name of the host'))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         args = parsed_args
         with terminal.progress(
                 f'Emptying {args.host}', 0, self.app.stderr) as show:

@@ -57,9 +57,7 @@ class Audit(base.Lister):
                       help='check violations again after this time; by '
                            'default 5'))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         auditor = self.app.backend.auditor()
         with terminal.progress('auditing', auditor.size(),
                                self.app.stderr) as show:

@@ -183,9 +183,7 @@ class ListCells(base.Lister):
     arguments = (base.flag(
         '--verbose', 'accepted for compatibility; passwords stay masked'),)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         _setup().check_schema(self.app)
         cells = sorted(self.app.parts.cells.all(),
                        key=lambda cell: (cell.get('name') or '', cell.uuid))
@@ -313,9 +311,7 @@ class ListMappedHosts(base.Lister):
     arguments = (base.argument('--cell_uuid', metavar='UUID',
                                help='list only hosts of this cell'),)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         return self.columns, [
             (cell.get('name') or '', cell.uuid, host) for cell, host in
             _setup().maintenance(self.app).list_hosts(parsed_args.cell_uuid)]

@@ -23,9 +23,7 @@ class ListPlugins(base.Lister):
 
     columns = ('Kind', 'Name', 'Summary', 'Module', 'Problem')
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         inspection, rows = _inspection(), list[tuple[str, ...]]()
         for kind, namespace in plugins.KINDS.items():
             for point in plugins.entry_points(namespace):
@@ -52,9 +50,7 @@ class ShowPlugin(base.ShowOne):
                       help=f'kind of the plug-in: {", ".join(plugins.KINDS)}'),
         base.argument('name', metavar='NAME', help='name of the plug-in'))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Row:
         kind, name = parsed_args.kind, parsed_args.name
         namespace = plugins.KINDS[kind]
         points = [point for point in plugins.entry_points(namespace)

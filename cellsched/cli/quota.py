@@ -61,9 +61,7 @@ class ShowQuota(base.Lister):
     def columns_of(self, args: argparse.Namespace) -> tuple[str, ...]:
         return tuple(_BY_CELL if args.by_cell else _COLUMNS)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         context, project = self.app.context(), parsed_args.project
         if project is None:
             project = context.project_id

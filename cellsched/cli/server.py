@@ -89,9 +89,7 @@ class CreateServer(base.Lister):
         base.several('--tag', 'TAG', 'a tag of each server'),
         *_wait_arguments('until each server is built or has failed'))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         args = parsed_args
         uuids = self.app.sending_api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,

@@ -110,7 +110,7 @@ def _sort_value(name: str, value: Any) -> Any:
 
     :raises ValueError: the column cannot have the value
     """
-    expected = instance_list.value_type(name)
+    given, expected = type(value), instance_list.value_type(name)
     if value is not None and expected is datetime.datetime:
         if not isinstance(value, str):
             raise ValueError
@@ -118,7 +118,7 @@ def _sort_value(name: str, value: Any) -> Any:
         if value.tzinfo is not None:
             raise ValueError
     elif value is not None and (
-            type(value) is not expected
+            given is not expected
             or expected is int and abs(value) > _NUMBER_MAX
             or expected is str and b'\0' in value.encode()):
         raise ValueError

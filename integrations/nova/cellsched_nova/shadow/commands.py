@@ -81,9 +81,7 @@ class Report(_Command, base.Lister):
     columns = ('Outcome', 'Reason', 'Requests', 'Percent', 'Since', 'Request',
                'Server')
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         groups = self.app.store.groups()
         if not groups:
             self.exit_code = _NOTHING
@@ -116,9 +114,7 @@ class Show(_Command, base.Lister):
             help='uuid of a server, or id of a request')
         return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         found = self.app.store.find(parsed_args.name)
         if not found:
             self.exit_code = _NOTHING
