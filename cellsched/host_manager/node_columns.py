@@ -19,9 +19,6 @@ LOG = log.getLogger(__name__)
 #: Statistics that are columns, besides the names that begin with num_.
 _COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 
-#: The greatest number that a column holds exactly.
-_NUMBER_MAX = 2 ** 53
-
 
 def of_nodes(
     rows: Sequence[Any], cell: str, sourced: Iterable[columns.Column] = ()
@@ -199,7 +196,7 @@ def _number(stats: dict[str, Any], name: str) -> int:
         number = int(stats.get(name) or 0)
     except (OverflowError, TypeError, ValueError):
         return 0
-    return number if abs(number) <= _NUMBER_MAX else 0
+    return number if abs(number) <= columns.NUMBER_MAX else 0
 
 
 def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:

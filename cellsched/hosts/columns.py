@@ -7,11 +7,15 @@ import functools
 from typing import Any
 
 #: Whole numbers, stored as float64: it is the fastest to compare and multiply,
-#: and exact up to 2**53.
+#: and exact up to :data:`NUMBER_MAX`.
 WHOLE = 'whole'
 
 #: Any hashable value, stored as a code that hosts with equal values share.
 CODED = 'coded'
+
+
+#: The greatest number that a column holds exactly.
+NUMBER_MAX = 2.0 ** 53
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,16 +21,21 @@ left out has its default.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import json
+import math
+import re
 from typing import Any
+
+import numpy as np
 
 from cellsched import exception
 from cellsched.hosts import aggregate
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
+from cellsched.hosts.columns import NUMBER_MAX
 from cellsched.hosts import providers
-from cellsched.hosts import snapshot_schema
 from cellsched.hosts.table import HostTable
 
 FORMAT = 'cellsched-hosts'
@@ -97,10 +102,10 @@ def parse(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
-        raise snapshot_schema.invalid(
+        raise invalid(
             'document', 'less nested lists') from None
     except ValueError as exc:
-        raise snapshot_schema.invalid(
+        raise invalid(
             'document', f'JSON: {exc!s:.200}') from None
 
 
@@ -114,22 +119,22 @@ def load(
     :param half_life_s: half-life of a cell's failure count, in seconds
     :raises cellsched.exception.InvalidField: names the field
     """
-    snapshot_schema.check_keys(document, '', {
+    check_keys(document, '', {
         'format', 'version', 'taken_at', 'silent', 'cells', 'aggregates',
         'sharing', 'columns'}, {'format', 'version', 'taken_at', 'columns'})
     if document['format'] != FORMAT or document['version'] != VERSION:
-        raise snapshot_schema.invalid(
+        raise invalid(
             'version', f'format {FORMAT!r} and version {VERSION}, which is '
             'what this release reads')
-    now = snapshot_schema.number(
+    now = number(
         'taken_at', document['taken_at'], 0, _TIME_MAX)
     table = HostTable(
         (*columns.STANDARD, *extra_columns), cell_health.Cells(half_life_s))
     names = _load_cells(document.get('cells', []), table.cells)
     groups = _load_aggregates(document.get('aggregates', []))
-    silent = [snapshot_schema.shown(f'silent[{place}]', each) for place, each
-              in snapshot_schema.items('silent', document.get('silent', []),
-                                       CELLS_MAX)]
+    silent = [shown(f'silent[{place}]', each) for place, each
+              in items('silent', document.get('silent', []),
+                       CELLS_MAX)]
     _load_columns(table, document['columns'], groups)
     _load_sharing(table, document.get('sharing', []))
     return HostDocument(table, now, names, silent)
@@ -168,46 +173,46 @@ def _plain(value: Any) -> Any:
 
 def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     names: dict[str, str] = {}
-    for place, value in snapshot_schema.items('cells', given, CELLS_MAX):
+    for place, value in items('cells', given, CELLS_MAX):
         where = f'cells[{place}]'
-        snapshot_schema.check_keys(
+        check_keys(
             value, where, {'uuid', 'name', 'heard_at', 'failures',
                            'failed_at'}, {'uuid', 'name'})
-        uuid = snapshot_schema.text(f'{where}.uuid', value['uuid'], 36)
+        uuid = text(f'{where}.uuid', value['uuid'], 36)
         if uuid in names:
-            raise snapshot_schema.invalid(f'{where}.uuid', 'each cell once')
-        names[uuid] = snapshot_schema.shown(f'{where}.name', value['name'])
+            raise invalid(f'{where}.uuid', 'each cell once')
+        names[uuid] = shown(f'{where}.name', value['name'])
         if value.get('heard_at') is not None:
-            cells.heard(uuid, snapshot_schema.number(
+            cells.heard(uuid, number(
                 f'{where}.heard_at', value['heard_at'], 0, _TIME_MAX))
         if value.get('failures'):
             cells.failed(uuid, *(
-                snapshot_schema.number(
+                number(
                     f'{where}.{name}', value.get(name), 0, most)
-                for name, most in (('failures', snapshot_schema.NUMBER_MAX),
+                for name, most in (('failures', NUMBER_MAX),
                                    ('failed_at', _TIME_MAX))))
     return names
 
 
 def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
     found: dict[int, aggregate.HostAggregate] = {}
-    for place, entry in snapshot_schema.items(
+    for place, entry in items(
         'aggregates', given, AGGREGATES_MAX):
         where = f'aggregates[{place}]'
         names = {'id', 'uuid', 'name', 'metadata'}
-        snapshot_schema.check_keys(entry, where, names, names)
+        check_keys(entry, where, names, names)
         number = entry['id']
         if type(number) is not int or number in found:
-            raise snapshot_schema.invalid(
+            raise invalid(
                 f'{where}.id', 'a whole number, unique among aggregates')
         metadata = entry['metadata']
         if not isinstance(metadata, dict):
-            raise snapshot_schema.invalid(f'{where}.metadata', 'texts by key')
+            raise invalid(f'{where}.metadata', 'texts by key')
         found[number] = aggregate.HostAggregate(
-            number, snapshot_schema.text(f'{where}.uuid', entry['uuid'], 36),
-            snapshot_schema.text(f'{where}.name', entry['name']), {
-                snapshot_schema.text(f'{where}.metadata', key):
-                snapshot_schema.text(f'{where}.metadata', value, least=0)
+            number, text(f'{where}.uuid', entry['uuid'], 36),
+            text(f'{where}.name', entry['name']), {
+                text(f'{where}.metadata', key):
+                text(f'{where}.metadata', value, least=0)
                 for key, value in metadata.items()})
     return found
 
@@ -216,39 +221,39 @@ def _load_columns(
     table: HostTable, given: Any,
     groups: Mapping[int, aggregate.HostAggregate],
 ) -> None:
-    snapshot_schema.check_keys(given, 'columns', None, set(_NEEDED))
+    check_keys(given, 'columns', None, set(_NEEDED))
     count = len(
-        snapshot_schema.items('columns.uuid', given['uuid'], HOSTS_MAX))
+        items('columns.uuid', given['uuid'], HOSTS_MAX))
     values = {}
     amounts = 0
     for name, value in given.items():
         spec = table.specs.get(name)
         if spec is None:
             amounts += 1
-            snapshot_schema.check_available(name, amounts, AVAILABLE_MAX)
-        column = snapshot_schema.column(f'columns.{name}', value, spec, count)
+            check_available(name, amounts, AVAILABLE_MAX)
+        column = parse_column(f'columns.{name}', value, spec, count)
         if name == 'aggregates':
             column = [_group(groups, ids) for ids in column]
         elif name == 'children':
-            known = {value: snapshot_schema.children(
+            known = {value: children(
                 'columns.children', value) for value in set(column)}
             column = [known[value] for value in column]
         elif name in ('child_uuids', 'sharing'):
             for value in set(column):
                 for uuid in value:
-                    snapshot_schema.text(f'columns.{name}', uuid, 36)
+                    text(f'columns.{name}', uuid, 36)
         elif name == 'child_units':
             for value in set(column):
                 for units in value:
-                    snapshot_schema.check_units('columns.child_units', units)
+                    check_units('columns.child_units', units)
         elif name == 'units':
             for units in set(column):
-                snapshot_schema.check_units('columns.units', units)
+                check_units('columns.units', units)
         values[name] = column
     _check_children(values)
     uuids = values.pop('uuid')
     if len(set(uuids)) < count:
-        raise snapshot_schema.invalid('columns.uuid', 'each host once')
+        raise invalid('columns.uuid', 'each host once')
     table.put(uuids, values)
 
 
@@ -258,7 +263,7 @@ def _check_children(values: Mapping[str, Any]) -> None:
     counts = [[*map(len, values[name])] for name in names if name in values]
     if counts and (len(counts) < len(names)
                    or any(each != counts[0] for each in counts)):
-        raise snapshot_schema.invalid(
+        raise invalid(
             'columns.child_uuids', 'as many values as in children and '
             'child_units')
 
@@ -266,27 +271,27 @@ def _check_children(values: Mapping[str, Any]) -> None:
 def _load_sharing(table: HostTable, given: Any) -> None:
     names = {'uuid', 'name', 'aggregate', 'traits', 'available', 'units'}
     found = {}
-    for place, value in snapshot_schema.items('sharing', given, SHARING_MAX):
+    for place, value in items('sharing', given, SHARING_MAX):
         where = f'sharing[{place}]'
-        snapshot_schema.check_keys(value, where, names, names)
+        check_keys(value, where, names, names)
         if not isinstance(value['available'], dict):
-            raise snapshot_schema.invalid(
+            raise invalid(
                 f'{where}.available', 'numbers by resource class')
         traits, units = (
-            snapshot_schema.listed(f'{where}.{name}', value[name])
+            listed(f'{where}.{name}', value[name])
             for name in ('traits', 'units'))
-        snapshot_schema.check_units(f'{where}.units', units)
-        found[snapshot_schema.text(f'{where}.uuid', value['uuid'], 36)] = (
+        check_units(f'{where}.units', units)
+        found[text(f'{where}.uuid', value['uuid'], 36)] = (
             providers.SharingProvider(
-                snapshot_schema.shown(f'{where}.name', value['name']),
-                snapshot_schema.text(
+                shown(f'{where}.name', value['name']),
+                text(
                     f'{where}.aggregate', value['aggregate'], 36),
-                frozenset(snapshot_schema.text(f'{where}.traits', each)
+                frozenset(text(f'{where}.traits', each)
                           for each in traits),
-                {snapshot_schema.text(f'{where}.available', name):
-                 snapshot_schema.number(
-                     f'{where}.available', amount, -snapshot_schema.NUMBER_MAX,
-                     snapshot_schema.NUMBER_MAX)
+                {text(f'{where}.available', name):
+                 number(
+                     f'{where}.available', amount, -NUMBER_MAX,
+                     NUMBER_MAX)
                  for name, amount in value['available'].items()}, units))
     table.set_sharing(found)
 
@@ -297,7 +302,7 @@ def _group(
     try:
         return tuple(groups[number] for number in ids)
     except (KeyError, TypeError):
-        raise snapshot_schema.invalid(
+        raise invalid(
             'columns.aggregates', 'ids of aggregates in the document'
         ) from None
 
@@ -306,3 +311,203 @@ def _refuse(constant: str) -> Any:
     raise exception.InvalidField(
         where='snapshot', field='document',
         expected=f'finite numbers, not {constant}')
+
+
+#: The maximum length of a text, as JSON, that describes a host.
+TEXT_MAX = 65_536
+
+#: Limits of a host's lists: the number of values, and the nesting depth.
+_LISTED_MAX = 10_000
+_DEPTH_MAX = 5
+
+_ROOM = re.compile(
+    re.escape(columns.AVAILABLE) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
+
+
+def invalid(field: str, expected: str) -> exception.InvalidField:
+    """Return the error for a field."""
+    return exception.InvalidField(
+        where='snapshot', field=field, expected=expected)
+
+
+def check_keys(
+    given: Any, where: str, known: set[str] | None, needed: set[str]
+) -> None:
+    """Check that a value is an object with these fields.
+
+    :param known: the allowed fields; None allows any further field
+    """
+    field = where or 'document'
+    if not isinstance(given, dict):
+        raise invalid(field, 'an object')
+    for name in sorted(needed - given.keys()):
+        raise invalid(f'{where}.{name}'.lstrip('.'), 'is needed')
+    for name in sorted(given.keys() - (given.keys() if known is None
+                                       else known)):
+        raise invalid(field, f'no field {name!r:.80}')
+
+
+def items(field: str, given: Any, most: int) -> list[tuple[int, Any]]:
+    """Yield the items of a list, each with its field name."""
+    if not isinstance(given, list) or len(given) > most:
+        raise invalid(field, f'a list of at most {most}')
+    return list(enumerate(given))
+
+
+def text(field: str, given: Any, most: int = 255, least: int = 1) -> str:
+    """Return a text of an allowed length."""
+    if not isinstance(given, str) or not least <= len(given) <= most:
+        raise invalid(field, f'a text of {least} to {most} characters')
+    try:
+        given.encode()
+    except UnicodeError:
+        # JSON can hold a lone surrogate, which cannot be encoded.
+        raise invalid(field, 'whole characters') from None
+    return given
+
+
+def shown(field: str, given: Any, least: int = 1) -> str:
+    """Return a name that is safe to print on a terminal."""
+    if not text(field, given, least=least).isprintable():
+        raise invalid(field, 'printable characters')
+    return str(given)
+
+
+def number(field: str, given: Any, least: float, most: float) -> float:
+    """Return a finite number between two bounds."""
+    if type(given) not in (int, float) or not least <= given <= most:
+        raise invalid(field, f'a number from {least:g} to {most:g}')
+    return float(given)
+
+
+def check_available(name: str, count: int, most: int) -> None:
+    """Check that an unknown column is an ``available`` column."""
+    if not _ROOM.fullmatch(name):
+        raise invalid(
+            'columns', f'columns that exist; {name!r:.80} is unknown')
+    if count > most:
+        raise invalid('columns', f'at most {most} of {columns.AVAILABLE}…')
+
+
+def check_units(field: str, units: Any) -> None:
+    """Check that a host's allocation units are well-formed."""
+    if not isinstance(units, tuple) or not all(
+            isinstance(each, tuple) and len(each) == 4
+            and isinstance(each[0], str)
+            and all(type(bound) is int and bound >= 1
+                    for bound in each[1:]) for each in units):
+        raise invalid(field, 'lists of a resource class, and of the least, '
+                             'the most and the step of an amount, from 1 on')
+
+
+def children(field: str, given: Any) -> tuple[Any, ...]:
+    """Return the child providers of a host, in the form of the table."""
+    if len(given) > columns.CHILDREN_MAX or not all(
+            isinstance(each, tuple) and len(each) == 2
+            and type(each[0]) is int and 0 <= each[0] <= len(given)
+            and isinstance(each[1], tuple)
+            and all(isinstance(trait, str) for trait in each[1])
+            for each in given):
+        raise invalid(
+            field, f'at most {columns.CHILDREN_MAX} lists of the number of '
+            'another one, or 0, and of a list of traits')
+    return tuple((parent, frozenset(traits)) for parent, traits in given)
+
+
+def parse_column(
+    field: str, given: Any, spec: columns.Column | None, count: int
+) -> Any:
+    """Return a column's values, one for each host.
+
+    :param spec: None for an ``available`` column
+    :param count: the required number of values
+    """
+    kind = columns.WHOLE if spec is None else spec.dtype
+    if kind == columns.CODED:
+        assert spec is not None
+        check_keys(given, field, {'values', 'codes'}, {'values', 'codes'})
+        values = [_value(f'{field}.values[{place}]', value, spec.default)
+                  for place, value in items(
+                      f'{field}.values', given['values'], max(count, 1))]
+        codes = _numbers(f'{field}.codes', given['codes'], count)
+        if count and not (codes.min() >= 0 and codes.max() < len(values)
+                          and (codes == np.floor(codes)).all()):
+            raise invalid(f'{field}.codes', 'places of its values')
+        return [values[int(code)] for code in codes]
+    if kind == 'object':
+        assert spec is not None
+        _check_length(field, given, count)
+        return [each if each is None and spec.default is None
+                else shown(f'{field}[{place}]', each, least=0)
+                for place, each in enumerate(given)]
+    if kind == 'bool':
+        _check_length(field, given, count)
+        if not all(type(each) is bool for each in given):
+            raise invalid(field, 'true or false for each host')
+        return given
+    found = _numbers(field, given, count)
+    if kind == columns.WHOLE and not (found == np.floor(found)).all():
+        raise invalid(field, 'whole numbers')
+    return found
+
+
+def _numbers(field: str, given: Any, count: int) -> Any:
+    _check_length(field, given, count)
+    if not {*map(type, given)} <= {int, float}:
+        place = next(place for place, each in enumerate(given)
+                     if type(each) not in (int, float))
+        raise invalid(f'{field}[{place}]', 'a number')
+    try:
+        found = np.array(given, dtype='float64')
+    except OverflowError:
+        found = np.full(1, np.nan)
+    if not (np.abs(found) <= NUMBER_MAX).all():
+        raise invalid(
+            field, f'finite numbers, none beyond {NUMBER_MAX:.0f}')
+    return found
+
+
+def _check_length(field: str, given: Any, count: int) -> None:
+    if not isinstance(given, list) or len(given) != count:
+        raise invalid(
+            field, f'a list of {count} values, one for each host')
+
+
+def _value(field: str, given: Any, default: Any) -> Any:
+    """Return a value of a coded column; the default determines its type."""
+    if isinstance(default, (tuple, frozenset)):
+        if not isinstance(given, list):
+            raise invalid(field, 'a list')
+        made = _hashable(field, given, [_LISTED_MAX], 0)
+        if isinstance(default, tuple):
+            return made
+        return frozenset(text(f'{field}[{place}]', each, TEXT_MAX, 0)
+                         for place, each in enumerate(made))
+    if isinstance(default, str):
+        return text(field, given, TEXT_MAX, 0)
+    return _hashable(field, given, [_LISTED_MAX], 0)
+
+
+def listed(field: str, given: Any) -> tuple[Any, ...]:
+    """Return a list as a tuple."""
+    if not isinstance(given, list):
+        raise invalid(field, 'a list')
+    made: tuple[Any, ...] = _hashable(field, given, [_LISTED_MAX], 0)
+    return made
+
+
+def _hashable(field: str, given: Any, remaining: list[int], depth: int) -> Any:
+    remaining[0] -= 1
+    if remaining[0] < 0 or depth > _DEPTH_MAX:
+        raise invalid(field, f'at most {_LISTED_MAX} values, nested at most '
+                             f'{_DEPTH_MAX} times')
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(
+            _hashable(field, each, remaining, depth + 1) for each in given)
+    if given is not None and not isinstance(given, (str, int, float)):
+        raise invalid(field, 'texts, numbers or lists of these')
+    if isinstance(given, str):
+        return text(field, given, TEXT_MAX, 0)
+    if isinstance(given, float) and not math.isfinite(given):
+        raise invalid(field, 'finite numbers')
+    return given

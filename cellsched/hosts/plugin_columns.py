@@ -18,7 +18,6 @@ from oslo_utils import strutils
 
 from cellsched import exception
 from cellsched.hosts import columns
-from cellsched.hosts import snapshot_schema
 from cellsched import plugins
 
 #: The parts of a report that can fill a column.
@@ -93,8 +92,8 @@ def _reader(column: columns.Column) -> Callable[[Any], Any]:
     if dtype.kind == 'b':
         return _truth
     bounds = np.iinfo(dtype) if dtype.kind in 'iu' else np.finfo(dtype)
-    most = min(float(bounds.max), snapshot_schema.NUMBER_MAX)
-    least = max(float(bounds.min), -snapshot_schema.NUMBER_MAX)
+    most = min(float(bounds.max), columns.NUMBER_MAX)
+    least = max(float(bounds.min), -columns.NUMBER_MAX)
     kind: type[float] = float
     if column.dtype == columns.WHOLE or dtype.kind in 'iu':
         kind = int
