@@ -52,6 +52,7 @@ _WAITS_S = 0.5
 _GROWTH = 4
 
 
+@dataclasses.dataclass(eq=False)
 class Recoverer:
     """Resumes build requests whose lease has expired.
 
@@ -73,20 +74,15 @@ class Recoverer:
         this one was full
     """
 
-    def __init__(
-        self, database: session.Database,
-        task: build_and_schedule.BuildAndSchedule, lease_s: float,
-        executor: futures.Executor, at_once: int = 16,
-        page: int = 100,
-        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
-    ) -> None:
-        self._database = database
-        self._task = task
-        self._lease_s = lease_s
-        self._executor = executor
-        self._at_once = at_once
-        self._page = page
-        self._new_uuid = new_uuid
+    database: session.Database
+    task: build_and_schedule.BuildAndSchedule
+    lease_s: float
+    executor: futures.Executor
+    at_once: int = 16
+    page: int = 100
+    new_uuid: Callable[[], str] = uuidutils.generate_uuid
+
+    def __post_init__(self) -> None:
         self._under_way: set[futures.Future[None]] = set()
 
     def run(self) -> None:
@@ -94,48 +90,48 @@ class Recoverer:
 
         Returns when each is done or running; does not wait for the last ones.
         """
-        for attempt in self._task.retries.pop_due():
+        for attempt in self.task.retries.pop_due():
             self._begin(attempt)
         for attempt in self._claimed():
             self._begin(attempt)
 
     def _begin(self, attempt: lease.Attempt) -> None:
-        while len(self._under_way) >= self._at_once:
+        while len(self._under_way) >= self.at_once:
             done, self._under_way = futures.wait(
                 self._under_way, _WAITS_S, futures.FIRST_COMPLETED)
-            if not done and len(self._under_way) < _GROWTH * self._at_once:
+            if not done and len(self._under_way) < _GROWTH * self.at_once:
                 # All of them may wait for the same cell.
                 break
-        self._under_way.add(self._executor.submit(self._try, attempt))
+        self._under_way.add(self.executor.submit(self._try, attempt))
 
     def _claimed(self) -> Iterator[lease.Attempt]:
         """Yield overdue batches after leasing them for this conductor."""
         after = 0
         while True:
-            with self._database.reader() as connection:
+            with self.database.reader() as connection:
                 due = leases.LeaseDeadline(
-                    self._database.timestamp(),
-                    self._database.now() - datetime.timedelta(
-                        seconds=self._lease_s))
+                    self.database.timestamp(),
+                    self.database.now() - datetime.timedelta(
+                        seconds=self.lease_s))
                 page = leases.list_overdue(
-                    connection, due, self._page, after)
+                    connection, due, self.page, after)
                 batches = leases.list_batches(
                     connection, [each.uuid for each in page], due)
             if batches:
                 yield from self._claim(batches, due)
-            if len(page) < self._page:
+            if len(page) < self.page:
                 return
             after = page[-1].id
 
     def _claim(
         self, batches: list[list[str]], due: leases.LeaseDeadline
     ) -> Iterator[lease.Attempt]:
-        owner = self._new_uuid()
-        with self._database.writer() as connection:
+        owner = self.new_uuid()
+        with self.database.writer() as connection:
             claimed = leases.claim(
-                connection, batches, owner, due, due.now + self._lease_s)
+                connection, batches, owner, due, due.now + self.lease_s)
         for batch in claimed:
-            self._task.leases.hold(dict.fromkeys(batch, owner))
+            self.task.leases.hold(dict.fromkeys(batch, owner))
         for batch in claimed:
             LOG.warning('Resuming the interrupted builds of instances %s',
                         batch)
@@ -143,7 +139,7 @@ class Recoverer:
 
     def _try(self, attempt: lease.Attempt) -> None:
         try:
-            self._task.attempt(attempt)
+            self.task.attempt(attempt)
         except Exception:
             # One failure does not stop the others.
             LOG.exception('Could not resume the builds of instances %s',
@@ -185,6 +181,7 @@ class _Found:
     is_host_up: bool
 
 
+@dataclasses.dataclass(eq=False)
 class StalledBuilds:
     """Casts builds again that no compute host has begun.
 
@@ -207,22 +204,17 @@ class StalledBuilds:
         once if this one was full
     """
 
-    def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, targets: target.Targets,
-        compute: compute_rpc.ComputeAPIs,
-        conductors: conductor_rpc.ConductorAPIs, policy: RetryPolicy,
-        executor: futures.Executor, page: int = 200,
-    ) -> None:
-        self._database = database
-        self._cells = cells
-        self._gatherer = gatherer
-        self._targets = targets
-        self._compute = compute
-        self._conductors = conductors
-        self._policy = policy
-        self._executor = executor
-        self._page = page
+    database: session.Database
+    cells: registry.CellRegistry
+    gatherer: gather.Gatherer
+    targets: target.Targets
+    compute: compute_rpc.ComputeAPIs
+    conductors: conductor_rpc.ConductorAPIs
+    policy: RetryPolicy
+    executor: futures.Executor
+    page: int = 200
+
+    def __post_init__(self) -> None:
         #: Running work, by the uuid of the cell.
         self._under_way: dict[str, futures.Future[None]] = {}
 
@@ -232,17 +224,17 @@ class StalledBuilds:
         self._under_way = {
             uuid: future for uuid, future in self._under_way.items()
             if not future.done()}
-        cells = {cell.uuid: cell for cell in self._cells.real()
+        cells = {cell.uuid: cell for cell in self.cells.real()
                  if cell.uuid not in self._under_way}
-        gathered = self._gatherer.gather(context, cells.values(), self._find)
+        gathered = self.gatherer.gather(context, cells.values(), self._find)
         for uuid in gathered.silent | gathered.failures.keys():
             LOG.warning('Stalled builds of cell %s are not checked: the cell '
                         'does not answer', cells[uuid].identity)
         for uuid, found in gathered.results.items():
             if found:
-                self._under_way[uuid] = self._executor.submit(
+                self._under_way[uuid] = self.executor.submit(
                     self._go_through,
-                    self._targets.target_cell(context, cells[uuid]), found)
+                    self.targets.target_cell(context, cells[uuid]), found)
 
     def _go_through(
         self, cell_context: RequestContext, found: list[_Found]
@@ -253,7 +245,7 @@ class StalledBuilds:
             while found:
                 self._go_on_with(cell_context, found)
                 found = (self._find(cell_context)
-                         if len(found) == self._page else [])
+                         if len(found) == self.page else [])
         except Exception as exc:
             LOG.warning('Check of stalled builds in cell %s is postponed: %s',
                         cell_context.cell.name, delivery.describe(exc))
@@ -262,7 +254,7 @@ class StalledBuilds:
         self, cell_context: RequestContext, found: list[_Found]
     ) -> None:
         waiting = [each.cast.instance_uuid for each in found]
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             requested = build_requests.present(connection, waiting)
             mappings = instance_mappings.get_many(connection, waiting)
         for each in found:
@@ -277,19 +269,19 @@ class StalledBuilds:
         database = cell_context.cell.database
         with database.reader() as connection:
             now = database.timestamp()
-            before = now - self._policy.timeout_s
+            before = now - self.policy.timeout_s
             if not build_casts.is_any_before(connection, before):
                 return []
         with database.writer() as connection:
             casts = build_casts.take_before(
-                connection, before, now, self._page)
+                connection, before, now, self.page)
         with database.reader() as connection:
             rows = instances.get_many(
                 connection, [each.instance_uuid for each in casts])
             up = services.list_up(
                 connection, services.COMPUTE,
                 database.now() - datetime.timedelta(
-                    seconds=self._policy.down_s))
+                    seconds=self.policy.down_s))
         return [
             _Found(cast, rows.get(cast.instance_uuid), cast.host in up)
             for cast in casts]
@@ -325,7 +317,7 @@ class StalledBuilds:
             with database.writer() as connection:
                 build_casts.drop(connection, [cast.instance_uuid])
         elif (state == states.SCHEDULING and found.is_host_up
-              and cast.casts < self._policy.casts):
+              and cast.casts < self.policy.casts):
             with database.writer() as connection:
                 own = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
@@ -334,7 +326,7 @@ class StalledBuilds:
                             'build it did not begin', cast.host,
                             cast.instance_uuid)
                 message = build_casts.BuildMessage.read(cast)
-                self._compute.get(
+                self.compute.get(
                     cell_context.cell.transport).build_and_run_instance(
                         cell_context, instance=instance, **message.arguments())
         elif self._free(database, instance, cast):
@@ -344,7 +336,7 @@ class StalledBuilds:
         self, database: session.Database, cast: build_casts.BuildCast
     ) -> float:
         """Return the start of the timeout after a repeated cast."""
-        return database.timestamp() + self._policy.more_s(cast.casts)
+        return database.timestamp() + self.policy.more_s(cast.casts)
 
     def _remove(
         self, database: session.Database, cast: build_casts.BuildCast
@@ -390,7 +382,7 @@ class StalledBuilds:
         message = build_casts.BuildMessage.read(cast)
         reason = exception.BuildFailed(
             uuid=instance.uuid, reason='its host did not take it up')
-        self._conductors.get(cell_context.cell.transport).build_instances(
+        self.conductors.get(cell_context.cell.transport).build_instances(
             cell_context, [instance],
             {**message.filter_properties, 'retry': {
                 **message.filter_properties['retry'],
@@ -403,6 +395,7 @@ _Tell = Callable[
     [context.RequestContext, str, objects.Instance, str], None]
 
 
+@dataclasses.dataclass(eq=False)
 class StalledMigrations:
     """Ends migrations that have made no progress until their deadline.
 
@@ -420,29 +413,28 @@ class StalledMigrations:
     :param moves_max: migrations to check in each run
     """
 
-    def __init__(
-        self, database: session.Database, compute: compute_rpc.ComputeAPI,
-        claims: claims_base.ClaimStore, host: str, deadline_s: float,
-        down_s: float, moves_max: int = 100,
-    ) -> None:
-        self._database = database
-        self._compute = compute
-        self._migrations = migrations.Migrations(claims, host)
-        self._deadline_s = deadline_s
-        self._down_s = down_s
-        self._moves_max = moves_max
+    database: session.Database
+    compute: compute_rpc.ComputeAPI
+    claims: claims_base.ClaimStore
+    host: str
+    deadline_s: float
+    down_s: float
+    moves_max: int = 100
+
+    def __post_init__(self) -> None:
+        self._migrations = migrations.Migrations(self.claims, self.host)
 
     def run(self) -> None:
         """End the overdue migrations."""
-        with self._database.reader() as connection:
-            before = self._database.now() - datetime.timedelta(
-                seconds=self._deadline_s)
+        with self.database.reader() as connection:
+            before = self.database.now() - datetime.timedelta(
+                seconds=self.deadline_s)
             overdue = server_moves.list_before(
-                connection, before, self._moves_max)
+                connection, before, self.moves_max)
             # A late scheduler may have claimed after their end.
             ended = server_moves.list_given_up(
                 connection, before - datetime.timedelta(
-                    seconds=self._deadline_s), before)
+                    seconds=self.deadline_s), before)
         for move in overdue:
             try:
                 self._end(move, before)
@@ -452,7 +444,7 @@ class StalledMigrations:
                               move.migration_type, move.instance_uuid)
         for uuid in ended:
             try:
-                self._migrations.release_ended(self._database, uuid)
+                self._migrations.release_ended(self.database, uuid)
             except Exception:
                 LOG.exception('Could not give back what ended moves of '
                               'instance %s claimed', uuid)
@@ -463,27 +455,27 @@ class StalledMigrations:
         offloads = (move.migration_type == server_moves.SHELVE
                     and move.status == server_moves.MIGRATING)
         if move.status == server_moves.FINISHED:
-            self._tell_again(move, before, self._compute.migrate_out)
+            self._tell_again(move, before, self.compute.migrate_out)
         elif move.status == server_moves.MOVED:
-            if self._migrations.finish(self._database, move):
+            if self._migrations.finish(self.database, move):
                 LOG.warning('Ended the stranded %s of instance %s',
                             move.migration_type, move.instance_uuid)
                 if move.kind.leaves:
                     self._tell(move, move.source_compute,
-                               self._compute.migrate_out)
+                               self.compute.migrate_out)
         elif offloads and self._is_there(move.instance_uuid):
             # The host may have removed the server already: finish, not abort.
             self._tell_again(
-                move, before, self._compute.shelve_offload_instance)
+                move, before, self.compute.shelve_offload_instance)
         elif self._migrations.abort(
-                self._database, move, exception.MoveDeadlineExceeded(
-                    kind=move.migration_type, seconds=self._deadline_s),
+                self.database, move, exception.MoveDeadlineExceeded(
+                    kind=move.migration_type, seconds=self.deadline_s),
                 [move.status]):
             if move.dest_compute != move.source_compute:
-                self._tell(move, move.dest_compute, self._compute.migrate_out)
+                self._tell(move, move.dest_compute, self.compute.migrate_out)
 
     def _is_there(self, uuid: str) -> bool:
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             return instances.get(connection, uuid) is not None
 
     def _tell_again(
@@ -497,10 +489,10 @@ class StalledMigrations:
         """
         host = move.source_compute
         assert host is not None
-        with self._database.writer() as connection:
-            now = self._database.now()
+        with self.database.writer() as connection:
+            now = self.database.now()
             own = server_moves.touch(connection, move.uuid, before, now)
-            up = services.is_up(connection, host, now, self._down_s)
+            up = services.is_up(connection, host, now, self.down_s)
         if own and up:
             self._tell(move, host, tell)
 
@@ -517,6 +509,7 @@ class StalledMigrations:
                         move.instance_uuid, delivery.describe(exc))
 
 
+@dataclasses.dataclass(eq=False)
 class NetworkCleanup:
     """Deallocates the networks of ended servers.
 
@@ -528,25 +521,21 @@ class NetworkCleanup:
     :param batch: servers to read at a time
     """
 
-    def __init__(
-        self, database: session.Database,
-        networks_: deallocation.NetworkDeallocation, batch: int = 100,
-    ) -> None:
-        self._database = database
-        self._networks = networks_
-        self._batch = batch
+    database: session.Database
+    networks: deallocation.NetworkDeallocation
+    batch: int = 100
 
     def run(self) -> None:
         """Deallocate the networks; a failure is retried in the next run."""
         after = ''
         while True:
-            with self._database.reader() as connection:
+            with self.database.reader() as connection:
                 found = networks.list_to_free(
-                    connection, self._batch, after)
+                    connection, self.batch, after)
             if not found:
                 return
             for instance in found:
                 LOG.info('Deallocating networks of ended instance %s',
                          instance.uuid)
-                self._networks.free(context.of_owner(instance), instance)
+                self.networks.free(context.of_owner(instance), instance)
             after = found[-1].uuid

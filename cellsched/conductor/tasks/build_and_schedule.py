@@ -86,6 +86,7 @@ class TaskLimits:
     fenced: bool = True
 
 
+@dataclasses.dataclass(eq=False)
 class BuildAndSchedule:
     """Builds a batch of accepted requests, or records them in cell0.
 
@@ -99,38 +100,31 @@ class BuildAndSchedule:
     :param notifier: sends notifications about servers in their cells
     """
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        cell0: Cell0, scheduler: scheduler_rpc.SchedulerAPI,
-        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        quotas: quota.QuotaDriver, clock: Clock, host: str,
-        limits: TaskLimits,
-        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
-        reached: Callable[[str], None] = lambda step: None,
-        notifier: notifiers.TaskNotifier | None = None,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._cell0 = cell0
-        self._scheduler = scheduler
-        self._compute = compute
-        self._claims = claims
-        self._quotas = quotas
-        self._clock = clock
-        self._host = host
-        self._limits = limits
-        self._new_uuid = new_uuid
-        self._reached = reached
-        self._notifier = notifier or notifiers.TaskNotifier()
+    database: session.Database
+    targets: target.Targets
+    cell0: Cell0
+    scheduler: scheduler_rpc.SchedulerAPI
+    compute: compute_rpc.ComputeAPIs
+    claims: claims_base.ClaimStore
+    quotas: quota.QuotaDriver
+    clock: Clock
+    host: str
+    limits: TaskLimits
+    new_uuid: Callable[[], str] = uuidutils.generate_uuid
+    reached: Callable[[str], None] = lambda step: None
+    notifier: notifiers.TaskNotifier = dataclasses.field(
+        default_factory=notifiers.TaskNotifier)
+
+    def __post_init__(self) -> None:
         #: Leases of this process; the caller renews them periodically.
-        self.leases = Leases(database, limits.lease_s)
+        self.leases = Leases(self.database, self.limits.lease_s)
         #: Deferred retries; the caller runs them.
         self.retries = Retries(
-            clock, limits.retry_delay_s, limits.retries)
+            self.clock, self.limits.retry_delay_s, self.limits.retries)
         self._leasing = batching.GroupCommit(
-            self._lease, limits.joined, clock.lock)
+            self._lease, self.limits.joined, self.clock.lock)
         self._runner = saga.Runner(
-            self._make_steps(), limits.joined, clock.lock)
+            self._make_steps(), self.limits.joined, self.clock.lock)
 
     def run(
         self, context: RequestContext, uuids: Sequence[str]
@@ -143,11 +137,11 @@ class BuildAndSchedule:
 
     def attempt(self, attempt: Attempt) -> None:
         """Make one attempt to build a batch; see :meth:`run`."""
-        lease = _Lease(attempt.uuids, self._new_uuid(), attempt.owner)
+        lease = _Lease(attempt.uuids, self.new_uuid(), attempt.owner)
         deferred: Sequence[str] = ()
         try:
             self._leasing.do(lease)
-            self._reached('Lease')
+            self.reached('Lease')
             deferred = self._defer(
                 attempt, lease, self._build(attempt.context, lease))
         except Exception as exc:
@@ -195,11 +189,11 @@ class BuildAndSchedule:
                             if build.again or build.ended])
         gone_on = self._runner.run(
             Batch(builds, leased[0].min_count),
-            fence=self._fence, reached=self._reached)
+            fence=self._fence, reached=self.reached)
         self._bury(
             context, [build for build in builds if build.to_bury],
             lease.owner)
-        self._reached('Bury')
+        self.reached('Bury')
         again = [build for build in builds if build.to_retry]
         self._explain(again)
         LOG.info('Of %d builds %d were handed to compute hosts',
@@ -210,8 +204,8 @@ class BuildAndSchedule:
         owner = leases[0].owner
         held = {uuid: each.held_by for each in leases if each.held_by
                 for uuid in each.uuids}
-        with self._database.writer() as connection:
-            now = self._database.timestamp()
+        with self.database.writer() as connection:
+            now = self.database.timestamp()
             if held:
                 # Expire the lease of the retry in this transaction: no other
                 # conductor can lease the requests in between.
@@ -220,7 +214,7 @@ class BuildAndSchedule:
                      for entry in build_requests.lease(
                          connection,
                          [uuid for each in leases for uuid in each.uuids],
-                         owner, now, now + self._limits.lease_s)}
+                         owner, now, now + self.limits.lease_s)}
         for each in leases:
             # If a message was delivered twice, only one of the two gets it.
             each.owner = owner
@@ -234,7 +228,7 @@ class BuildAndSchedule:
         """Read the earlier decisions, and the users of unreadable requests."""
         if not builds:
             return
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             mappings = instance_mappings.get_many(
                 connection, [build.uuid for build in builds])
         for build in builds:
@@ -254,12 +248,12 @@ class BuildAndSchedule:
         even finished a build. Its work must not be rolled back here. Only rows
         in a cell that it did not choose are removed.
         """
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             # 1. Renew the leases. Until the transaction ends, no other
             #    conductor can lease these requests.
             owned = renew(
                 connection, builds,
-                self._database.timestamp() + self._limits.lease_s)
+                self.database.timestamp() + self.limits.lease_s)
             # 2. Take the outcome of the other builds from the database.
             resolve_lost(connection, [
                 build for build in builds if build not in owned])
@@ -280,7 +274,7 @@ class BuildAndSchedule:
             uuids = [build.uuid for build in batch]
             begun = set(uuids)
             try:
-                with self._targets.database(cell).reader() as connection:
+                with self.targets.database(cell).reader() as connection:
                     begun = {
                         uuid for uuid, found in instances.get_many(
                             connection, uuids).items() if found.host}
@@ -296,7 +290,7 @@ class BuildAndSchedule:
         for cell, batch in by_cell(builds):
             uuids = [build.uuid for build in batch]
             try:
-                with self._targets.database(cell).writer() as connection:
+                with self.targets.database(cell).writer() as connection:
                     instances.purge(connection, uuids)
             except Exception:
                 LOG.exception('Could not remove rows of instances %s from '
@@ -312,25 +306,25 @@ class BuildAndSchedule:
         """
         return [
             steps.Expire(
-                self._database, self._limits.deadline_s,
-                self._limits.attempts),
+                self.database, self.limits.deadline_s,
+                self.limits.attempts),
             steps.RemoveFromCell0(
-                self._database, self._cell0, self._limits.lease_s),
+                self.database, self.cell0, self.limits.lease_s),
             steps.Schedule(
-                self._database, self._scheduler, self._claims,
-                self._limits.fenced),
-            steps.FindCell(self._database, self._claims),
+                self.database, self.scheduler, self.claims,
+                self.limits.fenced),
+            steps.FindCell(self.database, self.claims),
             steps.Decide(
-                self._database, self._targets, self._clock,
-                self._limits.lease_s),
+                self.database, self.targets, self.clock,
+                self.limits.lease_s),
             steps.WriteRows(
-                self._database, self._targets, self._clock,
-                self._limits.lease_s, self._notifier, self._limits.joined),
+                self.database, self.targets, self.clock,
+                self.limits.lease_s, self.notifier, self.limits.joined),
             steps.Release(
-                self._database, self._targets, self._quotas, self._clock),
+                self.database, self.targets, self.quotas, self.clock),
             steps.Cast(
-                self._targets, self._compute, self._claims, self._clock,
-                self._host, self._notifier),
+                self.targets, self.compute, self.claims, self.clock,
+                self.host, self.notifier),
         ]
 
     def _explain(self, builds: Sequence[Build]) -> None:
@@ -339,7 +333,7 @@ class BuildAndSchedule:
             uuids, reason = [build.uuid for build in batch], batch[0].reason
             assert reason is not None
             try:
-                with self._database.writer() as connection:
+                with self.database.writer() as connection:
                     build_requests.explain(
                         connection, uuids, instance_history.message_of(reason),
                         batch[0].owner, again=False)
@@ -359,7 +353,7 @@ class BuildAndSchedule:
         reasons = {build.uuid: build.reason for build in builds
                    if build.reason is not None}
         try:
-            self._cell0.bury(
+            self.cell0.bury(
                 context, [build.instance for build in builds],
                 reasons[builds[0].uuid], owner, {
                     build.uuid: build.spec for build in builds

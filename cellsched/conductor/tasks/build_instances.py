@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 from oslo_log import log
@@ -28,6 +29,7 @@ from cellsched.rpc import delivery
 LOG = log.getLogger(__name__)
 
 
+@dataclasses.dataclass(eq=False)
 class BuildInstances:
     """Moves failed builds to their next alternates.
 
@@ -43,22 +45,19 @@ class BuildInstances:
     :param free: deallocates the networks of a server that has ended
     """
 
-    def __init__(
-        self, database: session.Database, compute: compute_rpc.ComputeAPI,
-        claims: claims_base.ClaimStore, clock: Clock, host: str,
-        attempts_max: int, notifier: notifiers.TaskNotifier | None = None,
-        free: Callable[[RequestContext, objects.Instance], object]
-        = lambda context, instance: None,
-    ) -> None:
-        self._database = database
-        self._compute = compute
-        self._claims = claims
-        self._alternates = steps.Alternates(claims)
-        self._clock = clock
-        self._host = host
-        self._attempts_max = attempts_max
-        self._notifier = notifier or notifiers.TaskNotifier()
-        self._free = free
+    database: session.Database
+    compute: compute_rpc.ComputeAPI
+    claims: claims_base.ClaimStore
+    clock: Clock
+    host: str
+    attempts_max: int
+    notifier: notifiers.TaskNotifier = dataclasses.field(
+        default_factory=notifiers.TaskNotifier)
+    free: Callable[[RequestContext, objects.Instance], object] = (
+        lambda context, instance: None)
+
+    def __post_init__(self) -> None:
+        self._alternates = steps.Alternates(self.claims)
 
     def run(
         self, context: RequestContext,
@@ -105,9 +104,9 @@ class BuildInstances:
     ) -> None:
         tried = retry['num_attempts']
         last_reason = retry.pop('exc_reason', '')
-        if tried >= self._attempts_max:
+        if tried >= self.attempts_max:
             raise exception.MaxRetriesExceeded(reason=(
-                f'Exceeded max scheduling attempts {self._attempts_max} for '
+                f'Exceeded max scheduling attempts {self.attempts_max} for '
                 f'instance {instance.uuid}. Last exception: {last_reason}'))
         chosen = self._alternates.claim_first(
             instance, hosts, spec.get('instance_group') if spec else None)
@@ -123,7 +122,7 @@ class BuildInstances:
             'limits': chosen.to_dict()['limits']})
         self._keep(message, instance.uuid)
         try:
-            self._compute.build_and_run_instance(
+            self.compute.build_and_run_instance(
                 context, instance=instance, **message.arguments())
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast to host %s for instance %s; the cast '
@@ -135,20 +134,20 @@ class BuildInstances:
         self, message: build_casts.BuildMessage, uuid: str
     ) -> None:
         """Store the message to the host, unless the build has ended."""
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             if lock(connection, [uuid]):
                 build_casts.replace(
                     connection,
-                    message.kept(uuid, self._database.timestamp()))
+                    message.kept(uuid, self.database.timestamp()))
 
     def _is_ours(self, uuid: str, tried: int) -> bool:
         """Count the attempt; of several deliveries of a message one succeeds.
 
         The agent that reschedules a build leaves it without a task.
         """
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             return transit(
-                connection, uuid, 'try_next', self._clock.now(),
+                connection, uuid, 'try_next', self.clock.now(),
                 {'build_attempts': tried + 1}, host=None,
                 build_attempts=tried)
 
@@ -156,10 +155,10 @@ class BuildInstances:
         self, context: RequestContext, instance: objects.Instance,
         spec: objects.RequestSpec, tried: int, reason: Exception,
     ) -> None:
-        uuid, now = instance.uuid, self._clock.now()
-        with self._database.writer() as connection:
+        uuid, now = instance.uuid, self.clock.now()
+        with self.database.writer() as connection:
             failed = fail(
-                connection, uuid, reason, self._host, now, host=None,
+                connection, uuid, reason, self.host, now, host=None,
                 task_state='scheduling', build_attempts=tried + 1)
             if failed:
                 # Undo the count: the attempt is not made.
@@ -167,8 +166,8 @@ class BuildInstances:
                     connection, uuid, {'build_attempts': tried}, now)
             deleted = get(connection, uuid) is None
         if failed or deleted:
-            self._claims.release([uuid])
+            self.claims.release([uuid])
         if failed:
-            self._notifier.failed(
+            self.notifier.failed(
                 context, 'build_instances', instance, spec, reason)
-            self._free(context, instance)
+            self.free(context, instance)

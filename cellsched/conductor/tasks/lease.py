@@ -89,6 +89,7 @@ class Attempt:
     number: int = 0
 
 
+@dataclasses.dataclass(eq=False)
 class Retries:
     """Batches that failed with a transient error and wait for a retry.
 
@@ -99,22 +100,21 @@ class Retries:
     :param attempts_max: maximum number of retries
     """
 
-    def __init__(
-        self, clock: Clock, delay_s: float, attempts_max: int
-    ) -> None:
-        self._clock = clock
-        self._delay_s = delay_s
-        self._attempts_max = attempts_max
+    clock: Clock
+    delay_s: float
+    attempts_max: int
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: list[tuple[float, int, Attempt]] = []
 
     def defer(self, attempt: Attempt) -> bool:
         """Schedule a retry; return False if there is none."""
-        if attempt.number >= self._attempts_max:
+        if attempt.number >= self.attempts_max:
             return False
-        due = (self._clock.monotonic()
-               + self._delay_s * 2 ** attempt.number)
+        due = (self.clock.monotonic()
+               + self.delay_s * 2 ** attempt.number)
         again = dataclasses.replace(attempt, number=attempt.number + 1)
         with self._lock:
             if len(self._waiting) >= WAITING_MAX:
@@ -125,7 +125,7 @@ class Retries:
 
     def pop_due(self) -> list[Attempt]:
         """Remove the batches whose retry is due, and return them."""
-        now, due = self._clock.monotonic(), []
+        now, due = self.clock.monotonic(), []
         with self._lock:
             while self._waiting and self._waiting[0][0] <= now:
                 due.append(heapq.heappop(self._waiting)[2])

@@ -73,6 +73,7 @@ class MoveWork:
                 and self.image_ref == self.instance.image_ref)
 
 
+@dataclasses.dataclass(eq=False)
 class Move:
     """Moves a server to another host of its cell.
 
@@ -87,20 +88,17 @@ class Move:
         ``MoveGiveUp``
     """
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        scheduler: scheduler_rpc.SchedulerAPI,
-        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        host: str, notifier: MoveNotifier | None = None,
-        reached: Callable[[str], None] = lambda step: None,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._scheduler = scheduler
-        self._compute = compute
-        self._migrations = migrations.Migrations(claims, host)
-        self._notifier = notifier
-        self._reached = reached
+    database: session.Database
+    targets: target.Targets
+    scheduler: scheduler_rpc.SchedulerAPI
+    compute: compute_rpc.ComputeAPIs
+    claims: claims_base.ClaimStore
+    host: str
+    notifier: MoveNotifier | None = None
+    reached: Callable[[str], None] = lambda step: None
+
+    def __post_init__(self) -> None:
+        self._migrations = migrations.Migrations(self.claims, self.host)
 
     def run(
         self, context: RequestContext, instance_uuid: str,
@@ -118,7 +116,7 @@ class Move:
             LOG.info('Not moving instance %s: it is deleted, or moved already',
                      instance_uuid)
             return
-        self._reached('MovePrepare')
+        self.reached('MovePrepare')
         try:
             self._move(context, work)
         except (exception.HostStateUncertain, exception.NoValidHost) as exc:
@@ -134,32 +132,32 @@ class Move:
             self._give_up(context, work, exc)
 
     def _move(self, context: RequestContext, work: MoveWork) -> None:
-        work.spec = read(self._database, work.instance)
+        work.spec = read(self.database, work.instance)
         selection = None if work.stays else self._select(context, work)
-        self._reached('MoveSelect')
+        self.reached('MoveSelect')
         if not self._decide(work, selection):
             # The move has ended meanwhile: release the new claim too.
             self._migrations.abort(
-                self._targets.database(work.cell), work.move,
+                self.targets.database(work.cell), work.move,
                 exception.InstanceNotFound(uuid=work.instance.uuid))
             return
-        self._reached('MoveDecide')
+        self.reached('MoveDecide')
         self._cast(context, work)
-        self._reached('MoveCast')
-        if work.move.kind.ask == 'rebuild' and self._notifier is not None:
-            self._notifier.rebuild_scheduled(context, work.instance)
+        self.reached('MoveCast')
+        if work.move.kind.ask == 'rebuild' and self.notifier is not None:
+            self.notifier.rebuild_scheduled(context, work.instance)
 
     def _prepare(
         self, uuid: str, migration_uuid: str, host: str | None,
         image_ref: str | None,
     ) -> MoveWork | None:
         """Start a move; of several deliveries of a message one succeeds."""
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         if mapping is None or mapping.cell_mapping is None:
             return None
         cell = mapping.cell_mapping
-        database = self._targets.database(cell)
+        database = self.targets.database(cell)
         with database.writer() as connection:
             server_moves.hold(connection, uuid)
             taken = server_moves.advance(
@@ -182,7 +180,7 @@ class Move:
     ) -> objects.Selection:
         assert work.spec is not None
         with_image(work.spec, work.image_ref)
-        [[selection, *_]] = self._scheduler.select_destinations(
+        [[selection, *_]] = self.scheduler.select_destinations(
             context, restrict(
                 work.spec, work.cell, work.move, work.host),
             [work.instance.uuid])
@@ -204,7 +202,7 @@ class Move:
         if selection is not None:
             instance.availability_zone = selection.get('availability_zone')
         asked = states.TRANSITIONS[move.kind.ask].after
-        database = self._targets.database(work.cell)
+        database = self.targets.database(work.cell)
         with database.writer() as connection:
             now = database.now()
             server_moves.hold(connection, instance.uuid)
@@ -228,15 +226,15 @@ class Move:
         """Store the image in the request spec for later requests."""
         assert work.spec is not None
         work.instance.image_ref = work.image_ref
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             request_specs.save(
                 connection, work.instance.uuid,
-                saved(work.spec), self._database.now())
+                saved(work.spec), self.database.now())
 
     def _cast(self, context: RequestContext, work: MoveWork) -> None:
-        cell_context = self._targets.target_cell(context, work.cell)
+        cell_context = self.targets.target_cell(context, work.cell)
         assert cell_context.cell is not None and work.spec is not None
-        client = self._compute.get(cell_context.cell.transport)
+        client = self.compute.get(cell_context.cell.transport)
         work.instance.flavor = work.spec.flavor
         tell = {server_moves.MIGRATION: client.migrate_in,
                 server_moves.UNSHELVE: client.unshelve_instance,
@@ -251,15 +249,15 @@ class Move:
     ) -> None:
         def tell() -> None:
             after = states.TRANSITIONS[work.move.kind.revert].after
-            if self._notifier is not None:
-                self._notifier.failed(
+            if self.notifier is not None:
+                self.notifier.failed(
                     context, _METHODS[work.move.migration_type],
                     work.instance, work.spec, reason, after.vm_state)
 
         self._migrations.abort(
-            self._targets.database(work.cell), work.move, reason,
+            self.targets.database(work.cell), work.move, reason,
             notify=tell)
-        self._reached('MoveGiveUp')
+        self.reached('MoveGiveUp')
 
 
 def read(

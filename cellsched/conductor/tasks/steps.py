@@ -55,6 +55,7 @@ from cellsched.rpc import scheduler as scheduler_rpc
 LOG = log.getLogger(__name__)
 
 
+@dataclasses.dataclass(eq=False)
 class Expire(saga.Step):
     """Fail builds older than the deadline, by the API database's clock.
 
@@ -66,27 +67,25 @@ class Expire(saga.Step):
     :param attempts: minimum number of attempts
     """
 
-    def __init__(
-        self, database: session.Database, deadline_s: float, attempts: int
-    ) -> None:
-        self._database = database
-        self._deadline_s = deadline_s
-        self._attempts = attempts
+    database: session.Database
+    deadline_s: float
+    attempts: int
 
     def do(self, builds: Sequence[Build]) -> None:
-        now = self._database.timestamp()
+        now = self.database.timestamp()
         for build in builds:
             accepted = build.request.created_at.replace(tzinfo=datetime.UTC)
-            if (build.tries > self._attempts
-                    and now - accepted.timestamp() > self._deadline_s):
+            if (build.tries > self.attempts
+                    and now - accepted.timestamp() > self.deadline_s):
                 build.end(
                     Outcome.FAILED, exception.BuildDeadlineExceeded(
-                        seconds=round(self._deadline_s),
+                        seconds=round(self.deadline_s),
                         attempts=build.tries - 1,
                         reason=build.request.get('failure')
                         or 'It did not end.'))
 
 
+@dataclasses.dataclass(eq=False)
 class RemoveFromCell0(saga.Step):
     """Remove the cell0 record of a server that its user retries.
 
@@ -98,12 +97,9 @@ class RemoveFromCell0(saga.Step):
     :param lease_s: seconds for which the leases are renewed
     """
 
-    def __init__(
-        self, database: session.Database, cell0: Cell0, lease_s: float
-    ) -> None:
-        self._database = database
-        self._cell0 = cell0
-        self._lease_s = lease_s
+    database: session.Database
+    cell0: Cell0
+    lease_s: float
 
     def do(self, builds: Sequence[Build]) -> None:
         buried = [build for build in builds if build.request.get('buried')]
@@ -114,25 +110,26 @@ class RemoveFromCell0(saga.Step):
         except exception.TransactionLost:
             raise
         except Exception as exc:
-            self._cell0.explain(
+            self.cell0.explain(
                 [build.uuid for build in buried], exc, buried[0].owner)
             raise
 
     def _remove(self, buried: Sequence[Build]) -> None:
-        cell0 = self._cell0.database()
-        with self._database.writer() as connection:
+        cell0 = self.cell0.database()
+        with self.database.writer() as connection:
             owned = lease.renew(
                 connection, buried,
-                self._database.timestamp() + self._lease_s)
+                self.database.timestamp() + self.lease_s)
             if owned:
                 uuids = [build.uuid for build in owned]
-                self._cell0.remove(cell0, uuids)
+                self.cell0.remove(cell0, uuids)
                 build_requests.mark_unburied(connection, uuids)
             lost = [build for build in buried if build not in owned]
             if lost:
                 lease.resolve_lost(connection, lost)
 
 
+@dataclasses.dataclass(eq=False)
 class Schedule(saga.Step):
     """Call the scheduler once for a batch.
 
@@ -141,15 +138,10 @@ class Schedule(saga.Step):
     members of the server group.
     """
 
-    def __init__(
-        self, database: session.Database,
-        scheduler: scheduler_rpc.SchedulerAPI,
-        claims: claims_base.ClaimStore, fenced: bool = True,
-    ) -> None:
-        self._database = database
-        self._scheduler = scheduler
-        self._claims = claims
-        self._fenced = fenced
+    database: session.Database
+    scheduler: scheduler_rpc.SchedulerAPI
+    claims: claims_base.ClaimStore
+    fenced: bool = True
 
     def do(self, builds: Sequence[Build]) -> None:
         pending = builds
@@ -171,7 +163,7 @@ class Schedule(saga.Step):
         spec = builds[0].spec
         spec.num_instances = len(builds)
         if spec.get('instance_group') is not None:
-            with self._database.reader() as connection:
+            with self.database.reader() as connection:
                 read_group(connection, spec)
         chosen = self._ask(builds[0].context, spec,
                            [build.uuid for build in builds])
@@ -189,19 +181,19 @@ class Schedule(saga.Step):
         keep them.
         """
         try:
-            return self._scheduler.select_destinations(context, spec, uuids)
+            return self.scheduler.select_destinations(context, spec, uuids)
         except oslo_messaging.MessagingTimeout:
             LOG.warning('No scheduler answered in time for instances %s; '
                         'repeating the call', uuids)
-        return self._scheduler.select_destinations(context, spec, uuids)
+        return self.scheduler.select_destinations(context, spec, uuids)
 
     def undo(self, connection: Any, builds: Sequence[Build]) -> None:
-        if self._fenced:
-            self._claims.release([build.uuid for build in builds])
+        if self.fenced:
+            self.claims.release([build.uuid for build in builds])
 
     def after_undo(self, builds: Sequence[Build]) -> None:
-        if not self._fenced:
-            self._claims.release([build.uuid for build in builds])
+        if not self.fenced:
+            self.claims.release([build.uuid for build in builds])
 
 
 def read_group(connection: Any, spec: objects.RequestSpec) -> None:
@@ -319,6 +311,7 @@ class FindCell(saga.Step):
             return host_mappings.get_many(connection, hosts)
 
 
+@dataclasses.dataclass(eq=False)
 class Decide(saga.Step):
     """Set the cell of the instance mapping, by compare-and-set on NULL.
 
@@ -333,14 +326,10 @@ class Decide(saga.Step):
 
     batched = True
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        clock: Clock, lease_s: float,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._clock = clock
-        self._lease_s = lease_s
+    database: session.Database
+    targets: target.Targets
+    clock: Clock
+    lease_s: float
 
     def do(self, builds: Sequence[Build]) -> None:
         # 1. Withdraw earlier decisions on another cell.
@@ -350,7 +339,7 @@ class Decide(saga.Step):
             self._leave_earlier(moved)
         live = in_progress(builds)
         decided: set[str] = set()
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             # 2. Lock the requests that are still leased by this conductor.
             owned = self._renew(connection, live)
             # 3. Set the cell where the mapping has none, or this one already.
@@ -358,7 +347,7 @@ class Decide(saga.Step):
                 decided |= instance_mappings.decide(
                     connection,
                     [build.uuid for build in batch if build in owned],
-                    cell.id, self._clock.now())
+                    cell.id, self.clock.now())
             # 4. Another conductor, or the user, decided the rest.
             lost = [build for build in live
                     if build not in owned or build.uuid not in decided]
@@ -369,17 +358,17 @@ class Decide(saga.Step):
         for cell, batch in by_any_cell(builds):
             instance_mappings.withdraw(
                 connection, [build.uuid for build in batch], cell.id,
-                self._clock.now())
+                self.clock.now())
 
     def _renew(
         self, connection: Any, builds: Sequence[Build]
     ) -> set[Build]:
         return lease.renew(
-            connection, builds, self._database.timestamp() + self._lease_s)
+            connection, builds, self.database.timestamp() + self.lease_s)
 
     def _leave_earlier(self, builds: Sequence[Build]) -> None:
         """Remove rows of earlier attempts while the requests are locked."""
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             owned = self._renew(connection, builds)
             for build in builds:
                 if build in owned and build.earlier is not None:
@@ -389,7 +378,7 @@ class Decide(saga.Step):
         self, connection: Any, build: Build, cell: objects.CellMapping
     ) -> None:
         try:
-            with self._targets.database(cell).writer() as in_cell:
+            with self.targets.database(cell).writer() as in_cell:
                 # A deleted row stays: it prevents this build.
                 instances.purge(
                     in_cell, instances.lock(in_cell, [build.uuid]))
@@ -399,9 +388,10 @@ class Decide(saga.Step):
             build.fail(exc)
         else:
             instance_mappings.withdraw(
-                connection, [build.uuid], cell.id, self._clock.now())
+                connection, [build.uuid], cell.id, self.clock.now())
 
 
+@dataclasses.dataclass(eq=False)
 class WriteRows(saga.Step):
     """Write the servers into their cells, one transaction for each cell.
 
@@ -417,17 +407,15 @@ class WriteRows(saga.Step):
     :param at_once: transactions in one cell at a time
     """
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        clock: Clock, lease_s: float,
-        notifier: notifiers.TaskNotifier | None = None, at_once: int = 1,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._clock = clock
-        self._lease_s = lease_s
-        self._notifier = notifier or notifiers.TaskNotifier()
-        self._at_once = at_once
+    database: session.Database
+    targets: target.Targets
+    clock: Clock
+    lease_s: float
+    notifier: notifiers.TaskNotifier = dataclasses.field(
+        default_factory=notifiers.TaskNotifier)
+    at_once: int = 1
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[int, batching.GroupCommit[_Rows]] = {}
 
@@ -436,10 +424,10 @@ class WriteRows(saga.Step):
         self._write_all([build for build in builds if not build.again],
                         self._write_together)
         if again:
-            with self._database.writer() as connection:
+            with self.database.writer() as connection:
                 owned = lease.renew(
                     connection, again,
-                    self._database.timestamp() + self._lease_s)
+                    self.database.timestamp() + self.lease_s)
                 lease.resolve_lost(connection, [
                     build for build in again if build not in owned])
                 self._write_all([
@@ -471,7 +459,7 @@ class WriteRows(saga.Step):
             waiting = self._waiting.get(cell.id)
             if waiting is None:
                 waiting = self._waiting[cell.id] = batching.GroupCommit(
-                    self._write_rows, self._at_once, self._clock.lock)
+                    self._write_rows, self.at_once, self.clock.lock)
         rows = _Rows(cell, builds)
         waiting.do(rows)
         if rows.error is not None:
@@ -494,7 +482,7 @@ class WriteRows(saga.Step):
             server.availability_zone = (
                 build.selections[0].get('availability_zone'))
             server.build_attempts = 1
-        database = self._targets.database(cell)
+        database = self.targets.database(cell)
         with database.writer() as connection:
             now, told_at = database.now(), database.timestamp()
             for build in builds:
@@ -518,7 +506,7 @@ class WriteRows(saga.Step):
                              if build.uuid in new}, 'create', now)
         for build, server in zip(builds, servers, strict=True):
             if build.uuid in new:
-                self._notifier.updated(
+                self.notifier.updated(
                     build.context, server, (None, None),
                     (server.vm_state, server.task_state))
 
@@ -526,17 +514,17 @@ class WriteRows(saga.Step):
         for cell, batch in by_written_cell(builds):
             deleted = [build for build in batch if build.deleted]
             for build in deleted:
-                self._notifier.deleted(build.context, 'start', build.instance)
-            with self._targets.database(cell).writer() as in_cell:
+                self.notifier.deleted(build.context, 'start', build.instance)
+            with self.targets.database(cell).writer() as in_cell:
                 instances.purge(in_cell, [
                     build.uuid for build in batch if not build.deleted])
                 for build in deleted:
                     # A deleted row prevents a late write. A row on a host
                     # belongs to its agent.
                     instances.delete(
-                        in_cell, build.uuid, self._clock.now(), host=None)
+                        in_cell, build.uuid, self.clock.now(), host=None)
             for build in deleted:
-                self._notifier.deleted(build.context, 'end', build.instance)
+                self.notifier.deleted(build.context, 'end', build.instance)
 
 
 @dataclasses.dataclass(eq=False)
@@ -548,6 +536,7 @@ class _Rows:
     error: Exception | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class Release(saga.Step):
     """Delete the build requests: from here on readers see the cells' rows.
 
@@ -562,14 +551,10 @@ class Release(saga.Step):
 
     final = batched = True
 
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        quotas: quota.QuotaDriver, clock: Clock,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._quotas = quotas
-        self._clock = clock
+    database: session.Database
+    targets: target.Targets
+    quotas: quota.QuotaDriver
+    clock: Clock
 
     def do(self, builds: Sequence[Build]) -> None:
         pending = list(builds)
@@ -585,7 +570,7 @@ class Release(saga.Step):
                 pending = in_progress(pending)
 
     def _release(self, builds: Sequence[Build]) -> None:
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             owners = {build.uuid: build.owner for build in builds}
             # 1. Lock the requests that this conductor still leases.
             revisions = build_requests.held(connection, owners)
@@ -602,7 +587,7 @@ class Release(saga.Step):
                 lease.resolve_lost(connection, [
                     build for build in builds if build not in held])
             # 4. Count the quota and delete the requests together.
-            refused = self._quotas.admit_all(connection, _by_batch(held))
+            refused = self.quotas.admit_all(connection, _by_batch(held))
             build_requests.drop(
                 connection, revisions.keys() - refused.keys())
         for build in held:
@@ -616,7 +601,7 @@ class Release(saga.Step):
         request, the user would change the row itself, and this correction
         would be out of date.
         """
-        with self._database.writer() as connection:
+        with self.database.writer() as connection:
             owners = {build.uuid: build.owner for build in builds}
             held = build_requests.held(connection, owners)
             now = {entry.request.instance_uuid: entry
@@ -638,10 +623,10 @@ class Release(saga.Step):
         self, cell: objects.CellMapping, builds: Sequence[Build]
     ) -> None:
         try:
-            with self._targets.database(cell).writer() as connection:
+            with self.targets.database(cell).writer() as connection:
                 for build in builds:
                     instance_children.correct(
-                        connection, build.request, self._clock.now())
+                        connection, build.request, self.clock.now())
         except exception.TransactionLost:
             raise
         except Exception as exc:
@@ -672,6 +657,7 @@ def _by_batch(builds: Sequence[Build]) -> list[quota.QuotaBatch]:
         for batch in batches.values() for build in batch[:1]]
 
 
+@dataclasses.dataclass(eq=False)
 class Cast(saga.Step):
     """Cast the build to the compute host, on its cell's transport.
 
@@ -683,17 +669,12 @@ class Cast(saga.Step):
 
     final = True
 
-    def __init__(
-        self, targets: target.Targets, compute: compute_rpc.ComputeAPIs,
-        claims: claims_base.ClaimStore, clock: Clock, host: str,
-        notifier: notifiers.TaskNotifier,
-    ) -> None:
-        self._targets = targets
-        self._compute = compute
-        self._claims = claims
-        self._clock = clock
-        self._host = host
-        self._notifier = notifier
+    targets: target.Targets
+    compute: compute_rpc.ComputeAPIs
+    claims: claims_base.ClaimStore
+    clock: Clock
+    host: str
+    notifier: notifiers.TaskNotifier
 
     def do(self, builds: Sequence[Build]) -> None:
         for cell, batch in by_cell(builds):
@@ -714,7 +695,7 @@ class Cast(saga.Step):
         for build in builds:
             try:
                 if id(build.context) not in contexts:
-                    contexts[id(build.context)] = self._targets.target_cell(
+                    contexts[id(build.context)] = self.targets.target_cell(
                         build.context, cell)
                 self._cast(contexts[id(build.context)], build)
             except delivery.ERRORS:
@@ -729,7 +710,7 @@ class Cast(saga.Step):
         assert cell_context.cell is not None
         message = build_casts.BuildMessage.first(
             build.selections, build.spec)
-        self._compute.get(cell_context.cell.transport).build_and_run_instance(
+        self.compute.get(cell_context.cell.transport).build_and_run_instance(
             cell_context, instance=build.instance, **message.arguments())
 
     def _give_up(
@@ -740,13 +721,13 @@ class Cast(saga.Step):
         LOG.error('Could not cast instance %s to a host of cell %s: %s',
                   uuid, cell.identity, reason)
         try:
-            with self._targets.database(cell).writer() as connection:
+            with self.targets.database(cell).writer() as connection:
                 failed = instances.fail(
-                    connection, uuid, reason, self._host, self._clock.now(),
+                    connection, uuid, reason, self.host, self.clock.now(),
                     host=None, task_state='scheduling')
             if failed:
-                self._claims.release([uuid])
-                self._notifier.failed(
+                self.claims.release([uuid])
+                self.notifier.failed(
                     build.context, 'build_instances', build.instance,
                     build.spec, reason)
         except Exception:

@@ -9,6 +9,7 @@ hosts are checked exactly by :mod:`.allocation`; equal hosts are checked once.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -281,6 +282,7 @@ def _described(group: request_groups.RequestGroup, number: int) -> str:
             + (f' with {", ".join(traits)}' if traits else ''))
 
 
+@dataclasses.dataclass(eq=False)
 class Offers:
     """The providers of hosts that can serve one kind of group.
 
@@ -288,12 +290,9 @@ class Offers:
     :param shares: whether several of them may use one provider
     """
 
-    def __init__(
-        self, group: request_groups.RequestGroup, number: int, shares: bool
-    ) -> None:
-        self.group = group
-        self.number = number
-        self.shares = shares
+    group: request_groups.RequestGroup
+    number: int
+    shares: bool
 
     @property
     def restricts(self) -> bool:

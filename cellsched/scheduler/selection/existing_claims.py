@@ -214,16 +214,13 @@ def is_asked_for(request: objects.RequestSpec) -> bool:
     return bool(request.hint(request_validation.REBUILD))
 
 
+@dataclasses.dataclass(eq=False)
 class Rebuilds:
     """Checks hosts in a source's table, and claims nothing."""
 
-    def __init__(
-        self, loader: HostSource,
-        claims: ClaimBatcher, clock: Clock,
-    ) -> None:
-        self._loader = loader
-        self._claims = claims
-        self._clock = clock
+    loader: HostSource
+    claims: ClaimBatcher
+    clock: Clock
 
     def check(
         self, pipeline: Pipeline, request: objects.RequestSpec,
@@ -236,10 +233,10 @@ class Rebuilds:
             instance, or the instance is not known to be on the host
         """
         uuid = _instance(request, uuids)
-        held = self._claims.claims_of(migrations.consumers([uuid]))
+        held = self.claims.claims_of(migrations.consumers([uuid]))
         nodes = {each.provider for claims in held.values() for each in claims}
-        nodes.update(self._loader.reported_nodes([uuid]).values())
-        hosts = self._loader.table.view(self._clock.steady())
+        nodes.update(self.loader.reported_nodes([uuid]).values())
+        hosts = self.loader.table.view(self.clock.steady())
         return check(hosts, pipeline, request, nodes)
 
 
