@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
+import dataclasses
 from typing import Any
 
 from oslo_log import log
@@ -23,6 +24,7 @@ from cellsched import objects
 LOG = log.getLogger(__name__)
 
 
+@dataclasses.dataclass(eq=False)
 class CellFollower:
     """The known hosts of one cell.
 
@@ -39,22 +41,18 @@ class CellFollower:
     :param maps_hosts: whether to map unmapped hosts
     """
 
-    def __init__(
-        self, cell: objects.CellMapping, table: HostTable,
-        lock: Lock, aggregate_groups: AggregateGroups,
-        discovery: Discovery, clock: Clock,
-        maps_hosts: bool = True,
-    ) -> None:
-        self.cell = cell
-        self._table = table
+    cell: objects.CellMapping
+    table: HostTable
+    lock: Lock
+    aggregate_groups: AggregateGroups
+    discovery: Discovery
+    clock: Clock
+    maps_hosts: bool = True
+
+    def __post_init__(self) -> None:
         self._sourced = tuple(
-            [each for each in table.specs.values() if each.source])
-        self._lock = lock
-        self._aggregate_groups = aggregate_groups
-        self._discovery = discovery
-        self._clock = clock
-        self._maps_hosts = maps_hosts
-        self._reading = clock.lock()
+            [each for each in self.table.specs.values() if each.source])
+        self._reading = self.clock.lock()
         #: Seconds that the database's clock is ahead of the scheduler's.
         self.ahead_s = 0.0
         self._token: Any = None
@@ -80,7 +78,7 @@ class CellFollower:
         with self._reading:
             everything |= self._compare()
             changes = self._changes(database, everything)
-            now = self._clock.steady()
+            now = self.clock.steady()
             self.ahead_s = database.timestamp() - now
             new = self._apply(changes, now)
             self._token = changes.token
@@ -93,22 +91,22 @@ class CellFollower:
         """
         with self._reading:
             self.ahead_s = ahead_s
-            self._apply(hosts, self._clock.steady())
+            self._apply(hosts, self.clock.steady())
 
     def regroup(self, hosts: Iterable[str]) -> None:
         """Set the aggregates of these hosts again; the lock is held."""
         own = [(host, uuid) for host in hosts
                for uuid in self._nodes.get(host, ())]
-        self._table.put([uuid for _, uuid in own],
-                        self._groups(host for host, _ in own))
+        self.table.put([uuid for _, uuid in own],
+                       self._groups(host for host, _ in own))
 
     def forget(self) -> None:
         """Remove the cell and its hosts."""
-        with self._lock:
+        with self.lock:
             self._forgotten = True
-            self._table.drop(
+            self.table.drop(
                 uuid for nodes in self._nodes.values() for uuid in nodes)
-            self._table.cells.drop(self.cell.uuid)
+            self.table.cells.drop(self.cell.uuid)
 
     def _compare(self) -> bool:
         """Drop the hosts whose mappings were deleted.
@@ -122,8 +120,8 @@ class CellFollower:
         unmapped = self._nodes.keys() - mapped
         self._leave_out(unmapped)
         gone = {uuid for host in unmapped for uuid in self._nodes[host]}
-        with self._lock:
-            self._table.drop(gone)
+        with self.lock:
+            self.table.drop(gone)
             self._note(gone, ())
         back = self._unmapped & mapped
         self._unmapped -= back
@@ -149,9 +147,9 @@ class CellFollower:
     def _apply(self, changes: feed.HostChanges, now: float) -> list[str]:
         if not (changes.complete or changes.nodes or changes.services
                 or self._waiting):
-            with self._lock:
+            with self.lock:
                 if not self._forgotten:
-                    self._table.cells.heard(self.cell.uuid, now)
+                    self.table.cells.heard(self.cell.uuid, now)
             return []
         served = self._serve(changes)
         waiting = {} if changes.complete else dict(self._waiting)
@@ -203,8 +201,8 @@ class CellFollower:
         uuids = [row.uuid for row in rows]
         hosts = [row.host for row in rows]
         values = node_columns.of_nodes(rows, self.cell.uuid, self._sourced)
-        table = self._table
-        with self._lock:
+        table = self.table
+        with self.lock:
             if self._forgotten:
                 # The cell was removed during a slow read.
                 return []
@@ -247,7 +245,7 @@ class CellFollower:
         places = dict(zip(reported, range(len(reported))))
         return {name: [
             value[places[host]] if host in places else
-            self._table[name][self._table.row(self._nodes[host][0])]
+            self.table[name][self.table.row(self._nodes[host][0])]
             for host in hosts] for name, value in values.items()}
 
     def _note(
@@ -267,23 +265,23 @@ class CellFollower:
     def _groups(self, hosts: Iterable[str]) -> dict[str, list[Any]]:
         hosts = list(hosts)
         return {
-            'aggregates': [self._aggregate_groups.group(host)
+            'aggregates': [self.aggregate_groups.group(host)
                            for host in hosts],
-            'availability_zone': [self._aggregate_groups.zone(host)
+            'availability_zone': [self.aggregate_groups.zone(host)
                                   for host in hosts],
-            'sharing': [self._aggregate_groups.sharing(host)
+            'sharing': [self.aggregate_groups.sharing(host)
                         for host in hosts]}
 
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return the nodes of hosts in this cell; map unmapped hosts."""
         rows = self._still_mapped(rows)
-        if not self._maps_hosts:
+        if not self.maps_hosts:
             rows = [row for row in rows if row.mapped >= 1
                     or row.host in (self.mapped or ())]
         new = [row for row in rows if row.mapped < 1]
         if not new:
             return rows
-        owners = self._discovery.adopt(self.cell, new)
+        owners = self.discovery.adopt(self.cell, new)
         # Add them to the set of mapped hosts.
         self._compared = None
         strangers = {host for host, owner in owners.items()
@@ -308,7 +306,7 @@ class CellFollower:
                    and row.host not in mapped}
         if not unknown:
             return rows
-        owners = self._discovery.owners(unknown - self._unmapped)
+        owners = self.discovery.owners(unknown - self._unmapped)
         self._leave_out({
             host for host in unknown - self._unmapped
             if host not in owners or owners[host].uuid != self.cell.uuid})

@@ -76,6 +76,7 @@ class HostReading:
     marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(eq=False)
 class HostReader:
     """Reads hosts on demand and keeps no table.
 
@@ -88,26 +89,22 @@ class HostReader:
     :param default_zone: availability zone of hosts without one
     """
 
-    def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, discovery: Discovery,
-        claims: claims_base.ClaimStore, clock: Clock,
-        policy: manager.RefreshPolicy, default_zone: str,
-        extra_columns: Iterable[columns.Column] = (),
-    ) -> None:
-        self._database = database
-        self._cells = cells
-        self._gatherer = gatherer
-        self._discovery = discovery
-        self._claims = claims
-        self._clock = clock
-        self.policy = policy
-        self._default_zone = default_zone
-        self._columns = (*columns.STANDARD, *extra_columns)
+    database: session.Database
+    cells: registry.CellRegistry
+    gatherer: gather.Gatherer
+    discovery: Discovery
+    claims: claims_base.ClaimStore
+    clock: Clock
+    policy: manager.RefreshPolicy
+    default_zone: str
+    extra_columns: Iterable[columns.Column] = ()
+
+    def __post_init__(self) -> None:
+        self._columns = (*columns.STANDARD, *self.extra_columns)
         # Guards the state that requests share; never held during I/O.
-        self._lock = clock.lock()
+        self._lock = self.clock.lock()
         self._health = cell_health.Cells(
-            policy.half_life_s, policy.limits.silence_s)
+            self.policy.half_life_s, self.policy.limits.silence_s)
         self._told: dict[int, objects.Aggregate] = {}
         #: Recent choices.
         self.choices = RecentChoices(manager.PENDING_S)
@@ -119,13 +116,13 @@ class HostReader:
     def cell_names(self) -> dict[str, str]:
         """Return the names of the enabled cells, by uuid."""
         return {cell.uuid: cell.name or cell.uuid
-                for cell in self._cells.enabled()}
+                for cell in self.cells.enabled()}
 
     def sharing(self) -> Sharing:
         """Return the current sharing providers."""
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             found = shared_providers.list_all(connection)
-        return Sharing(found, self._claims.usages(
+        return Sharing(found, self.claims.usages(
             providers=[each.uuid for each in found],
         ).usages if found else ())
 
@@ -134,8 +131,8 @@ class HostReader:
         sharing: Sharing,
     ) -> HostReading:
         """Return the current hosts."""
-        cells = {cell.uuid: cell for cell in self._cells.enabled()}
-        gathered = self._gatherer.gather(
+        cells = {cell.uuid: cell for cell in self.cells.enabled()}
+        gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._ask(cell_context, scope))
         for uuid, failure in gathered.failures.items():
@@ -145,7 +142,7 @@ class HostReader:
         made = self.nothing()
         with self._lock:
             for uuid in quiet:
-                self._health.failed(uuid, 1, self._clock.steady())
+                self._health.failed(uuid, 1, self.clock.steady())
         # Keep the order of the cells, whatever order they answered in.
         results = {uuid: gathered.results[uuid] for uuid in cells
                    if uuid in gathered.results}
@@ -162,8 +159,8 @@ class HostReader:
 
         The hosts of cells that do not answer are missing.
         """
-        gathered = self._gatherer.gather(
-            context, self._cells.enabled(), self._ask_beats)
+        gathered = self.gatherer.gather(
+            context, self.cells.enabled(), self._ask_beats)
         made = self.nothing().table
         with made.batch():
             for uuid, (rows, ahead_s) in gathered.results.items():
@@ -180,7 +177,7 @@ class HostReader:
         :param value: value of the key
         :param limit: the maximum number of hosts from the database
         """
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             found = aggregates.hosts_kept_for(connection, key, value, limit)
         with self._lock:
             reported = list(self._told.values())
@@ -209,7 +206,7 @@ class HostReader:
         database = cell_context.cell.database
         with database.reader() as connection:
             hosts = feed.selected(connection, scope.nodes, scope.names)
-        return hosts, database.timestamp() - self._clock.steady()
+        return hosts, database.timestamp() - self.clock.steady()
 
     def _ask_beats(
         self, cell_context: RequestContext
@@ -218,7 +215,7 @@ class HostReader:
         database = cell_context.cell.database
         with database.reader() as connection:
             rows = feed.beats(connection)
-        return rows, database.timestamp() - self._clock.steady()
+        return rows, database.timestamp() - self.clock.steady()
 
     def _fill(
         self, table: HostTable,
@@ -229,7 +226,7 @@ class HostReader:
         """Write the facts of the hosts that are mapped to their cell."""
         names = {row.host for hosts, _ in results.values()
                  for row in hosts.nodes}
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             owners = host_mappings.owners(connection, names)
             rows = aggregates.of_hosts(connection, names)
         groups = self._groups(rows, sharing)
@@ -241,8 +238,8 @@ class HostReader:
             mapped.setdefault(owner, set()).add(name)
         for uuid, (hosts, ahead_s) in results.items():
             follower = cell_follower.CellFollower(
-                cells[uuid], table, self._lock, groups, self._discovery,
-                self._clock, self.policy.maps_hosts)
+                cells[uuid], table, self._lock, groups, self.discovery,
+                self.clock, self.policy.maps_hosts)
             own = follower.mapped = mapped.get(uuid, set())
             follower.take(dataclasses.replace(hosts, nodes=[
                 row for row in hosts.nodes
@@ -253,7 +250,7 @@ class HostReader:
     def _groups(
         self, rows: Sequence[aggregates.AggregateRow], sharing: Sharing
     ) -> aggregate_groups.AggregateGroups:
-        groups = aggregate_groups.AggregateGroups(self._default_zone)
+        groups = aggregate_groups.AggregateGroups(self.default_zone)
         groups.apply(aggregates.AggregateChanges(
             (), True, rows, frozenset(row.id for row in rows)))
         with self._lock:
@@ -273,10 +270,10 @@ class HostReader:
         children = itertools.chain.from_iterable(
             table.written_value('child_uuids', row)
             for row in range(len(uuids)))
-        usages = self._claims.usages(
+        usages = self.claims.usages(
             providers=None if scope.nodes is None else [*uuids, *children],
         ).usages if uuids else ()
-        chosen = self.choices.current(self._clock.steady())
+        chosen = self.choices.current(self.clock.steady())
         for usage in with_held(
                 (*usages, *sharing.usages), chosen):
             table.set_usage(usage.provider, usage.capacity, usage.used,

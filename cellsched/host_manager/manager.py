@@ -63,6 +63,7 @@ class RefreshPolicy:
     maps_hosts: bool = True
 
 
+@dataclasses.dataclass(eq=False)
 class HostManager(source.HostSource):
     """Keeps a host table consistent with a deployment's databases.
 
@@ -78,25 +79,24 @@ class HostManager(source.HostSource):
     :param default_zone: availability zone of hosts without one
     """
 
-    def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, discovery: Discovery,
-        claims: Any, clock: Clock, policy: RefreshPolicy,
-        default_zone: str, extra_columns: Iterable[columns.Column] = (),
-    ) -> None:
-        self._database = database
-        self._cells = cells
-        self._gatherer = gatherer
-        self._discovery = discovery
-        self._claims = claims
-        self._clock = clock
-        self._policy = policy
-        self._aggregate_groups = aggregate_groups.AggregateGroups(default_zone)
-        self._host_mappings = cell_follower.HostMappings(database)
+    database: session.Database
+    cells: registry.CellRegistry
+    gatherer: gather.Gatherer
+    discovery: Discovery
+    claims: Any
+    clock: Clock
+    policy: RefreshPolicy
+    default_zone: str
+    extra_columns: Iterable[columns.Column] = ()
+
+    def __post_init__(self) -> None:
+        self._aggregate_groups = aggregate_groups.AggregateGroups(
+            self.default_zone)
+        self._host_mappings = cell_follower.HostMappings(self.database)
         self._followers: dict[str, cell_follower.CellFollower] = {}
-        self._refreshing = clock.lock()
+        self._refreshing = self.clock.lock()
         # Apply changes in the order in which they were read.
-        self._reading = clock.lock()
+        self._reading = self.clock.lock()
         self._read_at: float | None = None
         self._claims_token: Any = None
         self._aggregates_token: Any = None
@@ -108,11 +108,12 @@ class HostManager(source.HostSource):
         self._instance_reports = InstanceReports()
         # Guards the state of the manager and writes to the table. Never held
         # during I/O.
-        self._lock = clock.lock()
+        self._lock = self.clock.lock()
         self._published_at = -math.inf
         self.table = table.HostTable(
-            (*columns.STANDARD, *extra_columns),
-            cell_health.Cells(policy.half_life_s, policy.limits.silence_s))
+            (*columns.STANDARD, *self.extra_columns),
+            cell_health.Cells(self.policy.half_life_s,
+                              self.policy.limits.silence_s))
         self._doubted_at = -math.inf
         #: Cells that did not answer the last query, by identity.
         self.silent: list[str] = []
@@ -128,16 +129,16 @@ class HostManager(source.HostSource):
         """
         if self._read_at is None:
             return self.refresh(context, -math.inf)
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         age_s = now - self._read_at
-        if self._refreshing.locked() and age_s < self._policy.limits.silence_s:
+        if self._refreshing.locked() and age_s < self.policy.limits.silence_s:
             # Publishing copies all columns that changed in any cell.
             if now >= (self._published_at
-                       + self._policy.interval_s * _PUBLISHING_SHARE):
+                       + self.policy.interval_s * _PUBLISHING_SHARE):
                 self._published_at = now
                 self.table.publish()
             return False
-        if age_s < 2 * self._policy.interval_s:
+        if age_s < 2 * self.policy.interval_s:
             return False
         return self.refresh(context, self._read_at)
 
@@ -151,7 +152,7 @@ class HostManager(source.HostSource):
         :returns: whether the table was read by this call
         """
         with self._refreshing:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if (since is not None and self._read_at is not None
                     and self._read_at > since):
                 return False
@@ -164,13 +165,13 @@ class HostManager(source.HostSource):
                 self._read_cells(context, now)
             with self._lock:
                 while self._held and (
-                        self._held[0][0] < self._clock.steady()):
+                        self._held[0][0] < self.clock.steady()):
                     self._doubtful.update(self._held.popleft()[1])
                 if first:
                     # Read the usage of all providers.
                     self._doubtful.clear()
                 unread = first or bool(self._doubtful)
-                self.table.expire(self._clock.steady() - PENDING_S)
+                self.table.expire(self.clock.steady() - PENDING_S)
             if unread:
                 self._read_claims()
             self._read_at = now
@@ -185,18 +186,18 @@ class HostManager(source.HostSource):
         """
         self.follow(context)
         return document.HostDocument(
-            self.table, self._clock.steady(),
+            self.table, self.clock.steady(),
             {cell.uuid: cell.name or cell.uuid
-             for cell in self._cells.enabled()}, self.silent)
+             for cell in self.cells.enabled()}, self.silent)
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return an error if the state of hosts is uncertain, else None."""
         with self._lock:
-            now = self._clock.steady()
-            found = find(self.table, now, self._policy.limits)
+            now = self.clock.steady()
+            found = find(self.table, now, self.policy.limits)
             if found is None:
                 return None
-            log_it = now - self._doubted_at >= self._policy.limits.down_s
+            log_it = now - self._doubted_at >= self.policy.limits.down_s
             if log_it:
                 self._doubted_at = now
         if log_it:
@@ -248,7 +249,7 @@ class HostManager(source.HostSource):
         Until then the service that builds has recorded the instance in its
         cell.
         """
-        until = self._clock.steady() + PENDING_S
+        until = self.clock.steady() + PENDING_S
         with self._lock:
             self._held.append((until, list(providers)))
 
@@ -290,7 +291,7 @@ class HostManager(source.HostSource):
         if not reported:
             return {}
         return nodes(
-            reported, self.table.view(self._clock.steady()))
+            reported, self.table.view(self.clock.steady()))
 
     def _regroup(self, hosts: Set[str]) -> None:
         if hosts:
@@ -300,17 +301,17 @@ class HostManager(source.HostSource):
     def _read_cells(
         self, context: RequestContext, now: float
     ) -> None:
-        cells = {cell.uuid: cell for cell in self._cells.enabled()}
+        cells = {cell.uuid: cell for cell in self.cells.enabled()}
         for uuid in self._followers.keys() - cells.keys():
             self._followers.pop(uuid).forget()
         for uuid, cell in cells.items():
             if uuid not in self._followers:
                 self._followers[uuid] = cell_follower.CellFollower(
                     cell, self.table, self._lock, self._aggregate_groups,
-                    self._discovery, self._clock, self._policy.maps_hosts)
+                    self.discovery, self.clock, self.policy.maps_hosts)
             self._followers[uuid].cell = cell
             self._followers[uuid].mapped = self._host_mappings.hosts(uuid)
-        gathered = self._gatherer.gather(
+        gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._read_cell(cell_context, now))
         for uuid, failure in gathered.failures.items():
@@ -319,7 +320,7 @@ class HostManager(source.HostSource):
         quiet = gathered.silent | gathered.failures.keys()
         with self._lock:
             for uuid in quiet:
-                self.table.cells.failed(uuid, 1, self._clock.steady())
+                self.table.cells.failed(uuid, 1, self.clock.steady())
             self.silent = sorted(cells[uuid].identity for uuid in quiet)
 
     def _read_cell(
@@ -333,15 +334,15 @@ class HostManager(source.HostSource):
         if everything:
             # Spread full reads over time, because they are slow.
             share = zlib.crc32(cell_context.cell.uuid.encode()) % 1000 / 2000
-            follower.full_at = now + self._policy.full_interval_s * (1 - share)
+            follower.full_at = now + self.policy.full_interval_s * (1 - share)
         if new:
             self.mark_stale(new)
 
     def _read_aggregates(self, now: float) -> None:
         if now >= self._aggregates_full_at:
             self._aggregates_token = None
-            self._aggregates_full_at = now + self._policy.full_interval_s
-        with self._database.reader() as connection:
+            self._aggregates_full_at = now + self.policy.full_interval_s
+        with self.database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
             # The feed of aggregates also announces changes of sharing
             # providers.
@@ -370,13 +371,13 @@ class HostManager(source.HostSource):
 
     def _read_claims(self) -> None:
         with self._reading:
-            changes = self._claims.usages(since=self._claims_token)
+            changes = self.claims.usages(since=self._claims_token)
             with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
                 doubtful = list(self._doubtful)
             if doubtful:
-                changes = self._claims.usages(providers=doubtful)
+                changes = self.claims.usages(providers=doubtful)
                 with self._lock:
                     self._apply(changes.usages)
                     self._doubtful.difference_update(doubtful)

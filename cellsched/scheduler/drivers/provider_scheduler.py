@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import threading
 from typing import Any
 
@@ -55,6 +56,7 @@ _NOT_FOUND = 'lacks room or a trait'
 _NOT_ASKED_FOR = 'is not the host that was requested'
 
 
+@dataclasses.dataclass(eq=False)
 class RequestHosts(HostSource):
     """Reads the hosts of one request on demand.
 
@@ -68,24 +70,19 @@ class RequestHosts(HostSource):
     :param relevant: returns the names of hosts that a request depends on
     """
 
-    def __init__(
-        self, reader: host_reader.HostReader, claims: claims_base.ClaimStore,
-        clock: Clock, pipeline: Pipeline,
-        request: objects.RequestSpec, uuids: Sequence[str], hosts_max: int,
-        reported: Callable[[Iterable[str]], Mapping[str, str]],
-        relevant: Callable[[objects.RequestSpec], Iterable[str]],
-    ) -> None:
-        self._reader = reader
-        self._claims = claims
-        self._clock = clock
-        self._pipeline = pipeline
-        self._request = request
-        self._uuids = uuids
-        self._hosts_max = hosts_max
-        self._reported = reported
-        self._relevant = relevant
+    reader: host_reader.HostReader
+    claims: claims_base.ClaimStore
+    clock: Clock
+    pipeline: Pipeline
+    request: objects.RequestSpec
+    uuids: Sequence[str]
+    hosts_max: int
+    reported: Callable[[Iterable[str]], Mapping[str, str]]
+    relevant: Callable[[objects.RequestSpec], Iterable[str]]
+
+    def __post_init__(self) -> None:
         self._context: RequestContext | None = None
-        self._reading = reader.nothing()
+        self._reading = self.reader.nothing()
         self._scope = host_reader.EVERYTHING
         self._beats: HostTable | None = None
         self._is_stale = False
@@ -131,10 +128,10 @@ class RequestHosts(HostSource):
 
     def snapshot(self, context: RequestContext) -> document.HostDocument:
         """Return all current hosts, whatever the request."""
-        reading = self._reader.read(
-            context, host_reader.EVERYTHING, self._reader.sharing())
+        reading = self.reader.read(
+            context, host_reader.EVERYTHING, self.reader.sharing())
         return document.HostDocument(
-            reading.table, self._clock.steady(), self._reader.cell_names(),
+            reading.table, self.clock.steady(), self.reader.cell_names(),
             list(reading.silent))
 
     def left_out(self) -> list[Rejection]:
@@ -142,7 +139,7 @@ class RequestHosts(HostSource):
         count = len(self._everyone()) - len(self.table)
         if count <= 0:
             return []
-        if _named(self._request):
+        if _named(self.request):
             return [Rejection(
                 'RequestedHost', count, _NOT_ASKED_FOR)]
         return [Rejection(QUERY, count, _NOT_FOUND)]
@@ -157,23 +154,23 @@ class RequestHosts(HostSource):
     ) -> None:
         """Count allocations in later requests, until they expire."""
         reading = self._reading
-        self._reader.choices.add([host_reader.RecentChoice(
+        self.reader.choices.add([host_reader.RecentChoice(
             allocation.node, allocation.at, reading.marks.get(allocation.node),
             {} if claimed else _held(reading.table, allocation))
             for allocation in allocations])
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances that a host has reported."""
-        reported = self._reported(instances)
+        reported = self.reported(instances)
         if not reported:
             return {}
         return manager.nodes(
-            reported, self.table.view(self._clock.steady()))
+            reported, self.table.view(self.clock.steady()))
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return an error if the state of hosts is uncertain, else None."""
-        found = find(self._everyone(), self._clock.steady(),
-                     self._reader.policy.limits)
+        found = find(self._everyone(), self.clock.steady(),
+                     self.reader.policy.limits)
         if found is None:
             return None
         LOG.warning('%d of %d hosts in %d cells went down at the same time; '
@@ -188,15 +185,15 @@ class RequestHosts(HostSource):
         if self._scope.nodes is None or self._context is None:
             return self.table
         if self._beats is None:
-            self._beats = self._reader.beats(self._context)
+            self._beats = self.reader.beats(self._context)
         return self._beats
 
     def _read(self) -> None:
         assert self._context is not None
         self._is_stale, self._beats = False, None
-        sharing = self._reader.sharing()
+        sharing = self.reader.sharing()
         self._scope = self._find(sharing)
-        self._reading = self._reader.read(
+        self._reading = self.reader.read(
             self._context, self._scope, sharing)
 
     def _find(self, sharing: host_reader.Sharing) -> host_reader.HostScope:
@@ -205,31 +202,31 @@ class RequestHosts(HostSource):
         if self._reads_all:
             return host_reader.EVERYTHING
         nodes, names = self._known()
-        named = _named(self._request)
+        named = _named(self.request)
         names |= named
         if len(names) > NAMES_MAX:
             return host_reader.EVERYTHING
         if not named:
             query = query_of(
-                self._pipeline, self._request, sharing.usages,
+                self.pipeline, self.request, sharing.usages,
                 [trait for each in sharing.providers for trait in each.traits])
             if query is None:
                 return host_reader.EVERYTHING
-            found = self._claims.find_providers(query, self._hosts_max)
-            self._is_cut = len(found) >= self._hosts_max
+            found = self.claims.find_providers(query, self.hosts_max)
+            self._is_cut = len(found) >= self.hosts_max
             nodes.update(found)
         return host_reader.HostScope(frozenset(nodes), frozenset(names))
 
     def _known(self) -> tuple[set[str], set[str]]:
         """Return relevant nodes and host names, whatever their capacity."""
-        rest = self._pipeline.located(self._request).difference(self._uuids)
-        held = self._claims.claims_of(
-            [*rest, *migrations.consumers(self._uuids)])
+        rest = self.pipeline.located(self.request).difference(self.uuids)
+        held = self.claims.claims_of(
+            [*rest, *migrations.consumers(self.uuids)])
         providers = self._refused.union(
             each.provider for claims in held.values() for each in claims)
-        roots = self._claims.roots(providers)
-        names = {*self._reported([*rest, *self._uuids]).values(),
-                 *self._relevant(self._request)}
+        roots = self.claims.roots(providers)
+        names = {*self.reported([*rest, *self.uuids]).values(),
+                 *self.relevant(self.request)}
         return {roots.get(each, each) for each in providers}, names
 
 

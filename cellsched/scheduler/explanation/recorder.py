@@ -47,6 +47,7 @@ class _WaitingDecision:
     decision: decision_record.Decision
 
 
+@dataclasses.dataclass(eq=False)
 class Recorder:
     """Writes decisions to the API database in the background.
 
@@ -55,15 +56,13 @@ class Recorder:
     :param retention_s: seconds to keep decisions; zero stores none
     """
 
-    def __init__(
-        self, database: session.Database, clock: Clock,
-        retention_s: float,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._retention_s = retention_s
+    database: session.Database
+    clock: Clock
+    retention_s: float
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._flushing = clock.lock()
+        self._flushing = self.clock.lock()
         self._waiting = collections.deque[_WaitingDecision]()
         self._forgotten = 0
         self._failing = False
@@ -77,10 +76,10 @@ class Recorder:
 
         The request and the decision must not be changed afterwards.
         """
-        if not self._retention_s:
+        if not self.retention_s:
             return
         made = _WaitingDecision(
-            self._clock.now(), self._clock.timestamp(), context.request_id,
+            self.clock.now(), self.clock.timestamp(), context.request_id,
             request, tuple(uuids), decision)
         with self._lock:
             self._waiting.append(made)
@@ -90,8 +89,8 @@ class Recorder:
         """Write waiting decisions and purge old ones; never raises."""
         with self._flushing:
             self._write()
-            now = self._clock.monotonic()
-            if not self._failing and self._retention_s and (
+            now = self.clock.monotonic()
+            if not self._failing and self.retention_s and (
                     self._purged_at is None
                     or now - self._purged_at >= PURGE_SPACING_S):
                 self._purge()
@@ -113,9 +112,9 @@ class Recorder:
         made = [(each, row) for each in batch
                 if (row := _row(each)) is not None]
         try:
-            with self._database.writer() as connection:
+            with self.database.writer() as connection:
                 decisions.create(connection, [row for _, row in made],
-                                 self._clock.now())
+                                 self.clock.now())
         except Exception:
             self._put_back([each for each, _ in made])
             if not self._failing:
@@ -143,10 +142,10 @@ class Recorder:
             self._forgotten += 1
 
     def _purge(self) -> None:
-        before = self._clock.timestamp() - self._retention_s
+        before = self.clock.timestamp() - self.retention_s
         try:
             for _ in range(PURGE_ROUNDS):
-                with self._database.writer() as connection:
+                with self.database.writer() as connection:
                     gone = decisions.purge(connection, before, PURGE_ROWS)
                 if gone < PURGE_ROWS:
                     break

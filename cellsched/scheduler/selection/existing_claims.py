@@ -15,10 +15,8 @@ import dataclasses
 import numpy as np
 
 from cellsched.claims import base as claims_base
-from cellsched.clock import Clock
 from cellsched import exception
 from cellsched.filters import retry
-from cellsched.host_manager.source import HostSource
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
@@ -27,7 +25,6 @@ from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import request_validation
-from cellsched.scheduler.selection.claims import ClaimBatcher
 
 _TRIED = retry.RetryFilter(options=None)
 
@@ -209,40 +206,15 @@ class Verdict:
     decision: decision_record.Decision
 
 
-def is_asked_for(request: objects.RequestSpec) -> bool:
-    """Return whether a request is a rebuild check."""
-    return bool(request.hint(request_validation.REBUILD))
-
-
-@dataclasses.dataclass(eq=False)
-class Rebuilds:
-    """Checks hosts in a source's table, and claims nothing."""
-
-    loader: HostSource
-    claims: ClaimBatcher
-    clock: Clock
-
-    def check(
-        self, pipeline: Pipeline, request: objects.RequestSpec,
-        uuids: Sequence[str] | None,
-    ) -> Verdict:
-        """Check the host of a request; see :func:`check`.
-
-        :param uuids: the instances that the caller named, if any
-        :raises cellsched.exception.InvalidField: the request is not for one
-            instance, or the instance is not known to be on the host
-        """
-        uuid = _instance(request, uuids)
-        held = self.claims.claims_of(migrations.consumers([uuid]))
-        nodes = {each.provider for claims in held.values() for each in claims}
-        nodes.update(self.loader.reported_nodes([uuid]).values())
-        hosts = self.loader.table.view(self.clock.steady())
-        return check(hosts, pipeline, request, nodes)
-
-
-def _instance(
+def rebuilt_instance(
     request: objects.RequestSpec, uuids: Sequence[str] | None
 ) -> str:
+    """Return the instance of a rebuild check.
+
+    :param uuids: the instances that the caller named, if any
+    :raises cellsched.exception.InvalidField: the request is not for one
+        instance
+    """
     uuid: str | None = request.get('instance_uuid')
     if (uuid is None or request.get('num_instances', 1) != 1
             or uuids is not None and list(uuids) != [uuid]):

@@ -24,6 +24,7 @@ from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection.claims import ClaimRefusals
@@ -87,6 +88,7 @@ class PlacementAttempt:
     is_parted: bool = False
 
 
+@dataclasses.dataclass(eq=False)
 class Placer:
     """Selects hosts in the table of a source and claims them.
 
@@ -104,34 +106,27 @@ class Placer:
         ignored instead of refused
     """
 
-    def __init__(
-        self, loader: HostSource,
-        pipeline: Pipeline,
-        claims: ClaimBatcher, clock: Clock,
-        policy: SelectionPolicy, attempts_max: int, record: Record,
-        slow_plugin_s: float = math.inf, ignores_demands: bool = False,
-    ) -> None:
-        self._loader = loader
-        self._pipeline = pipeline
-        self._claims = claims
-        self._clock = clock
-        self._policy = policy
+    loader: HostSource
+    pipeline: Pipeline
+    claims: ClaimBatcher
+    clock: Clock
+    policy: SelectionPolicy
+    attempts_max: int
+    record: Record
+    slow_plugin_s: float = math.inf
+    ignores_demands: bool = False
+
+    def __post_init__(self) -> None:
         # Every process makes the same plan from the same hosts.
-        self._planned = dataclasses.replace(policy, start=0.0)
-        self._attempts_max = attempts_max
-        self._record = record
-        self._single_flight = SingleFlight(clock.event)
-        self._slow_plugin_s = slow_plugin_s
+        self._planned = dataclasses.replace(self.policy, start=0.0)
+        self._single_flight = SingleFlight(self.clock.event)
         self._requirements = requirements.RequirementCheck(
-            pipeline.reads, ignores_demands)
-        self._rebuilds = existing_claims.Rebuilds(loader, claims, clock)
+            self.pipeline.reads, self.ignores_demands)
 
     def on(self, source: HostSource) -> 'Placer':
         """Return a copy of this placer that selects among other hosts."""
         placer = copy.copy(self)
-        placer._loader = source
-        placer._rebuilds = existing_claims.Rebuilds(
-            source, self._claims, self._clock)
+        placer.loader = source
         return placer
 
     def place(
@@ -154,28 +149,39 @@ class Placer:
         """
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
-            self._record(context, request, uuids, self._no_decision(refusal))
+            self.record(context, request, uuids, self._no_decision(refusal))
             raise refusal
         with (self._single_flight.alone(uuids),
               self._timed(context) as pipeline):
             attempt = PlacementAttempt(
                 context, pipeline, request, uuids, alternates, claim)
             try:
-                if existing_claims.is_asked_for(request):
+                if request.hint(request_validation.REBUILD):
                     return self._check_rebuild(attempt)
                 return self._place(attempt)
             except exception.PluginFailed as exc:
-                self._record(context, request, uuids, self._no_decision(exc))
+                self.record(context, request, uuids, self._no_decision(exc))
                 raise
 
     def _check_rebuild(
         self, attempt: PlacementAttempt
     ) -> list[list[objects.Selection]]:
-        """Return the host of a server that is rebuilt with another image."""
-        self._loader.follow(attempt.context)
-        verdict = self._rebuilds.check(
-            attempt.pipeline, attempt.request,
-            attempt.uuids if attempt.claim else None)
+        """Return the host of a server that is rebuilt with another image.
+
+        Nothing is claimed.
+
+        :raises cellsched.exception.InvalidField: the request is not for one
+            instance, or the instance is not known to be on the host
+        """
+        self.loader.follow(attempt.context)
+        uuid = existing_claims.rebuilt_instance(
+            attempt.request, attempt.uuids if attempt.claim else None)
+        held = self.claims.claims_of(migrations.consumers([uuid]))
+        nodes = {each.provider for claims in held.values() for each in claims}
+        nodes.update(self.loader.reported_nodes([uuid]).values())
+        verdict = existing_claims.check(
+            self.loader.table.view(self.clock.steady()), attempt.pipeline,
+            attempt.request, nodes)
         attempt.why, attempt.decision = verdict.why, verdict.decision
         if attempt.why is not None:
             raise self._error(attempt)
@@ -187,33 +193,33 @@ class Placer:
     ) -> list[list[objects.Selection]]:
         context, claim = attempt.context, attempt.claim
         attempt.request = with_members(attempt.request, attempt.uuids)
-        asked_at = self._clock.monotonic()
-        fresh = self._loader.follow(context)
+        asked_at = self.clock.monotonic()
+        fresh = self.loader.follow(context)
         rounds = 0
         # Repeated requests are rare, and the claim store detects them. The
         # first round omits the query, which costs as much as a claim.
         query_own = False
-        while rounds < self._attempts_max:
+        while rounds < self.attempts_max:
             # 1. Select a host for each instance and reserve it in the table.
             self._locate(attempt, query_own)
             self._select_and_reserve(attempt)
             # 2. If no host is found and neither a newer nor a larger table is
             # available, wait for pending claims and select a last time.
             if (not attempt.places and fresh and query_own == claim
-                    and not self._loader.extend()):
+                    and not self.loader.extend()):
                 self._select_after_pending(attempt)
             # 3. If no host is found, refresh the table and retry. The refresh
             # is skipped if another thread read it since the request started.
             if not attempt.places:
                 if not fresh:
-                    self._loader.refresh(context, since=asked_at)
+                    self.loader.refresh(context, since=asked_at)
                 fresh, query_own = True, claim
                 continue
             # 4. Claim the hosts, and confirm or roll back the reservation. On
             # a conflict, query the claims that the instances hold and retry.
             try:
                 if not claim:
-                    self._loader.confirm(attempt.allocations, claimed=False)
+                    self.loader.confirm(attempt.allocations, claimed=False)
                 refusal = self._claim(attempt) if claim else None
             except exception.ClaimConflict:
                 if query_own:
@@ -247,11 +253,11 @@ class Placer:
         if not related and not query_own:
             attempt.located = existing_claims.NO_LOCATIONS
             return
-        held = self._claims.claims_of([*related, *migrations.consumers(uuids)])
-        reported = self._loader.reported_nodes(related - held.keys())
-        own = (self._loader.reported_nodes(uuids)
+        held = self.claims.claims_of([*related, *migrations.consumers(uuids)])
+        reported = self.loader.reported_nodes(related - held.keys())
+        own = (self.loader.reported_nodes(uuids)
                if existing_claims.has_tried(request) else {})
-        hosts = self._loader.table.view(self._clock.steady())
+        hosts = self.loader.table.view(self.clock.steady())
         located = existing_claims.locate(hosts, request, uuids, held, own)
         attempt.located = dataclasses.replace(
             located, nodes={**reported, **located.nodes})
@@ -266,16 +272,16 @@ class Placer:
         :param count_pending: subtract claims that the reported usage may
             already include
         """
-        table = self._loader.table
+        table = self.loader.table
         attempt.allocations = ()
         for check in _CHECKS:
             hosts = table.view(
-                self._clock.steady(), attempt.located.nodes, count_pending)
+                self.clock.steady(), attempt.located.nodes, count_pending)
             try:
                 # 1. Select hosts in a view of the table.
                 self._select(attempt, Selector(
                     attempt.pipeline,
-                    self._policy if attempt.reserve else self._planned, hosts,
+                    self.policy if attempt.reserve else self._planned, hosts,
                     attempt.request, attempt.refusals))
                 if not (attempt.places and attempt.reserve):
                     return
@@ -301,9 +307,9 @@ class Placer:
         # 2. Diagnose before the alternates are selected, which rejects more
         # hosts. A complete first round needs no diagnosis if another round
         # can follow.
-        quiet = not attempt.refusals and complete and self._attempts_max > 1
+        quiet = not attempt.refusals and complete and self.attempts_max > 1
         attempt.why = None if quiet else selector.diagnosis(
-            self._loader.silent, len(uuids), self._loader.left_out())
+            self.loader.silent, len(uuids), self.loader.left_out())
         # 3. Add the alternates and the record of the decision.
         attempt.places = (
             selector.selections(attempt.alternates) if complete else [])
@@ -323,12 +329,12 @@ class Placer:
         events = []
 
         def watcher() -> Callable[[], None]:
-            events.append(self._clock.event())
+            events.append(self.clock.event())
             return events[-1].set
 
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
-            self._loader.table.watch(watcher)
+            self.loader.table.watch(watcher)
         for event in events:
             event.wait()
         # 2. Select again. The claim store arbitrates, if it is asked.
@@ -358,11 +364,11 @@ class Placer:
         # 2. Claim; on an error roll the reservation back and reload the hosts.
         try:
             self._release_stale(attempt)
-            created = self._claims.claim(batch)
+            created = self.claims.claim(batch)
         except exception.ClaimRefused as exc:
             LOG.info('Claim refused; selecting hosts again: %s', exc)
-            self._loader.table.rollback(attempt.allocations)
-            self._loader.reload(providers)
+            self.loader.table.rollback(attempt.allocations)
+            self.loader.reload(providers)
             consumers = attempt.located.consumers
             return exc, next((
                 first.compute_node_uuid
@@ -370,14 +376,14 @@ class Placer:
                 if consumers.get(uuid, uuid) == exc.consumer),
                 exc.provider)
         except Exception:
-            self._loader.table.rollback(attempt.allocations)
-            self._loader.reload(providers)
+            self.loader.table.rollback(attempt.allocations)
+            self.loader.reload(providers)
             raise
         # 3. Confirm the reservation. If the request is a repetition, the table
         # now counts its earlier claims twice: reload the hosts.
-        self._loader.confirm(attempt.allocations)
+        self.loader.confirm(attempt.allocations)
         if created < len(batch):
-            self._loader.reload(providers)
+            self.loader.reload(providers)
         return None
 
     def _claims_to_make(
@@ -405,8 +411,8 @@ class Placer:
         """Release the claims of the request's failed builds."""
         stale = attempt.located.stale
         if stale:
-            self._claims.release(stale)
-            self._loader.reload([
+            self.claims.release(stale)
+            self.loader.reload([
                 each.provider for claims in stale.values()
                 for each in claims])
 
@@ -424,7 +430,7 @@ class Placer:
 
     def _names(self, nodes: Iterable[str]) -> list[str]:
         """Return the host names of the nodes that are in the table."""
-        hosts = self._loader.table.view(self._clock.steady())
+        hosts = self.loader.table.view(self.clock.steady())
         return [hosts['host'][row] for row in map(hosts.row, nodes)
                 if row is not None]
 
@@ -433,22 +439,22 @@ class Placer:
     ) -> exception.NoValidHost | exception.HostStateUncertain:
         """Log and record why the request fails; return the error."""
         assert attempt.why is not None
-        error = self._loader.mass_outage_error() or attempt.why.error()
+        error = self.loader.mass_outage_error() or attempt.why.error()
         LOG.info('%s', error, context=attempt.context)
         _explain(attempt.decision, attempt.why)
         self._record_decision(attempt)
         return error
 
     def _record_decision(self, attempt: PlacementAttempt) -> None:
-        self._record(attempt.context, attempt.request, attempt.uuids,
-                     attempt.decision)
+        self.record(attempt.context, attempt.request, attempt.uuids,
+                    attempt.decision)
 
     def _no_decision(
         self, error: exception.CellschedException
     ) -> decision_record.Decision:
         """Return the record of a request that fails before a decision."""
         return decision_record.Decision(
-            len(self._loader.table), (), (),
+            len(self.loader.table), (), (),
             error.kwargs.get('reason') or error.format_message())
 
     @contextlib.contextmanager
@@ -456,11 +462,11 @@ class Placer:
         self, context: RequestContext
     ) -> Iterator[Pipeline]:
         """Return the pipeline for one request; log its slow plug-ins."""
-        pipeline = self._pipeline.timed(self._clock.monotonic)
+        pipeline = self.pipeline.timed(self.clock.monotonic)
         try:
             yield pipeline
         finally:
-            for kind, name, seconds in pipeline.slow(self._slow_plugin_s):
+            for kind, name, seconds in pipeline.slow(self.slow_plugin_s):
                 LOG.warning(
                     '%s %s took %.1f seconds in the decision on request %s',
                     kind, name, seconds, context.request_id)
@@ -478,14 +484,14 @@ class Placer:
         if refusal is not None:
             return [], self._no_decision(refusal)
         request = with_members(request, uuids)
-        self._loader.follow(context)
+        self.loader.follow(context)
         with self._timed(context) as pipeline:
             attempt = PlacementAttempt(
                 context, pipeline, request, uuids, alternates, reserve=False)
             while True:
                 self._locate(attempt, query_own=True)
                 self._select_and_reserve(attempt)
-                if attempt.places or not self._loader.extend():
+                if attempt.places or not self.loader.extend():
                     break
         if not attempt.places:
             assert attempt.why is not None
@@ -494,11 +500,11 @@ class Placer:
 
     def release(self, host: str, instance: str) -> None:
         """Release the claims of a deleted instance on a host."""
-        held = self._claims.claims_of(migrations.consumers([instance]))
+        held = self.claims.claims_of(migrations.consumers([instance]))
         gone = existing_claims.held_on(
-            self._loader.table.view(self._clock.steady()), host, held)
+            self.loader.table.view(self.clock.steady()), host, held)
         if gone:
-            self._claims.release(gone)
+            self.claims.release(gone)
 
 
 def _explain(

@@ -106,7 +106,7 @@ class TestPlan(PlanTestCase):
 
         self.world.claims.claim = refuse
         told = []
-        self.scheduler.placer._record = lambda *args: told.append(args[-1])
+        self.scheduler.placer.record = lambda *args: told.append(args[-1])
 
         self.assertRaises(
             exception.NoValidHost, self.select, self.scheduler)
