@@ -166,7 +166,7 @@ def globals_written(source):
 def headless(source):
     if not source.text.startswith('# SPDX-License-Identifier: Apache-2.0\n'):
         yield 'does not begin with the licence'
-    if source.path.startswith('cellsched/'):
+    if source.path.startswith(('cellsched/', 'integrations/')):
         if not ast.get_docstring(source.tree):
             yield 'has no docstring'
 
