@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "Serve callers that use Nova's RPC", to the letter."""
+"""The commands of the page "Serve callers that use Nova's RPC"."""
 
 import configparser
 import os
@@ -27,16 +27,16 @@ class TestNovaCallers(pages.Following):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # To install Nova first is not of the test's time.
+        # The installation does not count as time of the test.
         cls.python = base.installed(caller.python)
 
     def setUp(self):
         super().setUp()
-        # Nova has it already.
+        # The existing Nova has created it.
         self.make('rabbitmqctl add_vhost', 'nova')
         self.server, self.other = nova_base.new(2)
 
-    def test_page_has_callers_get_their_answers(self):
+    def test_page_serves_callers_of_nova(self):
         files = {block.caption: block for block in pages.blocks(PAGE)
                  if block.language == 'ini'}
         for block in pages.blocks(test_first_deployment.PAGE):
@@ -46,7 +46,7 @@ class TestNovaCallers(pages.Following):
         for block in pages.blocks(PAGE):
             self.follow(block)
 
-        # The page has been read, and not some other one.
+        # The commands come from this page.
         for word in ('host list', 'ping', 'explain', 'Each: small'):
             self.assertIn(word, ' '.join(self.followed))
 
@@ -57,13 +57,13 @@ class TestNovaCallers(pages.Following):
             self.type(block, PATH=os.pathsep.join(
                 (str(self.python.parent), os.environ['PATH'])))
         elif block.caption == 'explain':
-            self.ask_as_nova()
+            self.call_as_nova()
             self.explain(block)
-            self.tell_as_nova()
+            self.report_as_nova()
         else:
             super().follow(block)
         if block.caption == 'etc/service.conf':
-            # It takes seconds to be ready.
+            # The client takes seconds to start.
             self.nova = self.useFixture(caller.Caller(
                 self.python, self.directory / block.caption))
 
@@ -77,8 +77,8 @@ class TestNovaCallers(pages.Following):
             self.assertEqual(1, cursor.rowcount)
         self.cell = re.findall(r"uuid = '(.*)'", block.text)[0]
 
-    def ask_as_nova(self):
-        """Do with Nova's client what the page says of Nova's conductors."""
+    def call_as_nova(self):
+        """Call the scheduler as Nova's conductors do."""
         self.nova.wait()
 
         [[selection]] = self.ask(self.server)['result']
@@ -86,7 +86,7 @@ class TestNovaCallers(pages.Following):
             ('compute1', 'compute1', self.cell),
             tuple(selection['fields'][name] for name in (
                 'service_host', 'nodename', 'cell_uuid')))
-        # Nova names the cell by its own uuid.
+        # Nova sends its own uuid of the cell.
         [[selection]] = self.ask(self.other, destination={
             'host': '', 'cell': self.cell})['result']
         self.assertEqual('compute1', selection['fields']['service_host'])
@@ -102,8 +102,8 @@ class TestNovaCallers(pages.Following):
             self.assertIn(hint, error['message'])
         self.check_log()
 
-    def tell_as_nova(self):
-        """Have a server's claim released as the page says of computes."""
+    def report_as_nova(self):
+        """Release the claim of a server as Nova's computes do."""
         parts = services.Components(loader.load(
             files=[str(self.directory / 'etc/api.conf')], dirs=[]))
         self.addCleanup(parts.close)
@@ -124,7 +124,7 @@ class TestNovaCallers(pages.Following):
                       **request})
 
     def check_log(self):
-        """Find the lines in the scheduler's log that the page shows."""
+        """Find the log lines of the page in the scheduler's log."""
         scheduler, *_ = self.services.values()
         text = (pages.SOURCE / PAGE).read_text()
         [shown] = re.findall(r'^    … (INFO .*)$', text, re.MULTILINE)
@@ -133,7 +133,7 @@ class TestNovaCallers(pages.Following):
             scheduler.wait_for(line)
 
     def explain(self, block):
-        """Type it until the decision is written, within a second or so."""
+        """Repeat the command until the decision is written."""
         def explained():
             try:
                 self.type(block, SERVER=self.server)
@@ -146,14 +146,14 @@ class TestNovaCallers(pages.Following):
 
 class TestPage(base.TestCase):
 
-    def test_files_of_both_sides_agree(self):
-        ours, theirs = (self.options(name) for name in (
+    def test_configuration_files_of_both_services_agree(self):
+        own, service = (self.options(name) for name in (
             'etc/api.conf', 'etc/service.conf'))
 
-        self.assertEqual(theirs['DEFAULT']['transport_url'],
-                         ours['DEFAULT']['transport_url'])
-        self.assertEqual(dict(theirs['oslo_messaging_rabbit']),
-                         dict(ours['oslo_messaging_rabbit']))
+        self.assertEqual(service['DEFAULT']['transport_url'],
+                         own['DEFAULT']['transport_url'])
+        self.assertEqual(dict(service['oslo_messaging_rabbit']),
+                         dict(own['oslo_messaging_rabbit']))
 
     def test_every_url_of_the_page_is_replaced(self):
         self.assertEqual([], pages.unknown_urls(PAGE))

@@ -11,8 +11,8 @@ from tests.integration import base
 from tests.integration.nova import answers
 from tests.integration.nova import caller
 from tests.integration.nova import moves
-from tests.integration.nova import news
-from tests.integration.nova import wishes
+from tests.integration.nova import selections
+from tests.integration.nova import updates
 from tests.integration import processes
 from tests.integration import serving
 from tests import profile
@@ -22,20 +22,20 @@ NAMES = pathlib.Path(__file__).parent / 'nova' / 'names.py'
 
 
 class TestQuorumQueues(
-        answers.Answers, moves.Moves, news.News, wishes.Wishes):
+        answers.Answers, moves.Moves, updates.Updates, selections.Selections):
     quorum = True
 
-    def test_queue_of_the_scheduler_is_of_the_kind(self):
+    def test_queue_of_the_scheduler_has_the_type(self):
         self.world.check_queue()
 
 
 @profile.by_default(
     own=True, reason='classic queues; the calls are proven on quorum queues')
 class TestClassicQueues(
-        answers.Answers, moves.Moves, news.News, wishes.Wishes):
+        answers.Answers, moves.Moves, updates.Updates, selections.Selections):
     quorum = False
 
-    def test_queue_of_the_scheduler_is_of_the_kind(self):
+    def test_queue_of_the_scheduler_has_the_type(self):
         self.world.check_queue()
 
 
@@ -44,24 +44,24 @@ class TestNames(base.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # To install Nova first is not of the test's time.
+        # The installation does not count as time of the test.
         cls.python = base.installed(caller.python)
 
-    def test_names_that_are_recorded_are_those_of_nova(self):
-        told = subprocess.run(
+    def test_recorded_names_are_those_of_nova(self):
+        output = subprocess.run(
             [self.python, '-I', NAMES], cwd=self.directory, check=True,
             env=processes.environment(), stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True).stdout
 
-        self.assertEqual(json.loads(told), json.loads(
+        self.assertEqual(json.loads(output), json.loads(
             test_requirements.NOVA_NAMES.read_text()))
 
 
 @profile.full_only('an environment of Nova that cannot be made')
 class TestEnvironment(base.TestCase):
 
-    def test_that_nova_cannot_be_installed_is_told(self):
-        # Nobody listens there.
+    def test_failed_installation_of_nova_is_reported(self):
+        # No server listens on this port.
         for installer, index in ('PIP', 'INDEX_URL'), ('UV', 'DEFAULT_INDEX'):
             self.useFixture(fixtures.EnvironmentVariable(
                 f'{installer}_{index}', f'http://{serving.ADDRESS}:9/'))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compared with Nova: traits that are required, and options."""
+"""Required traits and options are the same as in Nova."""
 
 import itertools
 import json
@@ -17,17 +17,17 @@ from tests.integration import base
 from tests.integration.nova import caller
 from tests.integration import processes
 
-#: What Nova's python runs.
+#: Directory of the scripts for Nova's python.
 _NOVA = pathlib.Path(__file__).with_name('nova')
 
-#: The record of Nova's options, for the tests that do without Nova.
+#: The recorded options of Nova, for tests without Nova.
 _RECORD = (pathlib.Path(__file__).parents[1]
            / 'unit/conf/nova-34-options.json')
 
 OPTIONS = ('query_placement_for_image_type_support',
            'image_metadata_prefilter')
 
-#: Values of extra specs and properties, each with and without the others.
+#: Values of extra specs and properties, combined with each other.
 PAIRS = {
     'virtio_packed_ring': (None, 'true', 'false'),
     'ephemeral_encryption': (None, 'true', 'false'),
@@ -56,12 +56,12 @@ def case(extra_specs=None, properties=None, disk_format='qcow2',
             'options': dict.fromkeys(OPTIONS, on)}
 
 
-def given(**said):
-    return {name: value for name, value in said.items() if value is not None}
+def given(**values):
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def pairs(*names):
-    """Yield requests whose flavor and image say these in every way."""
+    """Yield requests with all combinations in flavor and image."""
     ways = [PAIRS[name] for name in names for _ in range(2)]
     for values in itertools.product(*ways):
         yield case(given(**{f'hw:{name}': value for name, value
@@ -70,17 +70,17 @@ def pairs(*names):
                             in zip(names, values[1::2])}))
 
 
-def ours(said):
-    """Return the traits that the stages here require; None if refused."""
+def ours(fields):
+    """Return the traits that this scheduler requires; None if refused."""
     conf = cfg.ConfigOpts()
     conf.register_opts(scheduler.OPTS, group='scheduler')
     conf([], default_config_files=[], default_config_dirs=[])
-    for name, value in said['options'].items():
+    for name, value in fields['options'].items():
         conf.set_override(name, value, group='scheduler')
     request = builders.request(
-        extra_specs=said['extra_specs'], is_bfv=said['is_bfv'],
-        image={'disk_format': said['disk_format'],
-               'properties': said['properties']})
+        extra_specs=fields['extra_specs'], is_bfv=fields['is_bfv'],
+        image={'disk_format': fields['disk_format'],
+               'properties': fields['properties']})
     try:
         return sorted(frozenset[str]().union(*(
             stage.required(request) for stage
@@ -90,17 +90,17 @@ def ours(said):
         return None
 
 
-def run(program, said=''):
-    """Return what a program of Nova's python prints."""
+def run(program, text=''):
+    """Return the output of a script that Nova's python runs."""
     return subprocess.run(
         [base.installed(caller.python), '-I', _NOVA / program],
-        env=processes.environment(), input=said, text=True, check=True,
+        env=processes.environment(), input=text, text=True, check=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600).stdout
 
 
 class TestOptions(base.TestCase):
 
-    def test_record_of_options_is_what_nova_has(self):
+    def test_recorded_options_are_those_of_nova(self):
         self.assertEqual(
             json.loads(_RECORD.read_text()), json.loads(run('options.py')))
 
@@ -108,17 +108,17 @@ class TestOptions(base.TestCase):
 class TestRequiredTraits(base.TestCase):
 
     def novas(self, cases):
-        """Return what Nova requires in each case."""
-        lines = run('required.py', '\n'.join(map(json.dumps, cases)))
+        """Return the traits that Nova requires in each case."""
+        lines = run('traits.py', '\n'.join(map(json.dumps, cases)))
         return list(map(json.loads, lines.splitlines()))
 
-    def test_same_traits_are_required_and_the_same_requests_refused(self):
+    def test_required_traits_and_refusals_are_those_of_nova(self):
         cases = [
             *pairs('virtio_packed_ring'), *pairs('sound_model'),
             *pairs('ephemeral_encryption', 'ephemeral_encryption_format'),
             *pairs('tpm_version', 'tpm_model'),
-            *(case({'hw:tpm_version': '2.0', 'hw:tpm_secret_security': who})
-              for who in ('user', 'host', 'deployment', 'nobody')),
+            *(case({'hw:tpm_version': '2.0', 'hw:tpm_secret_security': value})
+              for value in ('user', 'host', 'deployment', 'nobody')),
             *(case(properties={name: value}, on=on)
               for name, values in DEVICES.items() for value in values.split()
               for on in (True, False)),
@@ -128,17 +128,17 @@ class TestRequiredTraits(base.TestCase):
             case({'trait:CUSTOM_A': 'required', 'trait:CUSTOM_B': 'other'},
                  {'trait:CUSTOM_C': 'required'}),
         ]
-        for said in cases:
+        for each in cases:
             named = [name.removeprefix('trait:') for name, value
-                     in said['properties'].items()
+                     in each['properties'].items()
                      if name.startswith('trait:') and value == 'required']
-            said['ours'] = ours({**said, 'properties': {
-                **said['properties'], 'traits_required': named}})
-        expected = self.novas([{name: value for name, value in said.items()
-                                if name != 'ours'} for said in cases])
+            each['ours'] = ours({**each, 'properties': {
+                **each['properties'], 'traits_required': named}})
+        expected = self.novas([{name: value for name, value in each.items()
+                                if name != 'ours'} for each in cases])
 
         self.assertEqual(len(cases), len(expected))
         self.assertIn(None, expected)
-        for said, traits in zip(cases, expected):
-            with self.subTest(**said):
-                self.assertEqual(traits, said['ours'])
+        for each, traits in zip(cases, expected):
+            with self.subTest(**each):
+                self.assertEqual(traits, each['ours'])

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What answers of the scheduler are to Nova's client."""
+"""Answers of the scheduler, as Nova's client receives them."""
 
 import json
 
-from tests.integration.nova import answering
 from tests.integration.nova import base
+from tests.integration.nova import scheduler
 
 SELECTION = 'nova.objects.selection.Selection'
 
 
 class Answers(base.TestCase):
 
-    def test_selection_is_one_of_nova(self):
+    def test_selection_is_an_object_of_nova(self):
         [uuid] = uuids = base.new(1)
 
-        [[told]] = self.selected(uuids, alternates=False)
+        [[selection]] = self.selected(uuids, alternates=False)
 
         [claim] = self.world.held_by(uuid)
-        fields = told['fields']
+        fields = selection['fields']
         host = fields['service_host']
-        cell = answering.HOSTS[host]
-        self.assertEqual((SELECTION, '1.1'), (told['class'], told['version']))
+        cell = scheduler.HOSTS[host]
+        self.assertEqual((SELECTION, '1.1'),
+                         (selection['class'], selection['version']))
         self.assertEqual(
             {'allocations': {claim.provider: {'resources': {
                 'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 2}}},
@@ -36,17 +37,17 @@ class Answers(base.TestCase):
         self.assertEqual(
             {'compute_node_uuid': claim.provider, 'service_host': host,
              'nodename': host, 'cell_uuid': self.world.cells[cell],
-             'availability_zone': answering.ZONES[cell]}, fields)
+             'availability_zone': scheduler.ZONES[cell]}, fields)
 
-    def test_conductor_of_nova_can_go_on_with_a_selection(self):
-        [[told]] = self.selected(base.new(1), alternates=False)
+    def test_conductor_of_nova_reads_a_selection(self):
+        [[selection]] = self.selected(base.new(1), alternates=False)
 
-        host = told['fields']['service_host']
+        host = selection['fields']['service_host']
         self.assertEqual(
             {'retry': {'num_attempts': 1, 'hosts': [[host, host]]},
-             'limits': {}}, told['properties'])
+             'limits': {}}, selection['properties'])
 
-    def test_each_of_many_instances_has_its_list_in_order(self):
+    def test_each_instance_has_its_list_in_order(self):
         uuids = base.new(6)
 
         found = self.selected(uuids)
@@ -57,39 +58,39 @@ class Answers(base.TestCase):
             [first['fields']['compute_node_uuid'] for first, *_ in found])
         self.assertEqual(6, len(found))
 
-    def test_alternates_are_in_the_cell_and_not_chosen(self):
+    def test_alternates_are_unselected_hosts_of_the_cell(self):
         for uuids in (base.new(1), base.new(2)):
             found = self.selected(uuids)
 
-            for chosen, *others in found:
+            for chosen, *alternates in found:
                 self.assertEqual(
                     {chosen['fields']['cell_uuid']},
-                    {each['fields']['cell_uuid'] for each in others}
+                    {each['fields']['cell_uuid'] for each in alternates}
                     or {chosen['fields']['cell_uuid']})
-                names = [each['fields']['service_host'] for each in others]
+                names = [each['fields']['service_host'] for each in alternates]
                 self.assertEqual(len(names), len(set(names)))
                 self.assertEqual(set(), set(names) & set(base.hosts(found)))
 
-    def test_alternates_are_those_that_there_are(self):
+    def test_alternates_are_limited_to_the_hosts_of_the_cell(self):
         for cell, count in (('cell1', 1), ('cell2', 2)):
-            [[_, *others]] = self.selected(base.new(1), destination={
+            [[_, *alternates]] = self.selected(base.new(1), destination={
                 'host': '', 'cell': self.world.cells[cell]})
 
-            self.assertEqual(count, len(others))
+            self.assertEqual(count, len(alternates))
 
-    def test_answer_without_objects_is_dicts(self):
+    def test_answer_without_objects_is_a_list_of_dicts(self):
         for alternates in (False, True):
             found = self.selected(
                 base.new(2), objects=False, alternates=alternates)
 
             self.assertEqual(2, len(found))
             for each in found:
-                self.assertIn(each['host'], answering.HOSTS)
+                self.assertIn(each['host'], scheduler.HOSTS)
                 self.assertEqual(
                     {'host': each['host'], 'nodename': each['host'],
                      'limits': {}}, each)
 
-    def test_request_that_is_repeated_gets_the_same_and_takes_it_once(self):
+    def test_repeated_request_gets_the_same_hosts_and_one_claim(self):
         uuids = base.new(2)
         first = self.selected(uuids, alternates=False)
         held = [self.world.held_by(uuid) for uuid in uuids]
@@ -111,10 +112,10 @@ class Answers(base.TestCase):
                 r'^No valid host was found\. .*\b5 hosts.*memory')
             self.assertEqual({'reason', 'code'}, set(error['kwargs']))
             self.assertEqual(500, error['kwargs']['code'])
-            for host in answering.HOSTS:
+            for host in scheduler.HOSTS:
                 self.assertNotIn(host, json.dumps(error))
 
-    def test_request_that_fits_only_in_part_takes_nothing(self):
+    def test_request_that_fits_only_in_part_claims_nothing(self):
         uuids = base.new(7)
 
         self.refused(uuids, flavor={**base.SMALL, 'memory_mb': 40000})
@@ -132,7 +133,7 @@ class Answers(base.TestCase):
         self.assertEqual(
             [1, 1], [len(self.world.held_by(uuid)) for uuid in uuids])
 
-    def test_older_caller_gets_as_many_as_it_asks_for_and_claims_none(self):
+    def test_older_caller_gets_all_its_hosts_without_claims(self):
         for pin in ('ocata', '4.3', 'liberty', '4.0'):
             uuids = base.new(3)
 
@@ -142,11 +143,11 @@ class Answers(base.TestCase):
             self.assertEqual([{'host', 'nodename', 'limits'}] * 3,
                              [set(each) for each in found])
             self.assertLess({each['host'] for each in found},
-                            set(answering.HOSTS))
+                            set(scheduler.HOSTS))
             self.assertEqual([], [claim for uuid in uuids
                                   for claim in self.world.held_by(uuid)])
 
-    def test_pinned_caller_that_wants_objects_refuses_itself(self):
+    def test_pinned_caller_rejects_a_request_for_objects(self):
         for pin in base.OLDER:
             error = self.refused(base.new(1), pin)
 

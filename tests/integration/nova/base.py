@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of what callers of Nova's get, whatever the queues are."""
+"""The base of tests with a caller of Nova, for each type of queue."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -9,23 +9,23 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from tests.integration import base
-from tests.integration.nova import answering
 from tests.integration.nova import caller
+from tests.integration.nova import scheduler
 from tests.integration import servers
 
 SMALL = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 2}
 
-#: Of which no host has enough.
+#: A flavor that is too large for all hosts.
 GIANT = {**SMALL, 'memory_mb': 10 ** 6}
 
-#: What callers of other releases are pinned to; none of them knows objects.
+#: Pins of callers of older releases; none of them supports objects.
 OLDER = ('pike', 'ocata', '4.0')
 
 
 class TestCase(base.TestCase):
     """A scheduler and a caller for all tests of the class."""
 
-    world: answering.Answering
+    world: scheduler.SchedulerFixture
     #: Whether the queues are quorum queues.
     quorum: bool
 
@@ -33,7 +33,7 @@ class TestCase(base.TestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         python = base.installed(caller.python)
-        cls.world = cls.of_class(answering.Answering(
+        cls.world = cls.of_class(scheduler.SchedulerFixture(
             python, cls.part_of_class(servers.RabbitMQ), cls.quorum))
 
     def setUp(self) -> None:
@@ -42,21 +42,21 @@ class TestCase(base.TestCase):
         self.addCleanup(self.check_log, len(self.world.scheduler.output()))
 
     def check_log(self, begin: int) -> None:
-        """Make sure that nothing of the test was a failure of ours."""
-        said = self.world.scheduler.output()[begin:]
+        """Check that the scheduler logged no error during the test."""
+        logged = self.world.scheduler.output()[begin:]
         for word in ('ERROR', 'Traceback'):
-            self.assertNotIn(word, said)
+            self.assertNotIn(word, logged)
 
     def selected(
         self, uuids: Sequence[str], pin: str | None = None, /, **request: Any
     ) -> list[Any]:
-        """Return what ``select_destinations`` returns."""
+        """Return the result of ``select_destinations``."""
         return self.result(self.select(uuids, pin, **request))
 
     def refused(
         self, uuids: Sequence[str], pin: str | None = None, /, **request: Any
     ) -> dict[str, Any]:
-        """Return the error that ``select_destinations`` raises."""
+        """Return the error of ``select_destinations``."""
         answer = self.select(uuids, pin, **request)
         self.assertEqual(['error'], list(answer), answer)
         return answer['error']
@@ -64,7 +64,7 @@ class TestCase(base.TestCase):
     def selected_by_all(
         self, count: int, **request: Any
     ) -> list[tuple[str, ...]]:
-        """Return the hosts that callers of each release get."""
+        """Return the selected hosts, for callers of each release."""
         found = [hosts(self.selected(new(count), **request))]
         for pin in OLDER:
             found.append(tuple(each['host'] for each in self.selected(
@@ -72,7 +72,7 @@ class TestCase(base.TestCase):
         return found
 
     def refused_by_all(self, **request: Any) -> Iterable[dict[str, Any]]:
-        """Yield the error that callers of each release get."""
+        """Yield the errors for callers of each release."""
         yield self.refused(new(1), **request)
         for pin in OLDER:
             yield self.refused(
@@ -102,5 +102,5 @@ def new(count: int) -> list[str]:
 
 
 def hosts(found: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
-    """Return the hosts that were chosen for the instances."""
+    """Return the selected host of each instance."""
     return tuple(first['fields']['service_host'] for first, *_ in found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's client as a process of its own."""
+"""Nova's client in a process of its own."""
 
 from collections.abc import Mapping
 import json
@@ -16,17 +16,17 @@ from tests.integration import serving
 
 _CLIENT = pathlib.Path(__file__).with_name('client.py')
 
-#: Of pip's output when Nova cannot be had.
-_TOLD_CHARS = 1000
+#: Number of characters of pip's output in an error.
+_OUTPUT_CHARS = 1000
 
 
 class Caller(fixtures.Fixture):
-    """Sends what it is told to a scheduler, as Nova does.
+    """Calls a scheduler with Nova's client.
 
-    It ends with its standard input, and so when the tests are killed.
+    The process ends with its standard input, also if the tests are killed.
 
-    :param python: that of Nova's environment
-    :param configuration: a file of Nova's
+    :param python: the python of Nova's environment
+    :param configuration: a configuration file of Nova
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Caller(fixtures.Fixture):
         self.addCleanup(self._end)
 
     def wait(self) -> None:
-        """Wait until it is ready, which takes some seconds."""
+        """Wait some seconds until the client is ready."""
         self._read()
 
     def call(
         self, method: str, pin: str | None = None, /, **arguments: Any
     ) -> Mapping[str, Any]:
-        """Return ``result`` or ``error`` of a method, see ``client``."""
+        """Return the ``result`` or ``error`` of a method, see ``client``."""
         assert self._process.stdin is not None
         print(json.dumps({'method': method, 'pin': pin,
                           'arguments': arguments}),
@@ -68,7 +68,7 @@ class Caller(fixtures.Fixture):
         return json.loads(line)
 
     def _end(self) -> None:
-        # That it does not end is an error; it has nothing left to do.
+        # A client that does not end is an error.
         try:
             self._process.communicate(timeout=300)
         finally:
@@ -77,9 +77,9 @@ class Caller(fixtures.Fixture):
 
 
 def python(place: pathlib.Path = environment.DEFAULT) -> pathlib.Path:
-    """Return the python of Nova's environment, which is made if need be.
+    """Return the python of Nova's environment; create it if necessary.
 
-    :raises tests.integration.serving.NotInstalled: it cannot be made
+    :raises tests.integration.serving.NotInstalled: the creation failed
     """
     place = place.expanduser()
     if not environment.is_current(place):
@@ -90,4 +90,4 @@ def python(place: pathlib.Path = environment.DEFAULT) -> pathlib.Path:
     except subprocess.CalledProcessError as exc:
         raise serving.NotInstalled(
             f'Nova cannot be installed into {place}: '
-            f'{" ".join(str(exc.output).split())[-_TOLD_CHARS:]}') from None
+            f'{" ".join(str(exc.output).split())[-_OUTPUT_CHARS:]}') from None

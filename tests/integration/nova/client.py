@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's own client of schedulers, told by lines of JSON what to send.
+"""Nova's own client of schedulers, controlled by lines of JSON.
 
-This is run by the python of Nova's environment with a configuration file of
-Nova's, and nothing else here imports it. After the line ``null``, which says
-that it is ready, it answers each line with a line: ``result``, or ``error``
-with what an ``except`` clause of Nova's would see.
+The python of Nova's environment runs this script with a configuration file of
+Nova. It prints the line ``null`` when it is ready, and then answers each line
+with a line: ``result``, or ``error`` with the exception that Nova receives.
 
-A line names a ``method``, and has its ``arguments``, in which objects are
-described by what they are made of. The client is pinned to ``pin``, if there
-is one.
+A line has a ``method`` and its ``arguments``, with objects as dicts of their
+fields. If it has a ``pin``, the client uses this RPC version.
 """
 
 import json
@@ -31,16 +29,16 @@ def main():
     objects.register_all()
     ctxt = context.RequestContext(
         USER, PROJECT, is_admin=True, roles=['admin'])
-    tell(None)
+    send(None)
     for line in sys.stdin:
         try:
-            answer = {'result': said(call(ctxt, **json.loads(line)))}
+            answer = {'result': described(call(ctxt, **json.loads(line)))}
         except Exception as exc:
-            answer = {'error': said_of_error(exc)}
-        tell(answer)
+            answer = {'error': described_error(exc)}
+        send(answer)
 
 
-def tell(answer):
+def send(answer):
     print(json.dumps(answer), flush=True)
 
 
@@ -53,22 +51,22 @@ def call(ctxt, method, arguments, pin=None):
     return getattr(rpcapi.SchedulerAPI(), method)(ctxt, **made)
 
 
-def request_spec(ctxt, said):
+def request_spec(ctxt, fields):
     """Return a request as Nova's API makes it."""
-    said = dict(said)
-    count, group = said.pop('num_instances', 1), said.pop('group', None)
-    target, zone = said.pop('destination', None), said.pop('zone', None)
-    uuid, image = said.pop('instance_uuid'), said.pop('image', {})
-    numa = said.pop('numa_memory_mb', None)
+    fields = dict(fields)
+    count, group = fields.pop('num_instances', 1), fields.pop('group', None)
+    target, zone = fields.pop('destination', None), fields.pop('zone', None)
+    uuid, image = fields.pop('instance_uuid'), fields.pop('image', {})
+    numa = fields.pop('numa_memory_mb', None)
     flavor = objects.Flavor(
         ctxt, id=1, flavorid='small', name='small', swap=0, ephemeral_gb=0,
         rxtx_factor=1.0, is_public=True, disabled=False,
-        **{'extra_specs': {}, **said.pop('flavor')})
+        **{'extra_specs': {}, **fields.pop('flavor')})
     spec = objects.RequestSpec.from_components(
         ctxt, uuid, image, flavor, numa and numa_topology(ctxt, numa),
         objects.InstancePCIRequests(ctxt, instance_uuid=uuid, requests=[]),
-        # What is left has the names that it has there.
-        said, group and instance_group(ctxt, group), zone,
+        # The remaining fields have the same names in Nova.
+        fields, group and instance_group(ctxt, group), zone,
         security_groups=objects.SecurityGroupList(objects=[]))
     spec.num_instances = count
     spec.is_bfv = False
@@ -79,27 +77,27 @@ def request_spec(ctxt, said):
 
 
 def numa_topology(ctxt, memory_mb):
-    """Return a topology of one cell with CPUs that it shares."""
+    """Return a topology with one cell of shared CPUs."""
     return objects.InstanceNUMATopology(ctxt, cells=[
         objects.InstanceNUMACell(
             ctxt, id=0, cpuset={0}, pcpuset=set(), memory=memory_mb)])
 
 
-def instance_group(ctxt, said):
-    """Return a group with the fields that conductors fill in, too."""
+def instance_group(ctxt, fields):
+    """Return a group with the fields that conductors set."""
     return objects.InstanceGroup(
         ctxt, id=1, name='group', user_id=USER, project_id=PROJECT,
-        _rules=said.pop('rules', {}), **said)
+        _rules=fields.pop('rules', {}), **fields)
 
 
-def destination(ctxt, said):
-    cell = said.pop('cell', None)
+def destination(ctxt, fields):
+    cell = fields.pop('cell', None)
     if cell is not None:
-        said['cell'] = objects.CellMapping(
+        fields['cell'] = objects.CellMapping(
             ctxt, id=1, uuid=cell, name='cell', disabled=False,
             transport_url='rabbit://nova:secret@cell/',
             database_connection='mysql+pymysql://nova:secret@cell/nova')
-    return objects.Destination(ctxt, **said)
+    return objects.Destination(ctxt, **fields)
 
 
 def instances(ctxt, uuids):
@@ -108,47 +106,47 @@ def instances(ctxt, uuids):
         for uuid in uuids])
 
 
-def aggregate(ctxt, said):
-    return objects.Aggregate(ctxt, **said)
+def aggregate(ctxt, fields):
+    return objects.Aggregate(ctxt, **fields)
 
 
-def aggregates(ctxt, said):
+def aggregates(ctxt, fields):
     return objects.AggregateList(
-        ctxt, objects=[aggregate(ctxt, each) for each in said])
+        ctxt, objects=[aggregate(ctxt, each) for each in fields])
 
 
 MAKERS = {'aggregate': aggregate, 'aggregates': aggregates,
           'instance_info': instances, 'spec_obj': request_spec}
 
 
-def said(value):
-    """Return what came, with the classes that it has here."""
+def described(value):
+    """Return a value as JSON, with the classes of objects."""
     if isinstance(value, (list, tuple)):
-        return [said(each) for each in value]
+        return [described(each) for each in value]
     if isinstance(value, dict):
-        return {name: said(each) for name, each in value.items()}
+        return {name: described(each) for name, each in value.items()}
     if not isinstance(value, base.NovaObject):
         return value
     kind = type(value)
-    told = {'class': f'{kind.__module__}.{kind.__name__}',
-            'version': value.VERSION,
-            'fields': {name: said(getattr(value, name))
-                       for name in value.fields
-                       if value.obj_attr_is_set(name)}}
+    found = {'class': f'{kind.__module__}.{kind.__name__}',
+             'version': value.VERSION,
+             'fields': {name: described(getattr(value, name))
+                        for name in value.fields
+                        if value.obj_attr_is_set(name)}}
     if isinstance(value, objects.Selection):
-        told['properties'] = properties(value)
-    return told
+        found['properties'] = properties(value)
+    return found
 
 
 def properties(selection):
-    """Return what Nova's conductor makes of a selection for a compute."""
+    """Return the filter properties of a selection, as in the conductor."""
     found = {}
     utils.populate_retry(found, selection.compute_node_uuid)
     utils.populate_filter_properties(found, selection)
     return found
 
 
-def said_of_error(exc):
+def described_error(exc):
     return {
         'class': type(exc).__name__, 'module': type(exc).__module__,
         'mro': [f'{each.__module__}.{each.__name__}'

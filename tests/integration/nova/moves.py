@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Nova's conductor asks for a server that has a host already."""
+"""Requests of Nova's conductor for a server with a host."""
 
 from cellsched.migrations import consumers
 from tests.integration.nova import base
@@ -13,12 +13,12 @@ class Moves(base.TestCase):
         self.uuids = base.new(1)
         [self.host] = base.hosts(self.selected(self.uuids))
 
-    def test_server_that_migrates_leaves_its_host(self):
+    def test_migrated_server_leaves_its_host(self):
         found = self.selected(self.uuids, ignore_hosts=[self.host])
 
         self.assertNotEqual((self.host,), base.hosts(found))
 
-    def test_server_that_migrates_goes_where_it_is_sent(self):
+    def test_migrated_server_goes_to_the_requested_host(self):
         target = 'c2-a' if self.host != 'c2-a' else 'c2-b'
 
         found = self.selected(self.uuids, alternates=False,
@@ -26,14 +26,14 @@ class Moves(base.TestCase):
 
         self.assertEqual((target,), base.hosts(found))
 
-    def test_server_that_is_resized_takes_its_new_size(self):
+    def test_resized_server_claims_its_new_size(self):
         self.selected(self.uuids, flavor={**base.SMALL, 'vcpus': 4})
 
         taken = [claim.resources['VCPU'] for name in consumers(self.uuids)
                  for claim in self.world.held_by(name)]
         self.assertEqual([base.SMALL['vcpus'], 4], taken)
 
-    def test_host_that_says_that_the_server_has_gone_is_free(self):
+    def test_claim_of_a_deleted_server_is_released(self):
         self.selected(self.uuids, ignore_hosts=[self.host])
 
         self.assertIsNone(self.called(
@@ -44,7 +44,7 @@ class Moves(base.TestCase):
             lambda: not self.world.held_by(self.uuids[0]),
             'its claim to be released')
 
-    def test_build_that_fails_gets_another_host_each_time(self):
+    def test_failed_build_gets_another_host_each_time(self):
         for pin in (None, 'pike'):
             uuids, tried, providers = base.new(1), [], []
             for _ in range(3):
@@ -54,22 +54,22 @@ class Moves(base.TestCase):
                         [each, each] for each in tried]}))
 
                 self.assertNotIn(host, tried)
-                # It holds that one and no other.
+                # The server has one claim, on the new host.
                 [provider] = [claim.provider for name in consumers(uuids)
                               for claim in self.world.held_by(name)]
                 self.assertNotIn(provider, providers)
                 tried.append(host)
                 providers.append(provider)
 
-    def test_server_gets_another_image_where_it_is_and_claims_nothing(self):
+    def test_rebuild_stays_on_the_host_without_a_claim(self):
         before = self.world.held_by(self.uuids[0])
         wishes = {'force_hosts': [self.host], 'force_nodes': [self.host],
                   'scheduler_hints': {'_nova_check_type': ['rebuild']}}
 
-        [[told]] = self.selected(self.uuids, alternates=False, **wishes)
+        [[selection]] = self.selected(self.uuids, alternates=False, **wishes)
 
         self.assertEqual((self.host, 'null', None), tuple(
-            told['fields'][name] for name in (
+            selection['fields'][name] for name in (
                 'service_host', 'allocation_request',
                 'allocation_request_version')))
         for pin in base.OLDER:
@@ -79,6 +79,6 @@ class Moves(base.TestCase):
 
     @staticmethod
     def host_of(answer):
-        [told] = answer
-        return (told['host'] if isinstance(told, dict)
-                else told[0]['fields']['service_host'])
+        [selection] = answer
+        return (selection['host'] if isinstance(selection, dict)
+                else selection[0]['fields']['service_host'])

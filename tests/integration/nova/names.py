@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names by which requests of Nova's may say where servers go, as JSON.
+"""Print the names of requirements in Nova's requests, as JSON.
 
-This is run by the python of Nova's environment, and nothing else here imports
-it. What it prints is kept in ``tests/unit/scheduler/nova_names.json``::
+The python of Nova's environment runs this script. Its output is stored in
+``tests/unit/scheduler/nova_names.json``::
 
     ~/.cache/cellsched/nova-34/bin/python tests/integration/nova/names.py
 
-Extra specs are those of Nova's validators, and those that its code reads and
-the validators do not know. ``{…}`` in a name stands for a part that is open.
+The extra specs come from Nova's validators and from Nova's code. ``{…}`` in a
+name stands for a variable part.
 """
 
 import ast
@@ -20,14 +20,14 @@ import nova
 from nova.api.validation.extra_specs import validators
 from nova import objects
 
-#: What reads an extra spec and the image property of the same key.
+#: Functions that read an extra spec and the image property of the same key.
 READERS = ('_get_flavor_image_meta', '_get_unique_flavor_image_meta')
 
-#: Extra specs where Nova's code spells them out; their prefixes are none.
+#: Complete names of extra specs in Nova's code.
 SPELT = re.compile(r'(accel|hw|hw_rng|hw_video|pci_passthrough|quota|'
                    r'vmware):[a-z0-9_]*[a-z0-9]')
 
-#: Objects whose fields are parts of a request, by its field.
+#: Objects with fields of a request, by the field of the request.
 PARTS = {'flavor': 'Flavor', 'image': 'ImageMeta',
          'request_level_params': 'RequestLevelParams',
          'requested_destination': 'Destination', 'retry': 'SchedulerRetries'}
@@ -45,7 +45,7 @@ def main():
 
 
 def validated():
-    """Yield the names that have a validator; one stands for all traits."""
+    """Yield the names with a validator; one name stands for all traits."""
     validators.load_validators()
     for name in validators.VALIDATORS:
         yield re.sub(r'^(trait\{group\}:|resources\{group\}:).*',
@@ -53,7 +53,7 @@ def validated():
 
 
 def read():
-    """Yield the names that Nova's code reads of flavors."""
+    """Yield the names that Nova's code reads from flavors."""
     for path in pathlib.Path(nova.__file__).parent.rglob('*.py'):
         if 'tests' in path.parts or 'extra_specs' in path.parts:
             continue

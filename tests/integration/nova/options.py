@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print Nova's options about decisions and quotas, with their defaults.
+"""Print Nova's options for decisions and quotas, with their defaults.
 
-This is run by the python of Nova's environment, and nothing else here imports
-it. What it prints is kept in ``tests/unit/conf/nova-34-options.json``.
+The python of Nova's environment runs this script. Its output is stored in
+``tests/unit/conf/nova-34-options.json``.
 """
 
 import json

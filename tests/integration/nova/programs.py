@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of cellsched-nova, by a process that has imported Nova already.
+"""Run commands of cellsched-nova in a process that has imported Nova.
 
-Nova's python runs this, see :mod:`tests.integration.commands`.
+Nova's python runs this script, see :mod:`tests.integration.commands`.
 """
 
 from nova import monkey_patch
 
-# Nothing of Nova or of the tests may be imported before.
+# The patch must come before all other imports of Nova and the tests.
 monkey_patch.patch(backend='threading')
 
 from cellsched_nova import commands as nova_commands  # noqa: E402

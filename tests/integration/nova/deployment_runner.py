@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Nova's databases and Placement, which know some hosts, for a while.
+"""Run Nova's databases and Placement, with some hosts.
 
-Nova's python runs this, with the directory of the peers' modules. It has this
-project's scheduler decide on two requests, one of which fits nowhere, prints
-a line of JSON with the path of ``nova.conf`` and the uuids of both, and ends
-with its standard input.
+Nova's python runs this script, with the directory of the peers' modules. This
+project's scheduler decides on two requests; one of them fits no host. The
+script prints a line of JSON with the path of ``nova.conf`` and the uuids of
+both servers, and ends with its standard input.
 """
 
 import native  # noqa: F401
@@ -23,16 +23,16 @@ import contents
 import deployment
 import nova_select
 
-#: Hosts in so many cells.
+#: Numbers of hosts and of cells.
 HOSTS, CELLS = 4, 2
 
 
 def main():
-    with deployment.deployed(
-            contents.make_hosts(HOSTS, CELLS), workers=1, threads=4) as there:
+    hosts = contents.make_hosts(HOSTS, CELLS)
+    with deployment.deployed(hosts, workers=1, threads=4) as deployed:
         make_flavor()
         decided = decide()
-        print(json.dumps({'conf': str(there.conf), **decided}), flush=True)
+        print(json.dumps({'conf': str(deployed.conf), **decided}), flush=True)
         sys.stdin.read()
 
 
@@ -45,7 +45,7 @@ def make_flavor():
 
 
 def decide():
-    """Return the server that has a host, and the one that has none."""
+    """Return the uuids of a server with a host and of one without."""
     scheduler = manager.ColumnSchedulerManager()
     placed, refused = str(uuid.uuid4()), str(uuid.uuid4())
     select(scheduler, placed)
@@ -53,15 +53,16 @@ def decide():
         select(scheduler, refused, memory_mb=2 ** 30)
     except oslo_messaging.ExpectedException as exc:
         assert exc.exc_info[0] is exception.NoValidHost
-    # What was recorded is written before it ends.
+    # The shutdown writes the decisions to the database.
     scheduler.graceful_shutdown(0)
     return {'placed': placed, 'refused': refused}
 
 
 def select(scheduler, server, **flavor):
-    asking = context.RequestContext('user', 'project', is_admin=True)
+    requester = context.RequestContext('user', 'project', is_admin=True)
     scheduler.select_destinations(
-        asking, spec_obj=nova_select.make_request(asking, [server], flavor),
+        requester,
+        spec_obj=nova_select.make_request(requester, [server], flavor),
         instance_uuids=[server], return_objects=True)
 
 

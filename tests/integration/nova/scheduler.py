@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheduler that is set up for callers of Nova's, and such a caller."""
+"""A scheduler for callers of Nova, and a caller."""
 
 import pathlib
 
@@ -13,7 +13,7 @@ from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
 
-#: What each host has; all have room for what all tests take together.
+#: The size of each host, large enough for all tests together.
 _SIZE = {'vcpus': 64, 'memory_mb': 65536, 'disk_gb': 1000}
 
 CELLS = [
@@ -36,16 +36,16 @@ FILTERS = ('AvailabilityZoneFilter', 'ComputeFilter', 'DifferentHostFilter',
            'ServerGroupAntiAffinityFilter')
 
 
-class Answering(fixtures.Fixture):
-    """A scheduler's process, and Nova's client in one.
+class SchedulerFixture(fixtures.Fixture):
+    """The process of a scheduler, and a process with Nova's client.
 
-    The cells' services run in this process, and share nothing with the
-    scheduler but their databases. ``caller`` is the client, ``scheduler`` the
-    process, and ``cells`` has the uuids of the cells by their names.
+    The services of the cells run in the process of the tests. They share only
+    their databases with the scheduler. ``caller`` is the client, ``scheduler``
+    the process, and ``cells`` has the uuids of the cells by their names.
 
-    :param python: that of Nova's environment
-    :param broker: where the two meet
-    :param quorum: whether they have quorum queues, or else classic ones
+    :param python: the python of Nova's environment
+    :param broker: the broker between client and scheduler
+    :param quorum: whether to use quorum queues instead of classic queues
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Answering(fixtures.Fixture):
         self.caller.wait()
 
     def held_by(self, uuid: str) -> list[claims.Claim]:
-        """Return what a server holds, as the claim store says."""
+        """Return the claims of a server in the claim store."""
         return self._parts.claims.claims_of([uuid]).get(uuid, [])
 
     def check_queue(self) -> None:
-        """Make sure that the scheduler's queue is of the kind in question."""
+        """Check the type of the scheduler's queue."""
         servers.shared(servers.RabbitMQ).check_queue(
             self._url.rpartition('/')[2], 'scheduler', self._quorum)
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traits that Nova asks Placement for, told by lines of JSON about requests.
+"""Print the traits that Nova requires for requests, as lines of JSON.
 
-This is run by the python of Nova's environment, and nothing else here imports
-it. A line has ``extra_specs``, ``properties`` and ``disk_format`` of an image,
-``is_bfv``, and ``options`` of ``[scheduler]``. Each is answered by a line:
-the names of the traits that a host must have, or null for a request that Nova
-refuses.
+The python of Nova's environment runs this script. An input line has
+``extra_specs``, ``properties`` and ``disk_format`` of an image, ``is_bfv``,
+and ``options`` of ``[scheduler]``. The output line has the names of the
+required traits, or null if Nova refuses the request.
 """
 
 import json
@@ -20,7 +19,7 @@ from nova.scheduler import utils
 
 CONF = config.CONF
 
-#: Those that neither ask a database nor other services.
+#: The request filters without requests to databases and services.
 FILTERS = (
     request_filter.require_image_type_support,
     request_filter.transform_image_metadata,
@@ -52,10 +51,10 @@ def required(extra_specs, properties, disk_format, is_bfv, options):
     try:
         for each in FILTERS:
             each(context.get_admin_context(), spec)
-        wanted = utils.ResourceRequest.from_request_spec(spec)
+        resources = utils.ResourceRequest.from_request_spec(spec)
     except (exception.NovaException, ValueError):
         return None
-    return sorted(spec.root_required | wanted.all_required_traits)
+    return sorted(spec.root_required | resources.all_required_traits)
 
 
 if __name__ == '__main__':
