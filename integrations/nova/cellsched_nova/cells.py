@@ -18,7 +18,7 @@ from oslo_utils import timeutils
 
 #: Databases store whole seconds: a row written within this time before a read
 #: may change again with the same timestamp.
-_UNSURE = datetime.timedelta(seconds=2)
+_TIME_RESOLUTION = datetime.timedelta(seconds=2)
 
 #: The last update of each compute node, by uuid; None if the node may change
 #: again with the same timestamp.
@@ -96,7 +96,7 @@ def places(
 
 def _changes(context: Any, before: Marks) -> CellChanges:
     """Return the changes in the cell that a context targets."""
-    sure = timeutils.utcnow() - _UNSURE
+    sure = timeutils.utcnow() - _TIME_RESOLUTION
     marks, services = _signs(context)
     marks = {uuid: mark if mark is not None and mark < sure else None
              for uuid, mark in marks.items()}

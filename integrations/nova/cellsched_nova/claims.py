@@ -71,7 +71,7 @@ class DeferredReleases:
         self._deferred: dict[str, _Deferred] = {}
         self._lock = threading.Lock()
         # Held during a release, which may take long.
-        self._turn = threading.Lock()
+        self._release_lock = threading.Lock()
         self._due = threading.Event()
         self._stopping = threading.Event()
 
@@ -104,7 +104,7 @@ class DeferredReleases:
         only = None if instances is None else set(instances)
         if not self._due_of(only):
             return True
-        with self._turn:
+        with self._release_lock:
             due = self._due_of(only)
             if not due:
                 return True
@@ -360,7 +360,7 @@ class ServerClaims:
         """Claim for an instance that keeps its other allocations."""
         try:
             addition = self._allocations.plan(
-                uuid, {provider: asked['resources'] for provider, asked
+                uuid, {provider: each['resources'] for provider, each
                        in request['allocations'].items()},
                 self._project_id, self._user_id)
             self._added.append(addition)

@@ -38,7 +38,7 @@ class ShowCapacity(decision.ShowCapacity):
     """Show how many more servers of one kind fit in each cell of Nova.
 
     The filters of nova.conf select the hosts, and the number of servers that
-    fit on each of them is counted. The filters are not asked again for further
+    fit on each of them is counted. The filters do not run again for further
     servers. Servers with resources of child or sharing providers, NUMA
     topologies or PCI devices cannot be counted.
 

@@ -428,7 +428,7 @@ class RequestDecision:
             return self._on_fresh_hosts(self._rebuild)
         why = requests.beyond_columns(
             self._spec, self._request, parts.unsupported,
-            parts.hosts.given_by_others, parts.conf.scheduler
+            parts.hosts.non_host_classes, parts.conf.scheduler
             .query_placement_for_routed_network_aggregates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
         if why:

@@ -177,7 +177,7 @@ class NovaDeployment(deployment.ReadDeployment):
             spec = requests.write(context, request, _NO_INSTANCE)
             why = requests.beyond_columns(
                 spec, requests.read(spec, [_NO_INSTANCE]), parts.unsupported,
-                parts.hosts.given_by_others, False)
+                parts.hosts.non_host_classes, False)
             if why:
                 raise exception.Invalid(
                     'the capacity cannot be computed for a request with '

@@ -93,7 +93,7 @@ class ProviderReader:
 
     Each change of inventories, traits or aggregates increases the generation,
     and so does each write of allocations. A deletion of allocations does not,
-    and Nova releases a server by a deletion; see :meth:`with_room`.
+    and Nova releases a server by a deletion; see :meth:`with_capacity`.
 
     :param client: Nova's report client
     :param threads: number of parallel reads for many providers
@@ -104,23 +104,23 @@ class ProviderReader:
         self._threads = threads
         self._known: dict[str, _Known] = {}
         # Providers to read again, with any generation.
-        self._doubtful: set[str] = set()
+        self._outdated: set[str] = set()
         # Providers with unknown bounds.
         self._partial: set[str] = set()
         self._is_reading = False
         self._lock = threading.Lock()
         # The resource classes of each provider that is not a host's root.
-        self._others: dict[str, frozenset[str]] = {}
+        self._other_classes: dict[str, frozenset[str]] = {}
 
     @property
-    def given_by_others(self) -> frozenset[str]:
+    def non_host_classes(self) -> frozenset[str]:
         """Resource classes of child and sharing providers."""
-        return frozenset[str]().union(*self._others.values())
+        return frozenset[str]().union(*self._other_classes.values())
 
     def forget(self, providers: Iterable[str]) -> None:
         """Read these providers again with the next read."""
         for uuid in providers:
-            self._doubtful.add(uuid)
+            self._outdated.add(uuid)
 
     def claimed(self, uuid: str, resources: Mapping[str, int]) -> None:
         """Count a claim of this process, which then needs no read.
@@ -131,7 +131,7 @@ class ProviderReader:
         with self._lock:
             if self._is_reading:
                 # The current read may or may not include the claim.
-                self._doubtful.add(uuid)
+                self._outdated.add(uuid)
                 return
             known = self._known.get(uuid)
             if known is None:
@@ -143,7 +143,7 @@ class ProviderReader:
                 known, generation=known.generation + 1,
                 facts=dataclasses.replace(known.facts, used=used))
 
-    def with_room(
+    def with_capacity(
         self, context: Any, resources: Mapping[str, int], limit: int
     ) -> dict[str, dict[str, int]]:
         """Return the current usage of the providers with enough capacity.
@@ -166,18 +166,20 @@ class ProviderReader:
                        in summary['resources'].items()}
                 for uuid, summary in summaries.items()}
 
-    def overrated(self, taken: Mapping[str, Mapping[str, int]]) -> list[str]:
+    def with_lower_usage(
+        self, taken: Mapping[str, Mapping[str, int]]
+    ) -> list[str]:
         """Return the providers that may have less usage than recorded.
 
         Providers that must be read again are included.
 
-        :param taken: usage as returned by :meth:`with_room`
+        :param taken: usage as returned by :meth:`with_capacity`
         """
         with self._lock:
-            doubtful = frozenset(self._doubtful)
+            outdated = frozenset(self._outdated)
         return [uuid for uuid, amounts in taken.items()
                 if (known := self.facts(uuid)) is not None
-                and (uuid in doubtful or any(
+                and (uuid in outdated or any(
                     amount < known.used.get(name, 0)
                     for name, amount in amounts.items()))]
 
@@ -196,10 +198,10 @@ class ProviderReader:
         """
         with self._lock:
             self._is_reading = True
-            for uuid in self._doubtful & self._known.keys():
+            for uuid in self._outdated & self._known.keys():
                 self._known[uuid] = dataclasses.replace(
                     self._known[uuid], generation=_NONE)
-            self._doubtful.clear()
+            self._outdated.clear()
         try:
             yield from self._changes(context, frozenset(nodes))
         finally:
@@ -214,7 +216,7 @@ class ProviderReader:
             if each['uuid'] not in messages.GUARDS}
         for uuid in set(self._known) - listed.keys():
             del self._known[uuid]
-            self._others.pop(uuid, None)
+            self._other_classes.pop(uuid, None)
             if uuid in nodes:
                 yield uuid, NOTHING
         changed = [
@@ -232,13 +234,13 @@ class ProviderReader:
                     uuid for uuid in changed if uuid not in summaries]),
                 self._completed(context, listed.keys() - set(changed))):
             provider = listed[uuid]
-            self._others.pop(uuid, None)
+            self._other_classes.pop(uuid, None)
             is_host = uuid in nodes
             if is_host:
                 yield uuid, facts
             elif (provider['root_provider_uuid'] != uuid
                   or _SHARES in facts.traits):
-                self._others[uuid] = frozenset(facts.capacity)
+                self._other_classes[uuid] = frozenset(facts.capacity)
             self._known[uuid] = _Known(provider['generation'], facts, is_host)
 
     def _summaries(self, context: Any) -> dict[str, ProviderFacts]:

@@ -44,12 +44,12 @@ def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
 def beyond_columns(
     spec, request: objects.RequestSpec,
     unsupported: requirements.UnsupportedRequirements,
-    given_by_others: frozenset[str], routed: bool,
+    non_host_classes: frozenset[str], routed: bool,
 ) -> list[str]:
     """Return why a request cannot be decided on columns; often empty.
 
     :param unsupported: finds requirements that no column covers
-    :param given_by_others: resource classes of child and sharing providers
+    :param non_host_classes: resource classes of child and sharing providers
     :param routed: whether network segments count
     """
     why = []
@@ -64,7 +64,7 @@ def beyond_columns(
     try:
         if request.group_demand() is not request_groups.NO_GROUPS:
             why.append('groups of the flavor')
-        shared = sorted(given_by_others & request.resources().keys())
+        shared = sorted(non_host_classes & request.resources().keys())
     except exception.InvalidField as exc:
         return [*why, str(exc)]
     if shared:

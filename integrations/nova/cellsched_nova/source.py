@@ -79,9 +79,9 @@ class NovaHosts(source.HostSource):
         self._pending_choices = PendingChoices()
 
     @property
-    def given_by_others(self) -> frozenset[str]:
+    def non_host_classes(self) -> frozenset[str]:
         """Resource classes of child and sharing providers."""
-        return self._providers.given_by_others
+        return self._providers.non_host_classes
 
     def follow(self, context: Any) -> bool:
         """Read the hosts if the table is too old for a request.
@@ -149,7 +149,7 @@ class NovaHosts(source.HostSource):
             capacity was freed, or if Placement does not answer
         """
         try:
-            taken = self._providers.with_room(
+            taken = self._providers.with_capacity(
                 context, resources, self._conf.scheduler.max_placement_results)
         except placement.PlacementUnavailable as exc:
             LOG.warning('A request is refused without another read of '
@@ -159,7 +159,7 @@ class NovaHosts(source.HostSource):
             return False
         # Another thread may read the freed hosts just now: wait for it.
         with self._lock:
-            freed = self._providers.overrated(taken)
+            freed = self._providers.with_lower_usage(taken)
             if freed:
                 self._providers.forget(freed)
                 self._renew(context)
@@ -174,9 +174,9 @@ class NovaHosts(source.HostSource):
             # Before the confirmation: the next read of a provider resets its
             # usage, and adds the pending choices.
             self._pending_choices.add(allocations)
-        doubtful = self.table.confirm(allocations)
-        if doubtful:
-            self.expire(doubtful)
+        outdated = self.table.confirm(allocations)
+        if outdated:
+            self.expire(outdated)
 
     def claimed(
         self, writes: Iterable[Mapping[str, Mapping[str, int]]]

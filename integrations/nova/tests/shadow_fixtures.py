@@ -68,7 +68,7 @@ class Placement:
 class Hosts:
     """Hosts with the free memory in the fake Placement."""
 
-    given_by_others = frozenset()
+    non_host_classes = frozenset()
     readings = 0
     silent_cells = frozenset()
     unread_reason = None

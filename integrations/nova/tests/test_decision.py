@@ -40,7 +40,7 @@ class Hosts:
     """Hosts that only the selections of this test change."""
 
     silent = ()
-    given_by_others = frozenset()
+    non_host_classes = frozenset()
     readings = 0
     silent_cells = frozenset()
     unread_reason = None

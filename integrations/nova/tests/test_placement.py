@@ -234,7 +234,7 @@ class TestProviderReader(unittest.TestCase):
         self.placement.summarised = [HOST, OTHER]
 
         self.assertEqual(
-            {HOST: {'VCPU': 1}, OTHER: {'VCPU': 1}}, self.reader.with_room(
+            {HOST: {'VCPU': 1}, OTHER: {'VCPU': 1}}, self.reader.with_capacity(
                 CONTEXT, {'VCPU': 2, 'MEMORY_MB': 512}, 50))
 
         [path] = self.placement.asked
@@ -243,7 +243,7 @@ class TestProviderReader(unittest.TestCase):
             'resources=MEMORY_MB%3A512%2CVCPU%3A2&limit=50', path)
 
     def test_request_without_resources_reads_nothing(self):
-        self.assertEqual({}, self.reader.with_room(CONTEXT, {}, 50))
+        self.assertEqual({}, self.reader.with_capacity(CONTEXT, {}, 50))
         self.assertEqual([], self.placement.asked)
 
     def test_provider_with_lower_usage_than_known_is_overrated(self):
@@ -251,7 +251,7 @@ class TestProviderReader(unittest.TestCase):
             self.placement.put(uuid, 1)
         self.read(HOST, OTHER)
 
-        self.assertEqual([HOST], self.reader.overrated({
+        self.assertEqual([HOST], self.reader.with_lower_usage({
             HOST: {'VCPU': 2}, OTHER: {'VCPU': 3, 'MEMORY_MB': 512},
             POOL: {'VCPU': 0}}))
 
@@ -261,15 +261,15 @@ class TestProviderReader(unittest.TestCase):
         self.reader.forget([HOST])
         taken = {HOST: {'VCPU': 3}}
 
-        self.assertEqual([HOST], self.reader.overrated(taken))
+        self.assertEqual([HOST], self.reader.with_lower_usage(taken))
         self.read()
-        self.assertEqual([], self.reader.overrated(taken))
+        self.assertEqual([], self.reader.with_lower_usage(taken))
 
     def test_failed_connection_is_an_error(self):
         self.placement.failure = ks_exceptions.ConnectFailure('gone')
 
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
-            self.reader.with_room(CONTEXT, {'VCPU': 1}, 50)
+            self.reader.with_capacity(CONTEXT, {'VCPU': 1}, 50)
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
             self.read()
 
@@ -282,7 +282,7 @@ class TestProviderReader(unittest.TestCase):
 
         self.read()
 
-        self.assertEqual({'VGPU', 'DISK_GB'}, self.reader.given_by_others)
+        self.assertEqual({'VGPU', 'DISK_GB'}, self.reader.non_host_classes)
 
     def test_answer_without_json_is_an_error(self):
         self.placement.get = lambda *args, **named: Answer(503)

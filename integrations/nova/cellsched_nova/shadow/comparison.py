@@ -131,30 +131,31 @@ class HostRanking:
 
 
 def compare(
-    ours: str | None, novas: str | None, host_ranking: HostRanking | None,
-    subset_size: int = 1, text: str = '',
+    own_node: str | None, nova_node: str | None,
+    host_ranking: HostRanking | None, subset_size: int = 1, text: str = '',
 ) -> Verdict:
     """Compare two selections.
 
-    :param ours: compute node uuid selected here; None for no host
-    :param novas: compute node uuid selected by Nova; None for no host
+    :param own_node: compute node uuid selected here; None for no host
+    :param nova_node: compute node uuid selected by Nova; None for no host
     :param host_ranking: rejections and weights here; None if no filter ran
     :param subset_size: number of best hosts from which Nova picks at random
     :param text: why no host was found here
     """
-    if novas is None:
-        if ours is None:
+    if nova_node is None:
+        if own_node is None:
             return Verdict(Outcome.NEITHER, detail=text)
         return Verdict(Outcome.MORE)
-    rejection = None if host_ranking is None else host_ranking.rejection(novas)
-    if ours is None:
+    rejection = (None if host_ranking is None
+                 else host_ranking.rejection(nova_node))
+    if own_node is None:
         return Verdict(Outcome.NONE, rejection or text, text)
-    if ours == novas:
+    if own_node == nova_node:
         return Verdict(Outcome.SAME)
     if host_ranking is None or rejection is not None:
         return Verdict(Outcome.REJECTED, rejection or text)
-    better = host_ranking.better(novas)
-    weights = host_ranking.weight(ours), host_ranking.weight(novas)
+    better = host_ranking.better(nova_node)
+    weights = host_ranking.weight(own_node), host_ranking.weight(nova_node)
     detail = (f'rank {better + 1}, weight {weights[1]!r}; weight of the host '
               f'selected here {weights[0]!r}')
     if not better:
@@ -162,7 +163,7 @@ def compare(
     if better < subset_size:
         return Verdict(Outcome.EQUAL, 'within the host subset of Nova\'s '
                        'random selection', detail)
-    leads = host_ranking.leads(ours, novas)
+    leads = host_ranking.leads(own_node, nova_node)
     return Verdict(Outcome.WEIGHT, next(iter(leads), ''), '; '.join((
         detail, *(f'{name} {lead:+g}' for name, lead in leads.items()))))
 

@@ -289,7 +289,7 @@ class ShadowScheduler:
             self._report_unknown(pending, pending.unknown)
             return
         try:
-            novas, verdict = self._verdict(
+            nova_node, verdict = self._verdict(
                 pending, request, decision, ended)
         except Exception as exc:
             self._report_unknown(pending, _reason(exc))
@@ -302,8 +302,9 @@ class ShadowScheduler:
                 comparison.Outcome.UNKNOWN, '; '.join(pending.missing),
                 ': '.join(filter(None, (
                     verdict.outcome, verdict.reason, verdict.detail))))
-        host = decision.host if novas is not None or decision.fits else None
-        nova_host = None if novas is None else self._host(novas)
+        host = (decision.host if nova_node is not None or decision.fits
+                else None)
+        nova_host = None if nova_node is None else self._host(nova_node)
         self._report(pending, host, nova_host, verdict, other_count)
 
     def _verdict(
@@ -328,8 +329,8 @@ class ShadowScheduler:
                for resources in allocations.values() for name in resources):
             pending.missing += ('resources of ports',)
         if nodes:
-            [novas] = nodes
-            return novas, self._compare(request, decision, novas)
+            [nova_node] = nodes
+            return nova_node, self._compare(request, decision, nova_node)
         if not decision.fits and decision.first is not None:
             # The number is that of the first build, not of the move.
             return None, comparison.Verdict(
@@ -339,16 +340,16 @@ class ShadowScheduler:
 
     def _compare(
         self, request: requests.NotifiedRequest, decision: _HostDecision,
-        novas: str,
+        nova_node: str,
     ) -> comparison.Verdict:
         verdict = comparison.compare(
-            decision.first, novas, decision.host_ranking,
+            decision.first, nova_node, decision.host_ranking,
             self._parts.conf.filter_scheduler.host_subset_size, decision.text)
         target = request.spec.requested_destination
         if (verdict.outcome in (comparison.Outcome.REJECTED,
                                 comparison.Outcome.NONE)
                 and target is not None and 'cell' in target and target.cell
-                and self._cell(novas) != target.cell.uuid):
+                and self._cell(nova_node) != target.cell.uuid):
             return comparison.Verdict(
                 comparison.Outcome.UNKNOWN, 'moves between cells')
         return verdict
