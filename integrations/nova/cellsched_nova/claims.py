@@ -145,11 +145,12 @@ class DeferredReleases:
         held: messages.Holding | None, place: cells.Place,
     ) -> bool:
         """Release the claim of an instance; return whether it is done."""
-        is_addition = isinstance(deferred, Addition)
-        if place.host is not None and (place.node is None or place.node in (
-                deferred.resources if is_addition else deferred)):
+        claimed = (deferred.resources if isinstance(deferred, Addition)
+                   else deferred)
+        if place.host is not None and (
+                place.node is None or place.node in claimed):
             return True
-        if is_addition:
+        if isinstance(deferred, Addition):
             is_done = self._allocations.remove(deferred, held)
         elif held is None or held.allocations != deferred:
             return True

@@ -120,11 +120,11 @@ class ChosenHost:
     """A selected host or an alternate.
 
     :param row: row in the host table
-    :param allocation_request: the claim on this host
+    :param allocation_request: the claim on this host; None for a rebuild
     """
 
     row: int
-    allocation_request: AllocationRequest
+    allocation_request: AllocationRequest | None
     limits: Mapping[str, int]
 
 
@@ -267,7 +267,7 @@ class Chooser:
         self, ranking: Ranking, among: view.Column, selected: set[int],
         count: int,
     ) -> list[ChosenHost]:
-        found = []
+        found: list[ChosenHost] = []
         # Selected hosts may rank first.
         for row in ranking.top(count + len(selected), among):
             if row in selected or len(found) >= count:

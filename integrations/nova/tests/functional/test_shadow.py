@@ -49,7 +49,7 @@ class TwoNotifiers:
         return notify_both
 
 
-class TestCase(base.Waiting):
+class TestCase(base.ProviderUsageTestCase):
 
     notification_format = 'versioned'
     shadow_timeout = 60
