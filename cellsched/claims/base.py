@@ -341,6 +341,9 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.ClaimRefused: a provider lacks capacity,
             or an amount violates min_unit, max_unit or step_size; names
             ``provider``, ``resource``, ``amount`` and ``consumer``
+        :raises cellsched.exception.ClaimBusy: other sessions lock providers
+            of the batch for too long; names ``providers``. Nothing is known
+            about their capacity
         :raises cellsched.exception.ClaimConflict: a consumer holds other
             claims; names ``consumer``
         :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects

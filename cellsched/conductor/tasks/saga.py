@@ -31,7 +31,7 @@ LOG = log.getLogger(__name__)
 #: conductor.
 _TRANSIENT: tuple[type[Exception], ...] = (
     exception.BrokerRefused, exception.CellUnreachable,
-    exception.ClaimStoreFailed,
+    exception.ClaimBusy, exception.ClaimStoreFailed,
     exception.DatabaseBusy, exception.DatabaseUnreachable,
     exception.DeadlineExceeded,
     exception.HostStateUncertain, exception.ServiceBusy,

@@ -226,8 +226,11 @@ class Alternates:
 
         Removes it and the hosts before it from ``hosts``. Releases the claims
         on the host that the build leaves.
+
+        :raises cellsched.exception.ClaimBusy: only hosts with locked rows are
+            left
         """
-        uuid = instance.uuid
+        uuid, busy = instance.uuid, None
         self._claims.release([uuid])
         while hosts:
             chosen = hosts.pop(0)
@@ -238,8 +241,14 @@ class Alternates:
             except exception.ClaimRefused as exc:
                 LOG.info('Host %s is skipped for instance %s: %s',
                          chosen.service_host, uuid, exc)
+            except exception.ClaimBusy as exc:
+                LOG.info('Host %s is busy, and is skipped for instance %s: %s',
+                         chosen.service_host, uuid, exc)
+                busy = exc
             else:
                 return chosen
+        if busy is not None:
+            raise busy
         return None
 
     def _claim(self, claims: Sequence[claims_base.Claim]) -> None:

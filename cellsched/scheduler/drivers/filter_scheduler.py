@@ -153,7 +153,8 @@ def make_placer(
     return placer.Placer(
         source, pipeline_,
         claims.ClaimBatcher(
-            parts.claims, make_lock=parts.clock.lock),
+            parts.claims, make_lock=parts.clock.lock,
+            monotonic=parts.clock.monotonic),
         parts.clock, selection_policy(conf, parts.random),
         conf.scheduler.claim_attempts, parts.decisions.record,
         conf.scheduler.slow_plugin_seconds,

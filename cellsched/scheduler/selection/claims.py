@@ -22,6 +22,10 @@ from cellsched import objects
 _OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
            exception.ClaimStoreFailed, exception.InvalidField)
 
+#: Seconds for which the store is not asked again about a provider with locked
+#: rows: it would wait for them each time.
+BUSY_S = 2.0
+
 
 class _Batch:
     """The claims of one thread, and their result."""
@@ -49,15 +53,24 @@ class ClaimBatcher:
     Batches with members of server groups are always claimed alone: they take
     longer, and are refused more often.
 
+    If the rows of a provider are locked for too long, the batches with claims
+    on it fail, and the store is not asked about it for a short time.
+
     :param at_once: the maximum number of concurrent transactions
     :param make_lock: see :meth:`cellsched.clock.Clock.lock`
+    :param monotonic: see :meth:`cellsched.clock.Clock.monotonic`; None to ask
+        the store about all providers at any time
     """
 
     def __init__(
         self, store: base.ClaimStore, at_once: int = 2,
         make_lock: Callable[[], clock.Lock] = threading.Lock,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
+        self._monotonic = monotonic
+        #: The times until which providers are busy.
+        self._busy: dict[str, float] = {}
         self._group_commit = batching.GroupCommit(
             self._take, at_once, make_lock)
 
@@ -82,6 +95,9 @@ class ClaimBatcher:
         return own.result()
 
     def _take(self, batches: Sequence[_Batch]) -> None:
+        batches = self._pass_over(batches, self._busy_now())
+        if not batches:
+            return None
         grouped = [batch for batch in batches if batch.is_grouped]
         if grouped and len(batches) > 1:
             alone = [batch for batch in batches if not batch.is_grouped]
@@ -96,6 +112,12 @@ class ClaimBatcher:
             return self._take_each(batches)
         try:
             missing = len(claims) - self._store.claim(claims)
+        except exception.ClaimBusy as exc:
+            self._note(exc)
+            rest = self._pass_over(batches, {each: exc for each
+                                             in exc.providers})
+            return self._take(rest) if len(rest) < len(batches) else (
+                _end_all(batches, exc))
         except _OF_ONE as exc:
             if len(batches) == 1:
                 return batches[0].end(error=exc)
@@ -107,12 +129,53 @@ class ClaimBatcher:
 
     def _take_each(self, batches: Sequence[_Batch]) -> None:
         for place, batch in enumerate(batches):
+            if not self._pass_over([batch], self._busy_now()):
+                continue
             try:
                 batch.end(self._store.claim(batch.claims))
+            except exception.ClaimBusy as exc:
+                self._note(exc)
+                batch.end(error=exc)
             except _OF_ONE as exc:
                 batch.end(error=exc)
             except BaseException as exc:
                 return _end_all(batches[place:], exc)
+
+    def _note(self, busy: exception.ClaimBusy) -> None:
+        """Remember the busy providers for a short time."""
+        if self._monotonic is not None:
+            until = self._monotonic() + BUSY_S
+            # Threads replace the mapping, and never change it.
+            self._busy = {**self._busy, **dict.fromkeys(busy.providers, until)}
+
+    def _busy_now(self) -> dict[str, exception.ClaimBusy]:
+        """Return the providers that were busy a short time ago."""
+        if not self._busy or self._monotonic is None:
+            return {}
+        now = self._monotonic()
+        self._busy = busy = {
+            each: until for each, until in self._busy.items() if until > now}
+        error = exception.ClaimBusy(
+            schema='claims', providers=sorted(busy),
+            reason=f'the rows of {len(busy)} providers were locked')
+        return dict.fromkeys(busy, error)
+
+    def _pass_over(
+        self, batches: Sequence[_Batch],
+        busy: dict[str, exception.ClaimBusy],
+    ) -> Sequence[_Batch]:
+        """End the batches with claims on busy providers; return the rest."""
+        if not busy:
+            return batches
+        rest = []
+        for batch in batches:
+            error = next((busy[claim.provider] for claim in batch.claims
+                          if claim.provider in busy), None)
+            if error is None:
+                rest.append(batch)
+            else:
+                batch.end(error=error)
+        return rest
 
 
 def _end_all(batches: Sequence[_Batch], error: BaseException) -> None:
@@ -172,12 +235,15 @@ class ClaimRefusals:
     excluded after the second refusal. A host that violates the group policy is
     excluded at once, together with the hosts named in the error. The error
     also names group members that were claimed just before; they are added to
-    the request.
+    the request. A host with locked rows is excluded at once, too.
     """
 
     def __init__(self) -> None:
         #: The number of refusals.
         self.times = 0
+        #: The error that ends the request if it finds no other host.
+        self.busy: exception.ClaimBusy | None = None
+        self._locked: dict[str, None] = {}
         self._lost: collections.Counter[str] = collections.Counter()
         #: Node uuids, and names of hosts.
         self._denied: dict[str, None] = {}
@@ -188,7 +254,15 @@ class ClaimRefusals:
         self._members: dict[str, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._lost or self._denied)
+        return bool(self._lost or self._denied or self._locked)
+
+    def pass_over(
+        self, busy: exception.ClaimBusy, nodes: Iterable[str]
+    ) -> None:
+        """Exclude nodes whose own or whose other providers are busy."""
+        self.times += 1
+        self.busy = busy
+        self._locked |= dict.fromkeys([*busy.providers, *nodes])
 
     def add(
         self, refusal: exception.ClaimRefused, node: str | None = None
@@ -228,9 +302,13 @@ class ClaimRefusals:
         return _rows(hosts, self._lost)
 
     def hopeless(self, hosts: view.Hosts) -> list[int]:
-        """Return the rows of hosts that were refused after a table refresh."""
-        return _rows(hosts, (
-            node for node, times in self._lost.items() if times > 1))
+        """Return the rows of hosts that were refused after a table refresh.
+
+        They include hosts with locked rows.
+        """
+        return _rows(hosts, [
+            *(node for node, times in self._lost.items() if times > 1),
+            *self._locked])
 
     def closed(self, hosts: view.Hosts) -> list[int]:
         """Return the rows of hosts that violate the group policy."""

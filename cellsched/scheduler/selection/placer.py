@@ -144,6 +144,8 @@ class Placer:
         :raises cellsched.exception.NoValidHost: the instances do not all fit
         :raises cellsched.exception.HostStateUncertain: the instances do not
             all fit, and the state of some hosts is not known
+        :raises cellsched.exception.ClaimBusy: the instances do not all fit on
+            the hosts without locked rows
         :raises cellsched.exception.PluginFailed: a filter or weigher failed;
             the error names it
         """
@@ -220,14 +222,14 @@ class Placer:
             try:
                 if not claim:
                     self.loader.confirm(attempt.allocations, claimed=False)
-                refusal = self._claim(attempt) if claim else None
+                is_claimed = self._claim(attempt) if claim else True
             except exception.ClaimConflict:
                 if query_own:
                     raise
                 query_own = True
                 continue
             rounds += 1
-            if refusal is None:
+            if is_claimed:
                 LOG.info(
                     'Placed %d instances on hosts %s', len(attempt.uuids),
                     sorted({first.service_host
@@ -235,8 +237,8 @@ class Placer:
                     context=context)
                 self._record_decision(attempt)
                 return attempt.places
-            # 5. If a claim is refused, exclude its host and retry.
-            attempt.refusals.add(*refusal)
+            # 5. If a claim is refused, retry with the group members that the
+            # store reported.
             attempt.request = attempt.refusals.inform(attempt.request)
         # 6. The claim store refused the hosts of every round.
         self._explain_refusals(attempt)
@@ -347,19 +349,17 @@ class Placer:
             self._release_stale(attempt)
         raise error
 
-    def _claim(
-        self, attempt: PlacementAttempt
-    ) -> tuple[exception.ClaimRefused, str] | None:
+    def _claim(self, attempt: PlacementAttempt) -> bool:
         """Claim the selected hosts, and confirm or roll back the reservation.
 
-        :returns: None if the store accepts the claims; else the refusal and
-            the uuid of the compute node that was selected
+        :returns: False if the store refuses a claim, or a host is busy; the
+            host is excluded then
         """
         # 1. Instances that keep their claims need no new ones.
         batch = self._claims_to_make(attempt)
         if not batch:
             self._release_stale(attempt)
-            return None
+            return True
         providers = list(dict.fromkeys(claim.provider for claim in batch))
         # 2. Claim; on an error roll the reservation back and reload the hosts.
         try:
@@ -370,11 +370,19 @@ class Placer:
             self.loader.table.rollback(attempt.allocations)
             self.loader.reload(providers)
             consumers = attempt.located.consumers
-            return exc, next((
+            attempt.refusals.add(exc, next((
                 first.compute_node_uuid
                 for uuid, (first, *_) in zip(attempt.uuids, attempt.places)
                 if consumers.get(uuid, uuid) == exc.consumer),
-                exc.provider)
+                exc.provider))
+            return False
+        except exception.ClaimBusy as exc:
+            LOG.info('Hosts are busy; selecting hosts again: %s', exc)
+            self.loader.table.rollback(attempt.allocations)
+            attempt.refusals.pass_over(exc, [
+                first.compute_node_uuid for first, *_ in attempt.places
+                if not set(exc.providers).isdisjoint(first.requested())])
+            return False
         except Exception:
             self.loader.table.rollback(attempt.allocations)
             self.loader.reload(providers)
@@ -384,7 +392,7 @@ class Placer:
         self.loader.confirm(attempt.allocations)
         if created < len(batch):
             self.loader.reload(providers)
-        return None
+        return True
 
     def _claims_to_make(
         self, attempt: PlacementAttempt
@@ -436,10 +444,15 @@ class Placer:
 
     def _error(
         self, attempt: PlacementAttempt
-    ) -> exception.NoValidHost | exception.HostStateUncertain:
-        """Log and record why the request fails; return the error."""
+    ) -> exception.CellschedException:
+        """Log and record why the request fails; return the error.
+
+        If a host was busy, nothing is known about its capacity, so the
+        request is not refused.
+        """
         assert attempt.why is not None
-        error = self.loader.mass_outage_error() or attempt.why.error()
+        error = (self.loader.mass_outage_error() or attempt.refusals.busy
+                 or attempt.why.error())
         LOG.info('%s', error, context=attempt.context)
         _explain(attempt.decision, attempt.why)
         self._record_decision(attempt)

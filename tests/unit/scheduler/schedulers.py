@@ -31,6 +31,8 @@ class Claims(memory.MemoryClaims):
         super().__init__()
         self.batches = []
         self.refuses = ()
+        #: Providers whose rows another session has locked.
+        self.locked = ()
         self.failure = None
         #: What happens before the next claim.
         self.before = lambda: None
@@ -43,6 +45,10 @@ class Claims(memory.MemoryClaims):
         self.batches.append(claims)
         if self.failure is not None:
             raise self.failure
+        locked = {claim.provider for claim in claims}.intersection(self.locked)
+        if locked:
+            raise exception.ClaimBusy(
+                schema='claims', providers=sorted(locked), reason='locked')
         for claim in claims:
             if claim.provider in self.refuses:
                 raise exception.ClaimRefused(

@@ -158,6 +158,25 @@ class TestAlternates(base.TestCase):
         self.assertEqual((None, None, []), (
             self.claim_first(), self.holds(self.uuid), self.hosts))
 
+    def test_host_with_locked_rows_is_passed_over(self):
+        claim, chosen = self.claims.claim, [*self.hosts]
+        locked = {chosen[0].compute_node_uuid}
+
+        def busy(claims):
+            if not locked.isdisjoint({each.provider for each in claims}):
+                raise exception.ClaimBusy(
+                    schema='claims', providers=sorted(locked), reason='locked')
+            return claim(claims)
+
+        self.claims.claim = busy
+        self.assertEqual('a3', self.claim_first())
+
+        # The last ones may have capacity, so the build is not given up.
+        self.hosts, locked = chosen, {
+            each.compute_node_uuid for each in chosen}
+        error = self.assertRaises(exception.ClaimBusy, self.claim_first)
+        self.assertIsInstance(error, exception.DATABASE_UNAVAILABLE)
+
     def test_it_is_claimed_for_the_project_and_user_of_the_server(self):
         for owner, expected in (
                 (self.owner, ('p', 'u')), ({}, (None, None)),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from concurrent import futures
 import contextlib
+import dataclasses
 import threading
 
 from cellsched.claims import base as claims_base
@@ -9,6 +10,7 @@ from cellsched import exception
 from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.testing import builders
+from cellsched.testing import clock as fake_clock
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -98,6 +100,60 @@ class TestTogether(base.TestCase):
         self.assertEqual([1, 2, 1], outcomes)
         self.assertEqual([1, 4], self.store.asked)
         self.assertEqual(5, self.used())
+
+    def lock(self, *providers):
+        """Have a session lock providers; what is claimed there waits."""
+        claim = memory.MemoryClaims.claim
+
+        def busy(store, claims):
+            locked = {each.provider for each in claims}.intersection(providers)
+            if locked:
+                raise exception.ClaimBusy(
+                    schema='claims', providers=sorted(locked), reason='locked')
+            return claim(store, claims)
+
+        self.patch(memory.MemoryClaims, 'claim', busy)
+
+    def test_batches_on_other_hosts_than_the_busy_one_are_claimed(self):
+        self.lock(OTHER)
+
+        outcomes = self.meanwhile(
+            self.claims('a'), self.claims('b', provider=OTHER),
+            self.claims('c'), self.claims('d', provider=OTHER))
+
+        # All wait once, and the others are claimed together.
+        self.assertEqual([1, 4, 2], self.store.asked)
+        self.assertEqual([1, 1], [outcomes[0], outcomes[2]])
+        for outcome in outcomes[1], outcomes[3]:
+            self.assertIsInstance(outcome, exception.ClaimBusy)
+            self.assertEqual([OTHER], outcome.providers)
+        self.assertEqual((3, 0), (self.used(), self.used(OTHER)))
+
+    def test_busy_host_is_not_waited_for_again_at_once(self):
+        now = fake_clock.FakeClock()
+        self.claiming = ClaimBatcher(
+            self.store, at_once=1, monotonic=now.monotonic)
+        self.lock(OTHER)
+
+        for asked in 1, 1, 2:
+            self.assertRaises(exception.ClaimBusy, self.claiming.claim,
+                              self.claims('a', provider=OTHER))
+            self.assertEqual(asked, len(self.store.asked))
+            now.advance(claims.BUSY_S / 2)
+        self.assertEqual(1, self.claiming.claim(self.claims('b')))
+
+    def test_members_of_groups_are_told_of_busy_hosts(self):
+        self.lock(OTHER)
+        joins = claims_base.Membership('g', 'h', claims_base.ANTI_AFFINITY, 9)
+        batches = [[dataclasses.replace(claim, group=joins)
+                    for claim in self.claims(name, provider=provider)]
+                   for name, provider in (
+                       ('a', PROVIDER), ('b', OTHER), ('c', PROVIDER))]
+
+        outcomes = self.meanwhile(*batches)
+
+        self.assertEqual([1, 1], [outcomes[0], outcomes[2]])
+        self.assertIsInstance(outcomes[1], exception.ClaimBusy)
 
     def test_nobody_is_refused_for_what_another_one_wants(self):
         self.claiming.claim(self.claims('d'))

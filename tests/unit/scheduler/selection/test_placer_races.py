@@ -7,6 +7,7 @@ import hypothesis
 from hypothesis import strategies
 
 from cellsched.claims import base as claims_base
+from cellsched.conductor.tasks import saga
 from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.host_manager import manager
@@ -132,6 +133,26 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual([['a2']], schedulers.hosts(self.place()))
         self.assertEqual(3, len(self.world.claims.batches))
         self.assertTableIsRight()
+
+    def test_host_with_locked_rows_is_passed_over(self):
+        self.world.claims.locked = [self.world.providers['a1']]
+
+        self.assertEqual([['a2']], schedulers.hosts(self.place()))
+
+        self.assertEqual(2, len(self.world.claims.batches))
+        self.assertTableIsRight()
+
+    def test_only_host_with_locked_rows_is_no_reason_to_refuse(self):
+        self.world.claims.locked = [*self.world.providers.values()]
+
+        error = self.assertRaises(exception.ClaimBusy, self.place)
+
+        self.assertTrue(saga.is_transient(error))
+        self.assertEqual(
+            schedulers.ATTEMPTS_MAX, len(self.world.claims.batches))
+        self.assertTableIsRight()
+        self.world.claims.locked = ()
+        self.assertEqual([['a1']], schedulers.hosts(self.place()))
 
     def test_host_that_breaks_a_unit_is_passed_over(self):
         self.world.claims.set_inventory(self.world.providers['a1'], {
