@@ -75,7 +75,7 @@ def look_once(task, builds):
     """Find out which builds are ours, and undo them some time later."""
     with _fence(task, builds):
         pass
-    with task._database.writer() as connection:
+    with task.database.writer() as connection:
         yield connection
 
 

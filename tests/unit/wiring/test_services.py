@@ -377,7 +377,7 @@ class TestSharedFile(configured.WiringTestCase):
         [conductor] = [
             each for each in server.dispatcher.endpoints
             if isinstance(each, conductor_service.SuperConductor)]
-        return conductor._task._limits.fenced
+        return conductor._task.limits.fenced
 
     def test_claims_are_released_in_the_transaction_of_another_file(self):
         self.assertTrue(self.is_fenced())
