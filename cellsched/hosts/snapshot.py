@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All known hosts at one version of the table, as immutable columns."""
+"""All known hosts at one version of the table, and later reservations."""
 
 from __future__ import annotations
 from collections.abc import Callable
@@ -95,6 +95,9 @@ class DictionaryEncoding:
 
 Column = npt.NDArray[Any]
 
+#: Changes of one host's columns: (column, amount).
+Changes = tuple[tuple[str, int], ...]
+
 #: The minimum and the maximum of a column.
 Pair = tuple[float, float]
 
@@ -114,8 +117,9 @@ def extrema_of(column: Column) -> Pair:
 class Snapshot:
     """Immutable hosts: one row for each host, one column for each fact.
 
-    Cached values are computed on first use. Two threads that compute one at
-    the same time get equal results.
+    Only the overlay grows: it has the reservations since this version. Cached
+    values are computed on first use. Two threads that compute one at the same
+    time get equal results.
 
     :param version: the number of earlier versions
     :param columns: read-only arrays by name, with one value for each host
@@ -126,6 +130,9 @@ class Snapshot:
     :param places: numbers of the child providers with an ``available`` column,
         by resource class
     :param children: nodes of child providers, with their numbers there
+    :param overlay: changes by reservations since this version: (row, column
+        changes); append-only
+    :param earlier: the number of overlay entries before the first one here
     :param kept: cache of results from columns that seldom change; the next
         version shares it if none of these columns changed
     :param extrema: cache of the extrema of columns; the next version keeps the
@@ -144,6 +151,9 @@ class Snapshot:
         default_factory=dict)
     children: Mapping[str, tuple[str, int]] = dataclasses.field(
         default_factory=dict)
+    overlay: list[tuple[int, Changes]] = dataclasses.field(
+        default_factory=list)
+    earlier: int = 0
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)
     extrema: dict[str, Pair] = dataclasses.field(default_factory=dict)
 

@@ -14,7 +14,6 @@ import enum
 import math
 import threading
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 
@@ -98,19 +97,6 @@ class PendingAllocation:
                    if name == resource)
 
 
-class _PublishedState(NamedTuple):
-    """The state of the table that decisions read.
-
-    :param overlay: changes by reservations since the snapshot: (row of the
-        snapshot, column changes); append-only
-    :param earlier: the number of overlay entries before the first one here
-    """
-
-    snapshot: Snapshot
-    overlay: list[tuple[int, host_view.Changes]]
-    earlier: int = 0
-
-
 class HostTable:
     """Hosts in rows, facts in columns.
 
@@ -163,8 +149,8 @@ class HostTable:
         self._changed = True
         self._batches = 0
         self._idle: list[host_view.MergedColumns] = []
-        self._published = _PublishedState(Snapshot(
-            -1, self.specs, {}, {}, {}, self.cells), [])
+        # What decisions read.
+        self._published = Snapshot(-1, self.specs, {}, {}, {}, self.cells)
 
     def __len__(self) -> int:
         return self._length
@@ -188,7 +174,14 @@ class HostTable:
     @property
     def snapshot(self) -> Snapshot:
         """The latest snapshot; pending writes are published first."""
-        return self._current().snapshot
+        self._publish_pending()
+        return self._published
+
+    def _publish_pending(self) -> None:
+        if not self._batches and (
+                self._changed or self.cells.version
+                != self._published.cells.version):
+            self.publish()
 
     def encoding(self, name: str) -> DictionaryEncoding:
         """Return the values of a coded column; see ``Snapshot.encoding``."""
@@ -211,22 +204,19 @@ class HostTable:
             are; if not subtracted, the claim store refuses the excess
         """
         if count_pending:
-            columns = self._columns_of(self._current())
+            columns = self._columns_of(self.snapshot)
         else:
             with self._lock:
-                columns = self._columns_of(self._current())
+                columns = self._columns_of(self.snapshot)
                 columns.discount(self._doubted(columns.snapshot))
         return host_view.Hosts(columns, now, dict(located or {}))
 
-    def _columns_of(
-        self, published: _PublishedState,
-    ) -> host_view.MergedColumns:
-        snapshot, overlay, earlier = published
+    def _columns_of(self, snapshot: Snapshot) -> host_view.MergedColumns:
         try:
             columns = self._idle.pop()
         except IndexError:
             columns = host_view.MergedColumns(snapshot)
-        columns.follow(snapshot, overlay, earlier)
+        columns.follow(snapshot)
         return columns
 
     def _doubted(
@@ -281,7 +271,8 @@ class HostTable:
                 PendingAllocation(node, resources, hosts.now,
                                   self._given(node, resources))
                 for node, resources in taken]
-            snapshot, overlay, earlier = self._published
+            snapshot = self._published
+            overlay = snapshot.overlay
             for allocation in allocations:
                 self._pending.setdefault(
                     allocation.node, []).append(allocation)
@@ -289,19 +280,20 @@ class HostTable:
                 if row is not None:
                     overlay.append((
                         row, host_view.changes(allocation.resources)))
-                    self._noted_at[allocation.node] = earlier + len(overlay)
+                    self._noted_at[allocation.node] = (
+                        snapshot.earlier + len(overlay))
         return allocations
 
     def rollback(self, allocations: Iterable[PendingAllocation]) -> None:
         """Undo the reservation of allocations that are not confirmed."""
         with self._lock:
-            snapshot, overlay, _ = self._published
+            snapshot = self._published
             for allocation in allocations:
                 self._remove(allocation)
                 allocation.notify()
                 row = snapshot.rows.get(allocation.node)
                 if row is not None:
-                    overlay.append((row, host_view.inverse(
+                    snapshot.overlay.append((row, host_view.inverse(
                         host_view.changes(allocation.resources))))
 
     def confirm(self, allocations: Iterable[PendingAllocation]) -> list[str]:
@@ -337,9 +329,9 @@ class HostTable:
 
     def _is_behind(self, columns: host_view.MergedColumns) -> bool:
         """Return whether the table changed since the columns were updated."""
-        snapshot, overlay, _ = self._published
+        snapshot = self._published
         return (columns.snapshot is not snapshot or self._changed
-                or columns.position < len(overlay))
+                or columns.position < len(snapshot.overlay))
 
     def _is_touched(
         self, columns: host_view.MergedColumns,
@@ -411,7 +403,7 @@ class HostTable:
     def batch(self) -> Iterator[None]:
         """Publish writes on :meth:`publish` and at the end of the block."""
         with self._lock:
-            self._current()
+            self._publish_pending()
             self._batches += 1
         try:
             yield
@@ -425,47 +417,37 @@ class HostTable:
         with self._lock:
             self._fold()
             if not (self._changed
-                    or self.cells.version != self._published.snapshot.cells
-                    .version):
+                    or self.cells.version != self._published.cells.version):
                 return
             # 1. Freeze the changed columns; the next write copies them.
-            before = self._published.snapshot
+            before = self._published
             columns = dict(before.columns)
             for name in (self._columns if self._rows_changed
                          else self._private):
                 shown = columns[name] = self._columns[name][:self._length]
                 shown.flags.writeable = False
-            # 2. Keep the cached results that depend on unchanged columns.
-            lasting = self._rows_changed or self._lasting_changed
-            snapshot = Snapshot(
-                before.version + 1, self.specs, columns, dict(self._encodings),
-                dict(self._rows) if self._rows_changed else before.rows,
-                self.cells.copy(), self._others.sharing, self._places,
-                self._others.children,
-                {} if lasting else before.kept,
-                {} if self._rows_changed else {
-                    # Copy the items: decisions add to it at the same time.
-                    name: pair for name, pair in list(before.extrema.items())
-                    if name not in self._private})
-            # 3. Begin an overlay with the allocations that are not in the
+            # 2. Begin an overlay with the allocations that are not in the
             # columns. The entry count continues, for _is_touched().
             overlay = [
                 (self._rows[node], host_view.changes(allocation.resources))
                 for node, allocations in self._pending.items()
                 if node in self._rows for allocation in allocations]
-            seen = self._published.earlier + len(self._published.overlay)
-            self._published = _PublishedState(
-                snapshot, overlay, seen - len(overlay))
+            seen = before.earlier + len(before.overlay)
+            # 3. Keep the cached results that depend on unchanged columns.
+            lasting = self._rows_changed or self._lasting_changed
+            self._published = Snapshot(
+                before.version + 1, self.specs, columns, dict(self._encodings),
+                dict(self._rows) if self._rows_changed else before.rows,
+                self.cells.copy(), self._others.sharing, self._places,
+                self._others.children, overlay, seen - len(overlay),
+                {} if lasting else before.kept,
+                {} if self._rows_changed else {
+                    # Copy the items: decisions add to it at the same time.
+                    name: pair for name, pair in list(before.extrema.items())
+                    if name not in self._private})
             self._private = set()
             self._changed = self._rows_changed = False
             self._lasting_changed = False
-
-    def _current(self) -> _PublishedState:
-        if not self._batches and (
-                self._changed or self.cells.version
-                != self._published.snapshot.cells.version):
-            self.publish()
-        return self._published
 
     def written(self, name: str) -> Column:
         """Return a column with unpublished writes, for writers."""
@@ -663,7 +645,7 @@ class HostTable:
     @property
     def sharing(self) -> Mapping[str, SharingProvider]:
         """The sharing providers by uuid, with their available amounts."""
-        return self._current().snapshot.sharing
+        return self.snapshot.sharing
 
     def set_sharing(
         self, providers: Mapping[str, SharingProvider]

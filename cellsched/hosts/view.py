@@ -23,9 +23,7 @@ from cellsched.hosts.columns import sharing_provider
 from cellsched.hosts.columns import WHOLE
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts import snapshot as host_snapshot
-
-#: Changes of one host's columns: (column, amount).
-Changes = tuple[tuple[str, int], ...]
+from cellsched.hosts.snapshot import Changes
 
 #: The columns with Nova's names that a resource class changes: (column,
 #: factor). Memory is in MB, disk in GB.
@@ -103,24 +101,17 @@ class MergedColumns:
             found = known[name] = host_snapshot.extrema_of(self[name])
         return found
 
-    def follow(
-        self, snapshot: host_snapshot.Snapshot,
-        overlay: Sequence[tuple[int, Changes]], earlier: int,
-    ) -> None:
-        """Update to this snapshot and overlay.
-
-        :param overlay: changes by reservations, (row of the snapshot, column
-            changes); append-only
-        :param earlier: the number of overlay entries before the first one here
-        """
+    def follow(self, snapshot: host_snapshot.Snapshot) -> None:
+        """Update to this snapshot and its overlay."""
         if snapshot is not self.snapshot:
             self._begin(snapshot)
+        overlay = snapshot.overlay
         end = len(overlay)
         if self.position < end:
             for row, changed in overlay[self.position:end]:
                 self._add(row, changed)
             self.position = end
-        self.seen = earlier + end
+        self.seen = snapshot.earlier + end
 
     def take(self, row: int, resources: Mapping[str, int]) -> None:
         """Subtract an instance from a host, for this decision only."""
