@@ -297,9 +297,7 @@ class EmbeddedConductor:
             self.parts.database, self.parts.quotas, context, names, spec,
             min_count)
 
-    def run(
-        self, context: RequestContext, uuids: Sequence[str]
-    ) -> None:
+    def run(self, context: RequestContext, uuids: Sequence[str]) -> None:
         """Build accepted servers; return after the casts to compute hosts.
 
         Deleted servers, and servers that another conductor builds, are
@@ -307,9 +305,7 @@ class EmbeddedConductor:
         """
         self.task.run(context, uuids)
 
-    def get(
-        self, context: RequestContext, uuid: str
-    ) -> server.Server:
+    def get(self, context: RequestContext, uuid: str) -> server.Server:
         """Return a server of any cell.
 
         :raises cellsched.exception.InstanceNotFound: no server has the uuid
@@ -351,8 +347,7 @@ def _accept(
                     context, uuid, names[uuid], index, spec, now),
                 block_device_mappings=None, tags=None, buried=False)
             for index, uuid in enumerate(uuids)], now, min_count)
-        request_specs.create(
-            connection, _specs(context, spec, uuids), now)
+        request_specs.create(connection, _specs(context, spec, uuids), now)
         instance_mappings.create(
             connection, uuids, project_id, context.user_id, now, spec.flavor)
     return uuids

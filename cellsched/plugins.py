@@ -71,8 +71,7 @@ def names(namespace: str) -> list[str]:
 def shipped(namespace: str) -> list[metadata.EntryPoint]:
     """Return the entry points of the plug-ins of this project, by name."""
     points = metadata.distribution(_DISTRIBUTION).entry_points
-    return sorted(points.select(group=namespace),
-                  key=lambda point: point.name)
+    return sorted(points.select(group=namespace), key=lambda point: point.name)
 
 
 def load(namespace: str, name: str, option: str | None = None) -> Any:

@@ -94,5 +94,4 @@ class _Loader(yaml.SafeLoader):
 
 
 def _error(where: Any, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(
-        problem=problem, problem_mark=where.start_mark)
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=where.start_mark)

@@ -30,18 +30,14 @@ class Controller:
     def __init__(self, authorizer: authorization.Authorizer) -> None:
         self._authorizer = authorizer
 
-    def check_visible(
-        self, context: RequestContext, name: Any
-    ) -> None:
+    def check_visible(self, context: RequestContext, name: Any) -> None:
         """Make sure that the user may know that a resource exists.
 
         :raises cellsched.exception.NotFound: it does not exist, or belongs to
             another project
         """
 
-    def _authorize(
-        self, context: RequestContext, rule: str
-    ) -> RequestContext:
+    def _authorize(self, context: RequestContext, rule: str) -> RequestContext:
         """Check one more rule; return the context to continue with."""
         return self._authorizer.authorize(context, rule)
 
@@ -56,9 +52,7 @@ class ServerController(Controller):
         super().__init__(authorizer)
         self._reader = reader
 
-    def check_visible(
-        self, context: RequestContext, name: Any
-    ) -> None:
+    def check_visible(self, context: RequestContext, name: Any) -> None:
         validation.check_text('server', 'id', name)
         self._reader.get(context, name, to_delete=True)
 
@@ -98,8 +92,7 @@ def requires(
             project_id = (named(self, context, *args, **kwargs)
                           if of_project else None)
             try:
-                allowed = self._authorizer.authorize(
-                    context, rule, project_id)
+                allowed = self._authorizer.authorize(context, rule, project_id)
             except exception.PolicyNotAuthorized:
                 # Most calls are allowed, so the resource is read only now.
                 name = named(self, context, *args, **kwargs)

@@ -104,8 +104,7 @@ class CellStates(base.Controller):
         with self._database.reader() as connection:
             hosts = host_mappings.by_cell(connection)
             servers = instance_mappings.count_by_cell(connection)
-        gathered = self._gatherer.gather(
-            admin(), cells, self._count_up)
+        gathered = self._gatherer.gather(admin(), cells, self._count_up)
         return sorted((
             CellRecord(
                 each.uuid, server.name_of(each), each.disabled,

@@ -63,9 +63,7 @@ class Flavors(base.Controller):
             return flavors.get(connection, flavorid)
 
     @base.requires('cellsched:flavors:show')
-    def get(
-        self, context: RequestContext, name: str
-    ) -> objects.Flavor:
+    def get(self, context: RequestContext, name: str) -> objects.Flavor:
         """Return a flavor by its id or its name.
 
         :raises cellsched.exception.InvalidField: the name is invalid
@@ -76,9 +74,7 @@ class Flavors(base.Controller):
             return flavors.get(connection, name)
 
     @base.requires('cellsched:flavors:show')
-    def list_all(
-        self, context: RequestContext
-    ) -> list[objects.Flavor]:
+    def list_all(self, context: RequestContext) -> list[objects.Flavor]:
         """Return every flavor."""
         with self._database.reader() as connection:
             return flavors.list_all(connection)

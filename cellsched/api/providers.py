@@ -232,8 +232,7 @@ class Providers(base.Controller):
             changed_inventories({}, inventories))
         try:
             with self._database.writer() as connection:
-                shared_providers.create(
-                    connection, made, self._clock.now())
+                shared_providers.create(connection, made, self._clock.now())
         except exception.ResourceProviderExists:
             known = self._get_shared(name)
             if known._replace(uuid=made.uuid) != made:
@@ -274,8 +273,7 @@ class Providers(base.Controller):
         def change(
             known: shared_providers.SharedProvider
         ) -> shared_providers.SharedProvider:
-            traits = check_traits(
-                'traits', (known.traits - remove) | add)
+            traits = check_traits('traits', (known.traits - remove) | add)
             return known._replace(
                 aggregate_uuid=uuid or known.aggregate_uuid, traits=traits,
                 inventories=changed_inventories(
@@ -313,9 +311,7 @@ class Providers(base.Controller):
         self._sync(known.uuid)
 
     @base.requires('cellsched:resource_providers:show')
-    def get(
-        self, context: RequestContext, name: str
-    ) -> ProviderRecord:
+    def get(self, context: RequestContext, name: str) -> ProviderRecord:
         """Return a provider by uuid or name, a sharing provider first.
 
         :raises cellsched.exception.InvalidField: the name is invalid, or
@@ -358,20 +354,15 @@ class Providers(base.Controller):
         :raises cellsched.exception.InvalidField: the kind is unknown
         """
         if kind is not None:
-            validation.check_choice(
-                _WHERE, 'kind', kind, KINDS)
-        found, down = (
-            ((), ()) if kind == SHARING
-            else self._of_cells())
+            validation.check_choice(_WHERE, 'kind', kind, KINDS)
+        found, down = (((), ()) if kind == SHARING else self._of_cells())
         return ProviderPage(
             with_usage(
                 [each for each in (*found, *self._shared())
                  if kind in (None, each.kind)],
                 self._claims(), kind is None), [*down])
 
-    def _of_cells(
-        self
-    ) -> tuple[Sequence[ProviderRecord], Sequence[str]]:
+    def _of_cells(self) -> tuple[Sequence[ProviderRecord], Sequence[str]]:
         """Return the providers of cells, and the cells that do not answer."""
         cells = sorted(self._cells.real(), key=server.name_of)
         gathered = self._gatherer.gather(admin(), cells, _read)
@@ -398,8 +389,7 @@ class Providers(base.Controller):
     def _shown(
         self, provider: shared_providers.SharedProvider
     ) -> ProviderRecord:
-        found = [each for each in self._shared()
-                 if each.uuid == provider.uuid]
+        found = [each for each in self._shared() if each.uuid == provider.uuid]
         if not found:
             # Another request has deleted it.
             raise exception.ResourceProviderNotFound(provider=provider.name)

@@ -161,9 +161,7 @@ class Quotas(Controller):
         with self._database.writer() as connection:
             quotas.delete_limits(connection, project_id, user_id)
 
-    def check_visible(
-        self, context: RequestContext, name: Any
-    ) -> None:
+    def check_visible(self, context: RequestContext, name: Any) -> None:
         _check_owner(name, None)
         if not listing.visible(context, name):
             raise exception.ProjectQuotaNotFound(project_id=name)

@@ -74,9 +74,7 @@ class Details(base.ServerController):
         self._gatherer = gatherer
 
     @base.requires('os_compute_api:servers:show', resource_param='uuid')
-    def get(
-        self, context: RequestContext, uuid: str
-    ) -> ServerDetails:
+    def get(self, context: RequestContext, uuid: str) -> ServerDetails:
         """Return a server, which may have no cell yet, with its details.
 
         :raises cellsched.exception.InvalidField: the id is invalid
@@ -133,9 +131,7 @@ def _asked(spec: dict[str, Any] | None) -> objects.RequestSpec:
     return asked
 
 
-def _image(
-    asked: objects.RequestSpec, found: Server
-) -> dict[str, str]:
+def _image(asked: objects.RequestSpec, found: Server) -> dict[str, str]:
     image = asked.get('image')
     known = {} if image is None else {
         name: str(image.get(name)) for name in ('id', 'name')

@@ -69,9 +69,7 @@ class ServerGroups(base.Controller):
 
     @base.requires(
         'os_compute_api:os-server-groups:show', resource_param='uuid')
-    def get(
-        self, context: RequestContext, uuid: str
-    ) -> objects.InstanceGroup:
+    def get(self, context: RequestContext, uuid: str) -> objects.InstanceGroup:
         """Return a group, with its members in the order they joined.
 
         :raises cellsched.exception.InvalidField: the id is invalid
@@ -91,8 +89,7 @@ class ServerGroups(base.Controller):
         validation.check_count(
             'server group list', 'limit', limit, self._limit_max, least=0)
         with self._database.reader() as connection:
-            return instance_groups.list_all(
-                connection, _owner(context), limit)
+            return instance_groups.list_all(connection, _owner(context), limit)
 
     @base.requires(
         'os_compute_api:os-server-groups:delete', resource_param='uuid')
@@ -106,9 +103,7 @@ class ServerGroups(base.Controller):
         with self._database.writer() as connection:
             instance_groups.delete(connection, uuid, _owner(context))
 
-    def check_visible(
-        self, context: RequestContext, name: Any
-    ) -> None:
+    def check_visible(self, context: RequestContext, name: Any) -> None:
         self._get(context, name)
 
     def _get(
@@ -127,8 +122,7 @@ def _owner(context: RequestContext) -> str | None:
 def _check_rules(policy: Any, rules: Any) -> None:
     validation.validate(_WHERE, 'rules', rules, schemas.RULES)
     if policy is not None or 'spread' not in rules:
-        validation.check_choice(
-            _WHERE, 'policy', policy, requests.POLICIES)
+        validation.check_choice(_WHERE, 'policy', policy, requests.POLICIES)
     for name, needed, given in (
             ('max_server_per_host', 'the policy anti-affinity',
              policy == 'anti-affinity'),

@@ -236,9 +236,7 @@ class LeakedClaims:
     to another program, and are kept.
     """
 
-    def __init__(
-        self, reader: StateReader, repairs_: repairs.Repairs
-    ) -> None:
+    def __init__(self, reader: StateReader, repairs_: repairs.Repairs) -> None:
         self._reader = reader
         self._repairs = repairs_
         self._suspected: set[tuple[str, Action]] = set()

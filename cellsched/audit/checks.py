@@ -100,8 +100,7 @@ def _deleted(server: ServerState) -> Iterator[findings.Finding]:
 def _requested(server: ServerState) -> Iterator[findings.Finding]:
     assert server.mapping is not None
     if server.broken is not None:
-        begun = server.visible() or (
-            server.mapping.cell not in (None, _CELL0))
+        begun = server.visible() or (server.mapping.cell not in (None, _CELL0))
         yield found(
             server, 'request-unreadable',
             f'cannot be built: its {server.broken.what} '

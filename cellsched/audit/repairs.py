@@ -97,9 +97,7 @@ class RowRepairs:
                     connection, server.uuid, exception.TaskAbandoned(
                         uuid=server.uuid, task=revert.task), self._host, now)
 
-    def give_up(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
+    def give_up(self, finding: findings.Finding, server: ServerState) -> None:
         """Abort a move that does not match the server's task."""
         assert finding.cell_uuid is not None
         row = server.rows[finding.cell_uuid]
@@ -115,9 +113,7 @@ class RowRepairs:
                 uuid=server.uuid, task=move.migration_type),
             [row.move.status])
 
-    def explain(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
+    def explain(self, finding: findings.Finding, server: ServerState) -> None:
         """Record a fault with an unknown reason."""
         now = self._clock.now()
         with self._unchanged(finding, server) as connection:
@@ -189,9 +185,7 @@ class Repairs:
                 Action.EXPLAIN: rows.explain,
             }
 
-    def repair(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
+    def repair(self, finding: findings.Finding, server: ServerState) -> None:
         """Repair a finding if it is still valid.
 
         :param server: the state in which it was found
@@ -240,13 +234,10 @@ class Repairs:
         if row is None or mapping.cell == objects.CELL0_UUID:
             return mapping.deleted or mapping.cell == objects.CELL0_UUID
         if action is Action.RELEASE_MOVE:
-            return row.deleted or (
-                row.task_state is None and not row.moving)
+            return row.deleted or (row.task_state is None and not row.moving)
         return checks.expected_in_cell(row) is checks.Expected.NONE
 
-    def _release(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
+    def _release(self, finding: findings.Finding, server: ServerState) -> None:
         assert finding.action is not None
         self.release(server.uuid, finding.action)
 
@@ -263,9 +254,7 @@ class Repairs:
                 self._reader.claims.claim(
                     self._right(server, row, server.uuid))
 
-    def _reclaim(
-        self, finding: findings.Finding, server: ServerState
-    ) -> None:
+    def _reclaim(self, finding: findings.Finding, server: ServerState) -> None:
         """Claim for the move's consumer, then transfer to the server.
 
         So the server always holds a claim. No other claim uses that consumer
@@ -409,8 +398,7 @@ class Repairs:
     def _forget(self, finding: findings.Finding, server: ServerState) -> None:
         with self._database.writer() as connection:
             if api.lock(connection, server.uuid) == server.mapping:
-                api.forget(connection, server.uuid,
-                           self._database.timestamp())
+                api.forget(connection, server.uuid, self._database.timestamp())
 
     def _instance(self, uuid: str) -> objects.Instance:
         """Return a server as its request described it, if that is known."""

@@ -227,8 +227,7 @@ class StateReader:
             # read before the mapping.
             requested = api.requested(connection, uuids)
             mappings = api.mappings(connection, uuids)
-            read = build_requests.read(
-                connection, requested) if asked else []
+            read = build_requests.read(connection, requested) if asked else []
             texts = api.specs(connection, uuids) if asked else {}
         broken = {entry.request.instance_uuid: entry.broken for entry in read}
         by_cell: dict[str, list[str]] = {cell: [] for cell in self.cells()}
@@ -278,8 +277,7 @@ class StateReader:
         while after:
             pages = self.ask(lambda cell, connection: query(
                 connection, after[cell], self.page), after)
-            after = {cell: page[-1][0] for cell, page in pages.items()
-                     if page}
+            after = {cell: page[-1][0] for cell, page in pages.items() if page}
             if after:
                 yield {cell: [uuid for _, uuid in pages[cell]]
                        for cell in after}

@@ -204,8 +204,7 @@ class Cell0:
             changed = [uuid for uuid in sorted(owned)
                        if held[uuid] != burial.revisions.get(uuid, 0)]
             burial.take(build_requests.read(connection, changed))
-            lost = _lost(
-                connection, burial.requests.keys() - confirmed, cell0)
+            lost = _lost(connection, burial.requests.keys() - confirmed, cell0)
             if changed or lost:
                 with database.writer() as in_cell0:
                     for uuid in changed:

@@ -69,9 +69,7 @@ class Discovery:
             expected='the database of a cell that is mapped; see '
                      'cellsched-manage cell_v2 list_cells')
 
-    def owners(
-        self, hosts: Iterable[str]
-    ) -> dict[str, objects.CellMapping]:
+    def owners(self, hosts: Iterable[str]) -> dict[str, objects.CellMapping]:
         """Return the cells of hosts, without unmapped hosts."""
         with self.database.reader() as connection:
             return host_mappings.get_many(connection, hosts)

@@ -20,8 +20,7 @@ def over_cells(
     Disabled cells are included, because their servers still need messages.
     """
     asked = {cell.uuid: cell for cell in cells.real()}
-    gathered = gatherer.gather(
-        context.admin(), asked.values(), _version_there)
+    gathered = gatherer.gather(context.admin(), asked.values(), _version_there)
     failed = {**gathered.failures,
               **dict.fromkeys(gathered.silent, 'timeout')}
     for uuid, reason in failed.items():

@@ -15,9 +15,7 @@ from cellsched import exception
 from cellsched import plugins
 
 
-def load(
-    conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
-) -> base.ClaimStore:
+def load(conf: cfg.ConfigOpts, parts: base.ClaimStoreParts) -> base.ClaimStore:
     """Return the store that a deployment configures.
 
     :raises cellsched.exception.ConfigurationInvalid: names the field: there

@@ -71,8 +71,7 @@ class StoreComparison:
         """
         facts = [_providers(store) for store in self._stores]
         for provider in sorted(facts[0].keys() | facts[1].keys()):
-            first, second = (each.get(provider, _Provider())
-                             for each in facts)
+            first, second = (each.get(provider, _Provider()) for each in facts)
             if not first.agrees(second):
                 yield StoreDifference(PROVIDER, provider, _texts(
                     first.shown(), second.shown()))
@@ -153,9 +152,7 @@ class _Provider:
         return ', '.join(parts) or _NOTHING
 
 
-def _are_equivalent(
-    first: base.Inventory, second: base.Inventory
-) -> bool:
+def _are_equivalent(first: base.Inventory, second: base.Inventory) -> bool:
     """Return whether two inventories are the same for claims.
 
     A store may keep only the capacity and the units.

@@ -50,17 +50,14 @@ def _metadata(args: argparse.Namespace) -> dict[str, Any]:
 @base.show(
     base.argument('name', metavar='NAME', help='name of the aggregate'),
     _ZONE, _PROPERTY, columns=_COLUMNS)
-def create_aggregate(
-    app: Shell, args: argparse.Namespace
-) -> 'AggregateRow':
+def create_aggregate(app: Shell, args: argparse.Namespace) -> 'AggregateRow':
     """Create an aggregate, a set of hosts with common properties.
 
     Example::
 
         cellsched aggregate create fast --zone east --property ssd=true
     """
-    return app.api.aggregates.create(
-        app.context(), args.name, _metadata(args))
+    return app.api.aggregates.create(app.context(), args.name, _metadata(args))
 
 
 @base.lister(columns={
@@ -133,9 +130,7 @@ def remove_hosts(app: Shell, args: argparse.Namespace) -> 'AggregateRow':
     'deleted', 'aggregate',
     base.argument('aggregates', metavar='AGGREGATE', nargs='+',
                   help='ids or names of the aggregates'))
-def delete_aggregate(
-    app: Shell, args: argparse.Namespace, name: str
-) -> None:
+def delete_aggregate(app: Shell, args: argparse.Namespace, name: str) -> None:
     """Delete aggregates; their hosts stay.
 
     Example::

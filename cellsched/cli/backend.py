@@ -77,8 +77,7 @@ class Backend:
         :raises cellsched.exception.ConfigurationInvalid: names the file and
             the option
         """
-        conf = loader.load(
-            self.options, kinds=self.kinds, messages=self.sends)
+        conf = loader.load(self.options, kinds=self.kinds, messages=self.sends)
         database.be_impatient(conf)
         return conf
 

@@ -22,9 +22,7 @@ def _status(cell: 'CellRecord') -> str:
 @base.lister(columns={
     'Name': 'name', 'UUID': 'uuid', 'Status': _status, 'State': 'state',
     'Hosts': 'hosts', 'Hosts Up': 'hosts_up', 'Servers': 'servers'})
-def list_cells(
-    app: Shell, args: argparse.Namespace
-) -> 'Iterable[CellRecord]':
+def list_cells(app: Shell, args: argparse.Namespace) -> 'Iterable[CellRecord]':
     """List the cells with their state, and their hosts and servers.
 
     Example::

@@ -181,8 +181,7 @@ def _picks(
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
-    return ', '.join(f'{amount} {name}'
-                     for name, amount in resources.items())
+    return ', '.join(f'{amount} {name}' for name, amount in resources.items())
 
 
 def _weights(detailed: Mapping[str, Any]) -> Iterator[str]:

@@ -103,9 +103,7 @@ class ReadDeployment(abc.ABC):
         """
 
     @abc.abstractmethod
-    def decisions(
-        self, name: str, limit: int | None
-    ) -> 'list[DecisionRow]':
+    def decisions(self, name: str, limit: int | None) -> 'list[DecisionRow]':
         """Return the decisions on a server or a request, the newest first.
 
         :param name: the uuid of a server, or the id of a request

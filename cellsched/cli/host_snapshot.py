@@ -84,9 +84,7 @@ def of(app: Shell, path: pathlib.Path | None) -> HostDocument:
     return snapshot
 
 
-def rows(
-    app: Shell, path: pathlib.Path | None
-) -> list[dict[str, Any]]:
+def rows(app: Shell, path: pathlib.Path | None) -> list[dict[str, Any]]:
     """Return the fields of all hosts, sorted by cell, host and node."""
     snapshot = of(app, path)
     return sorted(
@@ -95,9 +93,7 @@ def rows(
         key=lambda row: (row['Cell'], row['Host'], row['Node']))
 
 
-def row(
-    app: Shell, path: pathlib.Path | None, name: str
-) -> dict[str, Any]:
+def row(app: Shell, path: pathlib.Path | None, name: str) -> dict[str, Any]:
     """Return all fields of a host.
 
     :param name: the name of the host, or of one of its nodes

@@ -444,8 +444,7 @@ class PurgeShadowTables(_ArchiveCommand):
                 NO_SELECTOR, 'one of --before and --all must be given')
         before = self.date(args.before, BAD_PURGE_DATE)
         archiver = self.archiver(NO_API_DATABASE_TO_PURGE)
-        report = archiver.purge(
-            self.cells(archiver, args.all_cells), before)
+        report = archiver.purge(self.cells(archiver, args.all_cells), before)
         self.show(args.verbose, report)
         if report.failed:
             return FAILED

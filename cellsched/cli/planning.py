@@ -238,8 +238,7 @@ def _made(path: pathlib.Path, given: Any) -> objects.RequestSpec:
     if f'{_PREFIX}name' not in given:
         given = _enveloped(path, 'RequestSpec', given, '')
     if given[f'{_PREFIX}name'] != 'RequestSpec':
-        raise _invalid(path, f'{_PREFIX}name', 'unknown object',
-                       'RequestSpec')
+        raise _invalid(path, f'{_PREFIX}name', 'unknown object', 'RequestSpec')
     try:
         return objects.RequestSpec.obj_from_primitive(given)
     except exception.InvalidField as exc:

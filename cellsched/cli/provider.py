@@ -139,9 +139,7 @@ def show_provider(app: Shell, args: argparse.Namespace) -> 'ProviderRecord':
                   help='id or name of the aggregate whose hosts share the '
                        'provider'),
     *_CONTENTS, columns=_COLUMNS, kinds=_KINDS)
-def create_provider(
-    app: Shell, args: argparse.Namespace
-) -> 'ProviderRecord':
+def create_provider(app: Shell, args: argparse.Namespace) -> 'ProviderRecord':
     """Create a resource provider that the hosts of an aggregate share.
 
     If an identical provider exists, nothing changes, and a creation that was
@@ -202,9 +200,7 @@ def set_provider(app: Shell, args: argparse.Namespace) -> 'ProviderRecord':
     base.argument('providers', metavar='PROVIDER', nargs='+',
                   help='names or uuids of the providers'),
     kinds=_KINDS)
-def delete_provider(
-    app: Shell, args: argparse.Namespace, name: str
-) -> None:
+def delete_provider(app: Shell, args: argparse.Namespace, name: str) -> None:
     """Delete sharing resource providers that have no allocations.
 
     Example::

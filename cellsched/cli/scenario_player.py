@@ -149,9 +149,7 @@ def _has_fate(found: server.Server) -> bool:
     return found.status in ('ACTIVE', 'ERROR')
 
 
-def _compare(
-    request: Request, found: list[server.Server]
-) -> str | None:
+def _compare(request: Request, found: list[server.Server]) -> str | None:
     """Return the difference from the expected result, or None."""
     expect = {'status': 'ACTIVE', **request.expect}
     for name in ('status', 'cell', 'host', 'attempts'):

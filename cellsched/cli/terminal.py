@@ -66,9 +66,7 @@ def _progress_bar(what: str, total: int, stream: TextIO) -> Iterator[Progress]:
         stream.flush()
 
 
-def _lines(
-    what: str, total: int, stream: TextIO, clock: Clock
-) -> Progress:
+def _lines(what: str, total: int, stream: TextIO, clock: Clock) -> Progress:
     printed_at = clock.monotonic()
 
     def show(done: int, of: int | None = None, /) -> None:
@@ -92,9 +90,7 @@ class Bar:
     unit: str = ''
 
 
-def resource_bar(
-    label: str, resource: str, used: float, total: float
-) -> Bar:
+def resource_bar(label: str, resource: str, used: float, total: float) -> Bar:
     """Return the bar of a resource, with a size in a large unit.
 
     :param resource: the class; the name of a size ends with its unit

@@ -31,8 +31,7 @@ class Status(upgradecheck.UpgradeCommands):
         # The results of the checks have the problems.
         logging.getLogger().addHandler(logging.NullHandler())
         try:
-            return upgradecheck.main(
-                self._conf, 'cellsched', self, list(argv))
+            return upgradecheck.main(self._conf, 'cellsched', self, list(argv))
         except SystemExit as exc:
             # Of a command line that is wrong the code is that of a failure.
             return ERROR if exc.code else 0

@@ -265,8 +265,7 @@ def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
         _validator().iter_errors(value),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
-        raise yaml_file.invalid(
-            path, error.absolute_path, _expected(error))
+        raise yaml_file.invalid(path, error.absolute_path, _expected(error))
     version = value['meta']['schema_version']
     if version != '1.0':
         LOG.warning('%s: schema_version %s is newer than 1.0, and some of it '

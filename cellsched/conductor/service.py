@@ -46,8 +46,7 @@ class MovingConductor:
         host: str | None = None,
     ) -> None:
         """Rebuild a server on its host, or evacuate it."""
-        self._task.run(
-            context, instance_uuid, migration_uuid, host, image_ref)
+        self._task.run(context, instance_uuid, migration_uuid, host, image_ref)
 
     def migrate_server(
         self, context: RequestContext, instance_uuid: str,

@@ -184,8 +184,7 @@ def list_installed(
         problems += broken.values()
         for name, plugin in usable.items():
             try:
-                options = options_of(
-                    plugin, plugins.field_of(namespace, name))
+                options = options_of(plugin, plugins.field_of(namespace, name))
                 found.append((_group(plugin), options))
             except exception.ConfigurationInvalid as exc:
                 problems.append(exc)

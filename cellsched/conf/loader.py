@@ -258,8 +258,7 @@ def _without_messaging(
     A service that sends messages checks them. The names that oslo.messaging
     has in other groups become known.
     """
-    rest = [each for each in named
-            if not each[1].startswith(MESSAGING_PREFIX)]
+    rest = [each for each in named if not each[1].startswith(MESSAGING_PREFIX)]
     known['DEFAULT'] |= MESSAGING_NAMES
     if not all(name in known.get(group, ()) for _, group, name in rest):
         _add_names(known, [

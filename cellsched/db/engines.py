@@ -53,9 +53,7 @@ _EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
            ('mysql', 'pymysql'): 'mysql', ('mariadb', 'pymysql'): 'mysql'}
 
 
-def open_(
-    url: str, options: Mapping[str, Any], clock: Clock
-) -> sa.Engine:
+def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
     """Open a first connection and return the engine.
 
     :param options: options by name, those of oslo.db and :data:`LIMITS`; a
@@ -206,8 +204,7 @@ def _sqlite(url: sa.URL, options: Mapping[str, Any]) -> sa.Engine:
         # With WAL, readers and the writer do not wait for each other; with a
         # busy timeout, writers queue instead of failing.
         connection.execute('PRAGMA journal_mode=WAL')
-        connection.execute(
-            f'PRAGMA busy_timeout={math.ceil(busy_s * 1000)}')
+        connection.execute(f'PRAGMA busy_timeout={math.ceil(busy_s * 1000)}')
         connection.execute(f'PRAGMA synchronous={level}')
 
     event.listen(engine, 'connect', connect)

@@ -65,8 +65,7 @@ def _current(history: History, connection: sa.Connection) -> str | None:
 def _config(package: str) -> alembic_config.Config:
     config = alembic_config.Config()
     location = importlib.resources.files(package) / 'migrations'
-    config.set_main_option(
-        'script_location', str(location).replace('%', '%%'))
+    config.set_main_option('script_location', str(location).replace('%', '%%'))
     return config
 
 
@@ -75,8 +74,7 @@ def _config(package: str) -> alembic_config.Config:
 def versions(package: str) -> tuple[str, ...]:
     """Return the versions of a history, the newest first."""
     directory = script.ScriptDirectory.from_config(_config(package))
-    return tuple(
-        revision.revision for revision in directory.walk_revisions())
+    return tuple(revision.revision for revision in directory.walk_revisions())
 
 
 def run() -> None:

@@ -45,9 +45,7 @@ def engine_arguments(url: sa.URL) -> dict[str, Any]:
     return arguments
 
 
-def limits(
-    options: Mapping[str, float], is_mariadb: bool
-) -> dict[str, float]:
+def limits(options: Mapping[str, float], is_mariadb: bool) -> dict[str, float]:
     """Return the session variables for the limits of an engine.
 
     :param options: seconds by the name of the option

@@ -36,9 +36,7 @@ class Schema:
         """The table of the version; schemas that share a database differ."""
         return _version_table(self.name)
 
-    def sync(
-        self, database: session.Database, version: str = 'head'
-    ) -> None:
+    def sync(self, database: session.Database, version: str = 'head') -> None:
         """Upgrade a database to a version; existing rows are kept.
 
         :raises cellsched.exception.InvalidField: the version, or the current

@@ -120,8 +120,7 @@ class SortOrder:
         :param dialect: name of the database's dialect
         """
         condition: sa.ColumnElement[bool] = sa.false()
-        for (name, descending), value in reversed(
-                [*zip(self.keys, values)]):
+        for (name, descending), value in reversed([*zip(self.keys, values)]):
             column = (_comparable(columns[name], name, dialect)
                       if name in columns else None)
             condition = sa.or_(

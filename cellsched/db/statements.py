@@ -112,9 +112,7 @@ def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
     return in_list(column, name) if several else column == sa.bindparam(name)
 
 
-def chunks(
-    values: Iterable[Any], size: int = CHUNK
-) -> list[list[Any]]:
+def chunks(values: Iterable[Any], size: int = CHUNK) -> list[list[Any]]:
     """Return the distinct values in lists that are short enough for IN."""
     unique = list(dict.fromkeys(values))
     return [unique[start:start + size]

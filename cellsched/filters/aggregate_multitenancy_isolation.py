@@ -72,8 +72,7 @@ def _verdicts(hosts: view.Hosts) -> Verdicts:
         projects = _projects(hosts.value('aggregates', code))
         if projects:
             allowed[code] = projects
-    return Verdicts(
-        int(hosts['aggregates'].max(initial=0)) + 1, allowed, {})
+    return Verdicts(int(hosts['aggregates'].max(initial=0)) + 1, allowed, {})
 
 
 def _projects(aggregates: Iterable[aggregate.HostAggregate]) -> frozenset[str]:

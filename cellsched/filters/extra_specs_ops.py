@@ -69,8 +69,7 @@ def matcher(requirement: str, field: str = 'extra_specs') -> Match:
 def _matcher(requirement: str) -> Match:
     sign, *words = requirement.split() or ['']
     if sign in _NUMBERS and words:
-        return functools.partial(
-            _compares, _NUMBERS[sign], _number(words[0]))
+        return functools.partial(_compares, _NUMBERS[sign], _number(words[0]))
     if sign in _TEXTS:
         compare = _TEXTS[sign]
         return lambda value: value is not None and any(

@@ -87,8 +87,7 @@ class _Evaluation:
     """Evaluates a query on hosts; each attribute is looked up once."""
 
     def __init__(self, hosts: view.Hosts) -> None:
-        self._find = functools.cache(
-            functools.partial(attributes.find, hosts))
+        self._find = functools.cache(functools.partial(attributes.find, hosts))
 
     def call(self, call: QueryCall) -> Any:
         """Return a mask, or one boolean for all hosts."""
@@ -212,8 +211,7 @@ def _check_order(call: QueryCall, place: str) -> None:
         # If a host lacks the first value, the next one takes its place.
         if first != attributes.MIXED:
             if not {first, attributes.MIXED}.issuperset(remaining):
-                _refuse(
-                    place, 'to compare two numbers or two texts')
+                _refuse(place, 'to compare two numbers or two texts')
             return
 
 

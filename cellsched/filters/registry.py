@@ -58,8 +58,7 @@ def adapted(conf: cfg.ConfigOpts, field: str, plugin: Any) -> base.Filter:
         return plugins.attempt(
             field, expected, lambda: plugin(plugins.options(conf, plugin)),
             passed_on=(exception.ConfigurationInvalid,))
-    return plugins.attempt(
-        field, expected, lambda: base.RowFilter(plugin()))
+    return plugins.attempt(field, expected, lambda: base.RowFilter(plugin()))
 
 
 def check(field: str, plugin: Any) -> None:

@@ -85,8 +85,7 @@ def _spreads(request: objects.RequestSpec) -> list[tuple[str, int]]:
     hint, skew = request.hint(_SPREAD), request.hint(_SKEW) or ['1']
     if len(hint) != 1 or hint[0] not in requests.SPREADS:
         if hint or request.hint(_SKEW):
-            raise _invalid(_SPREAD, 'one of ' + ', '.join(
-                requests.SPREADS))
+            raise _invalid(_SPREAD, 'one of ' + ', '.join(requests.SPREADS))
         return spreads
     least, most = requests.BOUNDS[_SKEW]
     if len(skew) != 1 or not re.fullmatch('[0-9]{1,4}', skew[0]) or not (

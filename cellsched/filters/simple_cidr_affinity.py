@@ -53,9 +53,7 @@ def _by_address(hosts: view.Hosts) -> tuple[list[int], view.Column]:
     return sorted(numbers), np.array(rows, dtype='int64')
 
 
-def _hint(
-    request: objects.RequestSpec, name: str, default: str = ''
-) -> str:
+def _hint(request: objects.RequestSpec, name: str, default: str = '') -> str:
     values = request.hint(name) or [default]
     if len(values) > 1 or len(values[0]) > _LENGTH_MAX:
         raise _bad(name, f'one text of at most {_LENGTH_MAX} characters')

@@ -78,9 +78,7 @@ class HostSource(abc.ABC):
         """
 
     @abc.abstractmethod
-    def snapshot(
-        self, context: RequestContext
-    ) -> document.HostDocument:
+    def snapshot(self, context: RequestContext) -> document.HostDocument:
         """Return the current hosts, with the names of cells."""
 
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
@@ -110,9 +108,7 @@ class HostSource(abc.ABC):
 
     # Updates by callers; optional if the source reads the same facts.
 
-    def tell_aggregates(
-        self, aggregates: Iterable[objects.Aggregate]
-    ) -> None:
+    def tell_aggregates(self, aggregates: Iterable[objects.Aggregate]) -> None:
         """Apply updates of aggregates."""
 
     def forget_aggregate(self, number: int) -> None:

@@ -669,8 +669,7 @@ class HostTable:
         with self._lock:
             self._fold(before=before)
             for uuid, count in self._inflight_builds.expire(before):
-                self._writable(host_view.BUILDS)[
-                    self._rows[uuid]] -= count
+                self._writable(host_view.BUILDS)[self._rows[uuid]] -= count
                 self._changed = True
 
     def _fold(self, reported: str = '', before: float = -math.inf) -> None:
@@ -707,8 +706,7 @@ class HostTable:
 
     def _place(self, uuids: Sequence[str]) -> Column:
         """Return the rows of these hosts; new ones get defaults."""
-        new = [uuid for uuid in dict.fromkeys(uuids)
-               if uuid not in self._rows]
+        new = [uuid for uuid in dict.fromkeys(uuids) if uuid not in self._rows]
         if new:
             end = self._length + len(new)
             for name, column in self._columns.items():
@@ -719,9 +717,7 @@ class HostTable:
             self._rows_changed = True
         return np.fromiter((self._rows[uuid] for uuid in uuids), 'int64')
 
-    def _grown(
-        self, name: str, column: Column, end: int
-    ) -> Column:
+    def _grown(self, name: str, column: Column, end: int) -> Column:
         """Return a column extended with defaults, which readers ignore."""
         if len(column) < end:
             bigger = np.empty(max(end, len(column) * 2), dtype=column.dtype)
@@ -769,9 +765,7 @@ def _remaining(
             for resource in capacity.keys() | used.keys()}
 
 
-def _bounds(
-    units: Mapping[str, tuple[int, int, int]]
-) -> Units:
+def _bounds(units: Mapping[str, tuple[int, int, int]]) -> Units:
     """Return allocation units in the form of the units columns."""
     return tuple((name, *units[name]) for name in sorted(units))
 

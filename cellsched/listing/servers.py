@@ -208,9 +208,7 @@ class PageReader:
             database(cell_context), source.name, self._filters, self._order,
             source.after, self._size, self._shows_hosts)
 
-    def _mapped(
-        self, connection: Any, source: _CellServers
-    ) -> Sequence[Any]:
+    def _mapped(self, connection: Any, source: _CellServers) -> Sequence[Any]:
         """Return the instance mappings of a cell that does not answer."""
         if not self._filters.by(instance_mappings.COLUMNS):
             return []
@@ -357,9 +355,7 @@ class ServerListing:
             raise exception.InstanceNotFound(uuid=uuid)
         return found, cell
 
-    def list(
-        self, context: RequestContext, query: ServerQuery
-    ) -> Page:
+    def list(self, context: RequestContext, query: ServerQuery) -> Page:
         """Return a page of servers in order.
 
         Servers of a cell that does not answer have status UNKNOWN. They are
@@ -415,9 +411,7 @@ class ServerListing:
         found = gathered.results[cell.uuid][1]
         return found[0] if found else None
 
-    def _unknown(
-        self, uuid: str, cell: objects.CellMapping
-    ) -> server.Server:
+    def _unknown(self, uuid: str, cell: objects.CellMapping) -> server.Server:
         """Return the record that the instance mapping gives."""
         with self._database.reader() as connection:
             return server.Server.unknown(

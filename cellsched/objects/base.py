@@ -486,8 +486,7 @@ class Object(base.VersionedObject):
         own, its = self.__dict__, made.__dict__
         its.update((kept_as, own[kept_as])
                    for _, kept_as, _, _ in self._table if kept_as in own)
-        its.update((KEPT_AS + name, value)
-                   for name, value in values.items())
+        its.update((KEPT_AS + name, value) for name, value in values.items())
         if 'VERSION' in own:
             made.VERSION = self.VERSION
         return made

@@ -125,8 +125,7 @@ def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
                instance.get('flavor')),
               ('request_spec.instance_properties.system_metadata',
                _kept_flavor(instance)))
-    path, given = next(
-        (place for place in places if place[1]), (path, {}))
+    path, given = next((place for place in places if place[1]), (path, {}))
     if isinstance(given, objects.Flavor):
         return given
     found = _fields_of(path, given)
@@ -227,9 +226,7 @@ def _limits(given: Any) -> objects.SchedulerLimits:
         **values | _readable(objects.SchedulerLimits, value))
 
 
-def _group(
-    path: str, wishes: dict[str, Any]
-) -> objects.InstanceGroup | None:
+def _group(path: str, wishes: dict[str, Any]) -> objects.InstanceGroup | None:
     whole: objects.InstanceGroup | None = _object(
         f'{path}.instance_group', objects.InstanceGroup,
         wishes.get('instance_group'))

@@ -213,9 +213,7 @@ def _isolates(extra_specs: Mapping[str, str] | None, count: int) -> bool:
     return _POLICIES[policy]
 
 
-def _of_flavor(
-    specs: Iterable[tuple[str, str]]
-) -> tuple[RequestGroup, ...]:
+def _of_flavor(specs: Iterable[tuple[str, str]]) -> tuple[RequestGroup, ...]:
     """Return the groups of extra specs that request something.
 
     A key ``trait…`` whose value is neither required nor forbidden may belong
@@ -275,8 +273,7 @@ def _with(traits: Mapping[str, str] | None, kind: str) -> frozenset[str]:
 
 
 def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(
-        [each for each in amounts.items() if each[1]]))
+    return tuple(sorted([each for each in amounts.items() if each[1]]))
 
 
 def _requested(value: Any) -> list[tuple[str, RequestGroup]]:

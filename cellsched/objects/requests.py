@@ -374,9 +374,7 @@ class Selection(base.Object):
     }
 
     @staticmethod
-    def allocation(
-        provider: str, resources: Mapping[str, int]
-    ) -> str:
+    def allocation(provider: str, resources: Mapping[str, int]) -> str:
         """Return an allocation request for one provider.
 
         The provider serves the group without a suffix. Nova's conductor

@@ -66,9 +66,7 @@ def check(
                 field, ', '.join(unreachable))
 
 
-def _connect(
-    url: str, timeout_s: float, options: dict[str, Any]
-) -> None:
+def _connect(url: str, timeout_s: float, options: dict[str, Any]) -> None:
     # Announce the same capability as the driver. Without it, RabbitMQ closes
     # the socket without a reason.
     requested = {'capabilities': {'authentication_failure_close': True}}

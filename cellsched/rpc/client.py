@@ -190,9 +190,7 @@ class Client:
         self._check_version(version)
         return self._prepared(version, server, is_long)
 
-    def _prepare(
-        self, version: str, server: str | None, is_long: bool
-    ) -> Any:
+    def _prepare(self, version: str, server: str | None, is_long: bool) -> Any:
         if is_long:
             return self._client.prepare(
                 version=version, server=server, timeout=self._long_timeout_s,

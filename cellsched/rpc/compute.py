@@ -76,8 +76,7 @@ class ComputeAPI(client.Client):
         instance: objects.Instance,
     ) -> None:
         """Remove an instance from the host; idempotent."""
-        self.cast(context, 'terminate_instance', None, host,
-                  instance=instance)
+        self.cast(context, 'terminate_instance', None, host, instance=instance)
 
     def check_moves(self) -> None:
         """Check that the agents support moves.

@@ -122,8 +122,7 @@ class Transports:
         # Imported late: it imports the same libraries as the RabbitMQ driver.
         from cellsched.rpc import broker_check
 
-        broker_check.check(
-            self._conf, self._parsed(url, field), field)
+        broker_check.check(self._conf, self._parsed(url, field), field)
 
     def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
         """Return a URL and its option; by default the process's own URL."""

@@ -183,14 +183,11 @@ def _check_group(group: objects.InstanceGroup | None, most: int) -> None:
     if group is None:
         return
     for name in ('members', 'hosts'):
-        check_length(
-            f'spec_obj.instance_group.{name}', group.get(name), most)
+        check_length(f'spec_obj.instance_group.{name}', group.get(name), most)
     check_ids('spec_obj.instance_group.members', group.get('members') or ())
 
 
-def _check_destination(
-    target: objects.Destination | None, most: int
-) -> None:
+def _check_destination(target: objects.Destination | None, most: int) -> None:
     if target is None:
         return
     where = 'spec_obj.requested_destination'

@@ -79,8 +79,7 @@ class Requirement:
 
 def extra_spec(request: objects.RequestSpec, name: str) -> str | None:
     """Return an extra spec of the flavor, or None."""
-    value: str | None = (
-        request.flavor.get('extra_specs') or {}).get(name)
+    value: str | None = (request.flavor.get('extra_specs') or {}).get(name)
     return value
 
 
@@ -189,8 +188,7 @@ def _of_both(key: str, what: str, when: Condition) -> Iterator[Requirement]:
 
 def _has_other(value: Any, request: objects.RequestSpec) -> bool:
     given = request.get('requested_resources')
-    return isinstance(given, list) and any(
-        map(request_groups.is_other, given))
+    return isinstance(given, list) and any(map(request_groups.is_other, given))
 
 
 _NUMA, _PINNED = 'a NUMA topology', 'dedicated CPUs'
@@ -482,8 +480,7 @@ def find(name: str) -> Requirement | None:
     if name in _INDIFFERENT:
         return None
     found = _EXACT.get(name)
-    return found or next(
-        (each for each in _OPEN if each.covers(name)), None)
+    return found or next((each for each in _OPEN if each.covers(name)), None)
 
 
 def is_known(reads: str) -> bool:

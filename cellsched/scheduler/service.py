@@ -85,8 +85,7 @@ class Scheduler:
             if not isinstance(value, bool):
                 raise request_validation.invalid(name, 'true or false')
         if spec_obj is _NOT_GIVEN:
-            spec_obj = legacy.request_spec(
-                request_spec, filter_properties)
+            spec_obj = legacy.request_spec(request_spec, filter_properties)
         self._check(context, spec_obj, instance_uuids)
         alternates = (self._attempts_max - 1
                       if return_objects and return_alternates else 0)
@@ -161,9 +160,7 @@ class Scheduler:
         """
         self._hear(host_name, 'instance_uuids', instance_uuids, True)
 
-    def _check(
-        self, context: RequestContext, spec: Any, uuids: Any
-    ) -> None:
+    def _check(self, context: RequestContext, spec: Any, uuids: Any) -> None:
         """Check that a request is valid and supported.
 
         :raises cellsched.exception.NoValidHost: the driver does not support a
@@ -198,9 +195,7 @@ class Scheduler:
         self._notifier.select_destinations(context, 'end', spec, uuids)
         return selections
 
-    def _hear(
-        self, host: Any, field: str, uuids: Any, complete: bool
-    ) -> None:
+    def _hear(self, host: Any, field: str, uuids: Any, complete: bool) -> None:
         request_validation.check_host('host_name', host)
         if not isinstance(uuids, list):
             raise request_validation.invalid(field, 'a list of uuids')

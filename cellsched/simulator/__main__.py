@@ -40,8 +40,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='tools/test.sh simulation')
-    parser.add_argument('--seed', type=int, default=0,
-                        help='the first seed')
+    parser.add_argument('--seed', type=int, default=0, help='the first seed')
     parser.add_argument('--count', type=int, default=1,
                         help='how many seeds to run')
     parser.add_argument(

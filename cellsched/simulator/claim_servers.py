@@ -43,8 +43,7 @@ class ClaimServerKind(NamedTuple):
     """
 
     model: Callable[[], ServerModel]
-    store: Callable[[Any, clock.Clock, random.Random],
-                    claims_base.ClaimStore]
+    store: Callable[[Any, clock.Clock, random.Random], claims_base.ClaimStore]
     is_exact: bool
 
 

@@ -157,9 +157,7 @@ class Faults:
         return self._down.get(name, 0.0) > now
 
 
-def draw(
-    chance: random.Random, more: Collection[str] = ()
-) -> list[str]:
+def draw(chance: random.Random, more: Collection[str] = ()) -> list[str]:
     """Return the kinds of faults of a run: few, some or many.
 
     :param more: kinds beside :data:`KINDS`

@@ -180,9 +180,7 @@ class World:
         self.network = network.Network()
         self.processes: dict[str, Process] = {}
 
-    def add(
-        self, name: str, make: Callable[..., Any], conf: Any
-    ) -> Process:
+    def add(self, name: str, make: Callable[..., Any], conf: Any) -> Process:
         """Add a process, without starting it."""
         made = Process(name, make, conf, self)
         self.processes[name] = made
@@ -304,9 +302,7 @@ class SimulatedClock(clock.Clock):
         seconds, and returns whether it is
     """
 
-    def __init__(
-        self, passed: Callable[[], float], wait: Wait
-    ) -> None:
+    def __init__(self, passed: Callable[[], float], wait: Wait) -> None:
         self._passed = passed
         self._wait = wait
         #: The error of the clock in seconds; below 0 it is behind.

@@ -27,8 +27,7 @@ class Store:
     def __init__(self, url: str, schema: str) -> None:
         self.url = url
         # This clock measures the age of connections, which does not matter.
-        self.database = session.Database(
-            'sqlite://', schema, clock=Clock())
+        self.database = session.Database('sqlite://', schema, clock=Clock())
         raw = self.database.engine.raw_connection()
         self.raw: Any = raw.driver_connection
         raw.close()

@@ -121,9 +121,7 @@ class Workload:
         assert len(set(shown)) == len(shown), f'{shown} were listed'
         assert gone.isdisjoint(shown), f'{shown} were listed, {gone} are gone'
 
-    def _rename(
-        self, servers: Any, find: Callable[[], str | None]
-    ) -> None:
+    def _rename(self, servers: Any, find: Callable[[], str | None]) -> None:
         uuid = find()
         assert uuid is not None
         self.names[uuid] = 'maybe'
@@ -139,9 +137,7 @@ class Workload:
         self.retried.add(uuid)
         servers.retry(USER, uuid)
 
-    def _deletion(
-        self, find: Callable[[], str | None], name: str
-    ) -> Action:
+    def _deletion(self, find: Callable[[], str | None], name: str) -> Action:
         def delete(servers: Any) -> None:
             uuid = find()
             assert uuid is not None

@@ -239,9 +239,7 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
                           f'at most count, {count}')
 
 
-def _check_resources(
-    path: pathlib.Path, document: Mapping[str, Any]
-) -> None:
+def _check_resources(path: pathlib.Path, document: Mapping[str, Any]) -> None:
     """Make sure that classes are known ones and children make a tree."""
     for number, cell in enumerate(document['cells']):
         for place, host in enumerate(cell['hosts']):

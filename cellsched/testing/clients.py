@@ -66,8 +66,7 @@ class _MessageRecorder:
     ) -> None:
         if self.failure is not None:
             raise self.failure
-        self.sent.append(
-            Sent(context, method, server, _travelled(arguments)))
+        self.sent.append(Sent(context, method, server, _travelled(arguments)))
 
 
 class FakeCompute(_MessageRecorder, compute.ComputeAPI):

@@ -53,8 +53,7 @@ def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:
         return plugins.attempt(
             field, expected, lambda: plugin(plugins.options(conf, plugin)),
             passed_on=(exception.ConfigurationInvalid,))
-    return plugins.attempt(
-        field, expected, lambda: base.RowWeigher(plugin()))
+    return plugins.attempt(field, expected, lambda: base.RowWeigher(plugin()))
 
 
 def check(field: str, plugin: Any) -> None:

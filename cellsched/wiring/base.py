@@ -105,8 +105,7 @@ class AgentComponents:
     @functools.cached_property
     def compute(self) -> ComputeAPIs:
         """RPC clients of compute agents, by transport."""
-        return ComputeAPIs(
-            self.conf.conductor.send_retries, self.compute_cap)
+        return ComputeAPIs(self.conf.conductor.send_retries, self.compute_cap)
 
     @functools.cached_property
     def claims(self) -> claims_base.ClaimStore:
@@ -117,8 +116,7 @@ class AgentComponents:
     @functools.cached_property
     def network(self) -> NetworkAPI:
         """The network driver of the cell."""
-        return enabled.make(
-            self.conf, plugins.NETWORKS, NetworkAPI, self.conf)
+        return enabled.make(self.conf, plugins.NETWORKS, NetworkAPI, self.conf)
 
     @functools.cached_property
     def driver(self) -> ComputeDriver:

@@ -67,8 +67,7 @@ class Service:
             server.start()
             self._started.append(server)
         for function, spacing_s, at_once in self.periodic:
-            task = periodics.periodic(spacing_s, at_once)(
-                self._task(function))
+            task = periodics.periodic(spacing_s, at_once)(self._task(function))
             worker = periodics.PeriodicWorker([(task, (), {})])
             thread = threading.Thread(target=worker.start, daemon=True)
             thread.start()

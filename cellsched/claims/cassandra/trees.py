@@ -29,8 +29,7 @@ class ProviderTrees:
         """Set the traits of a provider and the root of its tree."""
         for _ in self._session.attempts():
             seen = self._session.ask(requests.ReadTree(provider))
-            if seen is not None and (
-                    seen.root, seen.traits) == (root, traits):
+            if seen is not None and (seen.root, seen.traits) == (root, traits):
                 return
             written = self._session.try_all([requests.WriteTree(
                 provider, seen and seen.version,
@@ -47,9 +46,7 @@ class ProviderTrees:
         return {name: tree.root for name, tree in zip(names, found)
                 if tree is not None}
 
-    def find(
-        self, query: base.ProviderQuery, limit: int | None
-    ) -> list[str]:
+    def find(self, query: base.ProviderQuery, limit: int | None) -> list[str]:
         """Return the roots of the trees that match a query.
 
         :param limit: maximum number, chosen at random; None for all

@@ -89,8 +89,7 @@ class EtcdClaims(base.ClaimStore):
         self._calls = calls.Calls(
             client, self._names, clock, random, url, retry_timeout_s, ops_max)
         self._batches = batches.Batches(self._calls, batch_timeout_s)
-        self._providers = ProviderFigures(
-            self._calls, self._batches)
+        self._providers = ProviderFigures(self._calls, self._batches)
         self._feed = ProviderFeed(self._calls, self._providers)
 
     @classmethod
@@ -366,9 +365,7 @@ class EtcdClaims(base.ClaimStore):
             joined.update(view.memberships())
         return joined
 
-    def _views(
-        self, consumers: Iterable[str]
-    ) -> Iterator[transactions.View]:
+    def _views(self, consumers: Iterable[str]) -> Iterator[transactions.View]:
         for chunk in transactions.chunks(
                 [*dict.fromkeys(consumers)], self._calls.ops_max):
             view = self._calls.read(transactions.Scope(consumers=chunk))

@@ -69,8 +69,7 @@ class Batches:
             name, batch = self._begin(requested, age)
             age = batch.age
             try:
-                for part in transactions.parts(
-                        requested, self._calls.ops_max):
+                for part in transactions.parts(requested, self._calls.ops_max):
                     self._take(part, new, name, batch)
                 self._commit(name, batch)
             except Aborted:
@@ -84,9 +83,7 @@ class Batches:
 
         return self._calls.repeat(attempt)
 
-    def _outstanding(
-        self, claims: Collection[base.Claim]
-    ) -> list[base.Claim]:
+    def _outstanding(self, claims: Collection[base.Claim]) -> list[base.Claim]:
         """Return the claims of consumers that hold none yet."""
         held: dict[str, list[base.Claim]] = {}
         consumers = [*dict.fromkeys(claim.consumer for claim in claims)]
@@ -322,9 +319,7 @@ class Batches:
         return next((records.BatchState.of(kv).state for kv in found), '')
 
 
-def known(
-    calls: Calls, scope: transactions.Scope
-) -> transactions.View:
+def known(calls: Calls, scope: transactions.Scope) -> transactions.View:
     """Return cached providers and current groups.
 
     Everything is read if a provider is not cached.

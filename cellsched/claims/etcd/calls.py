@@ -144,9 +144,7 @@ class Calls:
         return self.repeat(
             lambda: self.transact(protocol.Transaction(success=gets)))
 
-    def all_of(
-        self, kind: Callable[[str], bytes]
-    ) -> Iterator[protocol.Found]:
+    def all_of(self, kind: Callable[[str], bytes]) -> Iterator[protocol.Found]:
         """Yield all keys of a kind, read page by page."""
         after: str | bytes = ''
         while True:
@@ -170,8 +168,7 @@ class Calls:
         :returns: the outcome; after a conflict also the current scope
         """
         drafts = [draft, *alternatives]
-        first, *rest = [
-            each.transaction(self.names, scope) for each in drafts]
+        first, *rest = [each.transaction(self.names, scope) for each in drafts]
         outcome = self.transact(dataclasses.replace(first, alternatives=tuple(
             (each.compares, each.success) for each in rest)))
         if not outcome.succeeded:

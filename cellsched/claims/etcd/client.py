@@ -162,9 +162,7 @@ class EtcdClient:
         except _RefusedByServer as exc:
             return exc.answer
 
-    def _log_in(
-        self, member: etcd3gw.Etcd3Client
-    ) -> protocol.Refusal | None:
+    def _log_in(self, member: etcd3gw.Etcd3Client) -> protocol.Refusal | None:
         """Get a token from a member; return the answer if it is refused."""
         assert self._user is not None
         name, password = self._user

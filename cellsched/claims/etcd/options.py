@@ -81,8 +81,7 @@ def opts() -> list[cfg.Opt]:
     :raises ImportError: etcd3gw is not installed
     """
     if importlib.util.find_spec('etcd3gw') is None:
-        raise ImportError(
-            'etcd3gw is missing, which cellsched[etcd] installs')
+        raise ImportError('etcd3gw is missing, which cellsched[etcd] installs')
     return list(_OPTS)
 
 

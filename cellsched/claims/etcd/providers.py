@@ -41,9 +41,7 @@ _MEND_S = 5.0
 class ProviderFigures:
     """Reads providers, sets their inventories and corrects their counters."""
 
-    def __init__(
-        self, calls: Calls, batches_: batches.Batches
-    ) -> None:
+    def __init__(self, calls: Calls, batches_: batches.Batches) -> None:
         self._calls = calls
         self._names = calls.names
         self._batches = batches_
@@ -292,8 +290,7 @@ class _Walk:
         self, name: str, known: records.StoredProvider
     ) -> records.StoredProvider:
         """Return a provider with the counters that follow."""
-        counted = dataclasses.replace(
-            known, used={}, consumers=0, batches={})
+        counted = dataclasses.replace(known, used={}, consumers=0, batches={})
         for consumer in self._by_provider.get(name, ()):
             counted = counted.taken(consumer.amounts[name], 1, self._mark(
                 consumer))

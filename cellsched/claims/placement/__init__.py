@@ -138,8 +138,7 @@ class PlacementClaims(base.ClaimStore):
         self._owners = owners
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
-        self._guards = Guards(
-            self._server, owners, clock, random, guards)
+        self._guards = Guards(self._server, owners, clock, random, guards)
         self._locks = [clock.lock() for _ in range(_LOCKS)]
 
     @classmethod
@@ -322,9 +321,7 @@ class PlacementClaims(base.ClaimStore):
                 found[name] = outcome
         return found
 
-    def _change(
-        self, change: Release | Transfer
-    ) -> bool:
+    def _change(self, change: Release | Transfer) -> bool:
         """Read the allocations, and change them if there are any."""
         def look() -> tuple[bool]:
             self._guards.settle_all()

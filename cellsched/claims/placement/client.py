@@ -140,11 +140,8 @@ def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
         lambda option: own[option.dest])
 
 
-def _adapter(
-    conf: cfg.ConfigOpts, group: str, session: Any
-) -> Adapter:
-    return loading.load_adapter_from_conf_options(
-        conf, group, session=session)
+def _adapter(conf: cfg.ConfigOpts, group: str, session: Any) -> Adapter:
+    return loading.load_adapter_from_conf_options(conf, group, session=session)
 
 
 def _describe(exc: Exception) -> str:

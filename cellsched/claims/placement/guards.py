@@ -248,8 +248,7 @@ class Guards:
             holds = server.holding(guard.consumer)
             if holds is not None:
                 return holds
-        raise remote.OutcomeUnknown(
-            'another process creates the same guard')
+        raise remote.OutcomeUnknown('another process creates the same guard')
 
     def _body(self, guard: Guard, generation: int | None) -> messages.Body:
         return self._owners.body(

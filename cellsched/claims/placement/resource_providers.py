@@ -70,9 +70,7 @@ def consumers_of(server: PlacementServer, provider: str) -> list[str]:
     return list(body['allocations']) if body else []
 
 
-def usage_of(
-    server: PlacementServer, provider: str
-) -> base.Usage | None:
+def usage_of(server: PlacementServer, provider: str) -> base.Usage | None:
     """Return the usage of a provider; None if it does not exist."""
     inventory = inventories_of(server, provider)
     if inventory is None:
@@ -277,8 +275,7 @@ def _set_parent(
 
 def root_of(server: PlacementServer, provider: str) -> str | None:
     """Return the root of a provider whose traits a store has set."""
-    if (not messages.UUID.fullmatch(provider)
-            or provider in messages.GUARDS):
+    if (not messages.UUID.fullmatch(provider) or provider in messages.GUARDS):
         return None
     has = server.read(f'{_PATH}/{provider}')
     traits = has and server.read(f'{_PATH}/{provider}/traits')
@@ -287,9 +284,7 @@ def root_of(server: PlacementServer, provider: str) -> str | None:
     return str(has['root_provider_uuid'])
 
 
-def find(
-    server: PlacementServer, query: base.ProviderQuery
-) -> set[str]:
+def find(server: PlacementServer, query: base.ProviderQuery) -> set[str]:
     """Return the roots of the trees that match a query.
 
     Several requests are combined; a tree that matches all the time is in each
@@ -314,9 +309,7 @@ def find(
     return found
 
 
-def _listed(
-    server: PlacementServer, **query: str
-) -> dict[str, str]:
+def _listed(server: PlacementServer, **query: str) -> dict[str, str]:
     """Return the roots of matching providers, without those of guards."""
     path = f'{_PATH}?{parse.urlencode(query)}' if query else _PATH
     # Placement rejects a class or a trait that was never used.

@@ -118,8 +118,7 @@ def _insert(
     for n, row in enumerate(rows):
         names = tuple(row)
         parameters |= {f'{name}_row{n}': row[name] for name in names}
-        values.append(
-            f'({", ".join(f"%({name}_row{n})s" for name in names)})')
+        values.append(f'({", ".join(f"%({name}_row{n})s" for name in names)})')
     return (f'INSERT INTO allocations ({", ".join(names)}) '
             f'VALUES {", ".join(values)};')
 

@@ -60,9 +60,7 @@ def claims_of(
         for consumer, holds in found.items()}
 
 
-def consumers(
-    connection: sa.Connection, after: str, limit: int
-) -> list[str]:
+def consumers(connection: sa.Connection, after: str, limit: int) -> list[str]:
     """Return a page of the consumers with claims."""
     return list(connection.execute(
         _CONSUMERS, {'after': after, 'most': limit}).scalars())
@@ -191,9 +189,7 @@ def _root(provider: sa.ColumnElement[str]) -> sa.Label[str]:
     return sa.func.coalesce(_trees.c.root, provider).label('root')
 
 
-def _gives(
-    resource: str, amounts: Collection[int]
-) -> sa.ColumnElement[bool]:
+def _gives(resource: str, amounts: Collection[int]) -> sa.ColumnElement[bool]:
     """Return the condition that a row can grant one of the amounts."""
     columns = _inventories.c
     return sa.and_(columns.resource_class == resource, sa.or_(*(

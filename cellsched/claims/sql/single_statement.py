@@ -57,9 +57,7 @@ _ROWS_MAX = 20
 _STATEMENTS_MAX = 100
 
 
-def claim(
-    database: session.Database, claims: Sequence[base.Claim]
-) -> bool:
+def claim(database: session.Database, claims: Sequence[base.Claim]) -> bool:
     """Claim a batch if one statement can do it; return whether it did.
 
     :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
@@ -90,9 +88,7 @@ def claim(
     return True
 
 
-def _one(
-    dialect: sa.Dialect, claim: base.Claim
-) -> tuple[str, dict[str, Any]]:
+def _one(dialect: sa.Dialect, claim: base.Claim) -> tuple[str, dict[str, Any]]:
     """Return the statement for one claim, and its parameters."""
     text, parameters = _alike(dialect, tuple(claim.resources.items()))
     return text, {

@@ -4,5 +4,4 @@
 from cellsched.db.api import models
 from cellsched.db import schema
 
-SCHEMA = schema.Schema(
-    'API', __name__, models.METADATA, '1a0c5e7d9b32')
+SCHEMA = schema.Schema('API', __name__, models.METADATA, '1a0c5e7d9b32')

@@ -88,9 +88,7 @@ def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
                 _REQUESTED, {'these': chunk}).scalars()}
 
 
-def specs(
-    connection: sa.Connection, uuids: Iterable[str]
-) -> dict[str, str]:
+def specs(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, str]:
     """Return the stored request specs by server uuid."""
     return {uuid: text for chunk in statements.chunks(uuids)
             for uuid, text in connection.execute(

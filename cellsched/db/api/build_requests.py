@@ -122,8 +122,7 @@ def revise(
     :returns: whether the request exists
     :raises cellsched.exception.RequestUnreadable: the request cannot be parsed
     """
-    row = connection.execute(
-        _ONE.with_for_update(), {'uuid': uuid}).first()
+    row = connection.execute(_ONE.with_for_update(), {'uuid': uuid}).first()
     if row is None:
         return False
     request = request_rows.read(row)

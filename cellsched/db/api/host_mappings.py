@@ -60,9 +60,7 @@ def by_cell(connection: sa.Connection) -> dict[str, set[str]]:
     return found
 
 
-def owners(
-    connection: sa.Connection, hosts: Iterable[str]
-) -> dict[str, str]:
+def owners(connection: sa.Connection, hosts: Iterable[str]) -> dict[str, str]:
     """Return the uuid of the cell by host, without unmapped hosts."""
     return {host: uuid for chunk in statements.chunks(hosts)
             for uuid, host in connection.execute(_OWNERS, {'these': chunk})}

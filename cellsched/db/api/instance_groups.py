@@ -118,8 +118,7 @@ def delete(
     """
     group = get(connection, uuid, project_id, lock=True)
     for column in _MEMBERS.c.group_id, _POLICIES.c.group_id, _TABLE.c.id:
-        connection.execute(
-            sa.delete(column.table).where(column == group.id))
+        connection.execute(sa.delete(column.table).where(column == group.id))
 
 
 def add_members(

@@ -162,8 +162,7 @@ def unreadable(
     uuid: str, what: str, problem: str, cause: Exception | None = None
 ) -> exception.RequestUnreadable:
     """Return why a server cannot be built, with the cause for operators."""
-    broken = exception.RequestUnreadable(
-        uuid=uuid, what=what, problem=problem)
+    broken = exception.RequestUnreadable(uuid=uuid, what=what, problem=problem)
     broken.__cause__ = cause
     return broken
 

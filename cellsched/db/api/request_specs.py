@@ -29,9 +29,7 @@ def create(
         for spec in specs])
 
 
-def get(
-    connection: sa.Connection, uuid: str
-) -> dict[str, Any] | None:
+def get(connection: sa.Connection, uuid: str) -> dict[str, Any] | None:
     """Return the request spec of an instance as a primitive, or None."""
     spec = connection.execute(
         sa.select(_TABLE.c.spec).where(_TABLE.c.instance_uuid == uuid)

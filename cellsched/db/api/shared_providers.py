@@ -136,8 +136,7 @@ def _write(
                 name: dataclasses.asdict(inventory)
                 for name, inventory in sorted(provider.inventories.items())})))
     except db_exc.DBDuplicateEntry:
-        raise exception.ResourceProviderExists(
-            name=provider.name) from None
+        raise exception.ResourceProviderExists(name=provider.name) from None
 
 
 def _from_row(row: Any) -> SharedProvider:

@@ -164,8 +164,7 @@ def purge(
 @functools.cache
 def _next_alone(table: sa.Table) -> sa.Select[Any]:
     """Return the query for deleted rows whose server is not deleted."""
-    query = sa.select(table.c.id).where(
-        table.c.deleted != 0, _settled(table))
+    query = sa.select(table.c.id).where(table.c.deleted != 0, _settled(table))
     if table in _CHILDREN:
         query = query.where(~sa.exists().where(
             _TABLE.c.uuid == table.c.instance_uuid, _TABLE.c.deleted != 0))

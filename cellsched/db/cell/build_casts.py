@@ -21,8 +21,7 @@ from cellsched import objects
 
 _TABLE = models.build_casts
 
-_ONE = sa.select(_TABLE).where(
-    _TABLE.c.instance_uuid == sa.bindparam('uuid'))
+_ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
 
 _DROP = sa.delete(_TABLE).where(statements.in_list(_TABLE.c.instance_uuid))
 
@@ -104,9 +103,7 @@ def take_before(
     return taken
 
 
-def tell_again(
-    connection: sa.Connection, cast: BuildCast, now: float
-) -> bool:
+def tell_again(connection: sa.Connection, cast: BuildCast, now: float) -> bool:
     """Count another cast; of several callers, one succeeds."""
     return bool(connection.execute(_AGAIN, {
         'of': cast.instance_uuid, 'was': cast.casts, 'now': now}).rowcount)

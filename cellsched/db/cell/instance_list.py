@@ -94,8 +94,7 @@ class InstanceFilter:
                 *(~_has_tag([tag]) for tag in self.not_tags)))
         if self.not_tags_any:
             conditions.append(~_has_tag(self.not_tags_any))
-        changed_at = sa.func.coalesce(
-            _TABLE.c.updated_at, _TABLE.c.created_at)
+        changed_at = sa.func.coalesce(_TABLE.c.updated_at, _TABLE.c.created_at)
         if self.changes_since is not None:
             conditions.append(changed_at >= self.changes_since)
         if self.changes_before is not None:

@@ -344,8 +344,7 @@ def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
 def lock(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Lock the rows of servers that are not deleted; return their uuids."""
-    return {row.uuid for row in _locked(connection, uuids)
-            if not row.deleted}
+    return {row.uuid for row in _locked(connection, uuids) if not row.deleted}
 
 
 def _locked(

@@ -146,8 +146,7 @@ SERVER_GROUP = envelope.Form('ServerGroupPayload', '1.1', (
 
 DESTINATION = envelope.Form('DestinationPayload', '1.0', ('aggregates',))
 
-CELL = envelope.Form('CellMappingPayload', '2.0', (
-    'uuid', 'name', 'disabled'))
+CELL = envelope.Form('CellMappingPayload', '2.0', ('uuid', 'name', 'disabled'))
 
 RETRIES = envelope.Form('SchedulerRetriesPayload', '1.0', ('num_attempts',))
 

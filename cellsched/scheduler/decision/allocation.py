@@ -196,18 +196,14 @@ class _Search:
             *(self._places[number].traits for number in chosen.values()))
         return self._parts.required <= has
 
-    def _suits(
-        self, group: request_groups.RequestGroup, number: int
-    ) -> bool:
+    def _suits(self, group: request_groups.RequestGroup, number: int) -> bool:
         traits = self._places[number].traits
         return (group.required <= traits
                 and group.forbidden.isdisjoint(traits)
                 and all(self._room[number].get(resource, 0) >= amount
                         for resource, amount in group.resources))
 
-    def _take(
-        self, amounts: Sequence[tuple[str, int]], number: int
-    ) -> bool:
+    def _take(self, amounts: Sequence[tuple[str, int]], number: int) -> bool:
         """Take amounts of a place; return whether it has them."""
         self._tries += 1
         if self._tries > _TRIES_MAX:
@@ -331,8 +327,7 @@ def _all_together(
 ) -> list[_Part] | None:
     """Allocate request groups together with unnumbered amounts."""
     places = providers(hosts, place, wants)
-    found = assign(
-        places, wants, outside(hosts, place, wants, places))
+    found = assign(places, wants, outside(hosts, place, wants, places))
     if found is None:
         return None
     amounts = dict(wants.amounts)
@@ -448,9 +443,7 @@ def outside(
     return found
 
 
-def is_member(
-    group: request_groups.RequestGroup, uuids: Set[str]
-) -> bool:
+def is_member(group: request_groups.RequestGroup, uuids: Set[str]) -> bool:
     """Return whether a provider in these aggregates may serve a group."""
     return (all(uuids & one_of for one_of in group.aggregates)
             and not uuids & group.forbidden_aggregates)

@@ -375,8 +375,7 @@ class Candidates:
 
         :param besides: rows of hosts that are counted elsewhere
         """
-        return list(self._rejections(
-            request, calls or PluginCalls(), besides))
+        return list(self._rejections(request, calls or PluginCalls(), besides))
 
     def _rejections(
         self, request: objects.RequestSpec, calls: PluginCalls,
@@ -554,8 +553,7 @@ class Pipeline:
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
         remaining = candidates.filtered
-        chosen = FilteredHosts(
-            remaining.hosts.at(np.array([row])), None, 1)
+        chosen = FilteredHosts(remaining.hosts.at(np.array([row])), None, 1)
         asked = chosen.through(
             [stage for stage in again if stage.local], request, self._calls)
         if not asked.left:

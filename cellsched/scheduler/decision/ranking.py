@@ -171,9 +171,7 @@ class WeightPart:
         if mask is not None and mask.any():
             np.putmask(self.scores, ~mask, self.scores[mask.argmax()])
 
-    def change(
-        self, place: int, score: float, mask: view.Mask | None
-    ) -> bool:
+    def change(self, place: int, score: float, mask: view.Mask | None) -> bool:
         """Update the score of a host; return whether the bounds changed.
 
         The scores must be detached.
@@ -388,9 +386,7 @@ def _greatest(
     return found
 
 
-def _end(
-    scores: view.Column, mask: view.Mask | None, end: np.ufunc
-) -> float:
+def _end(scores: view.Column, mask: view.Mask | None, end: np.ufunc) -> float:
     """Return the minimum or maximum of the scores that count.
 
     The extreme of all scores is found first. Only if its host does not count

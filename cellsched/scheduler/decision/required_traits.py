@@ -404,8 +404,7 @@ def _agreed(
         (f'flavor.extra_specs.hw:{name}', of_image), pair)
         if value is not None and value != '']
     if len(given) > 1 and given[0] != given[1]:
-        raise refuse(
-            of_image, f'what hw:{name} of the flavor says')
+        raise refuse(of_image, f'what hw:{name} of the flavor says')
     return given[0] if given else None
 
 
@@ -418,6 +417,5 @@ def _truth(field: str, value: Any) -> bool:
 
 def _choice(field: str, value: Any, choices: Mapping[str, str]) -> str:
     if not isinstance(value, str) or value not in choices:
-        raise refuse(
-            field, f'one of {", ".join(sorted(choices))}')
+        raise refuse(field, f'one of {", ".join(sorted(choices))}')
     return choices[value]

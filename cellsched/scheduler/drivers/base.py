@@ -90,9 +90,7 @@ class SchedulerDriver(abc.ABC):
         """Return the options that this driver reads, none by default."""
         return []
 
-    def __init__(
-        self, conf: cfg.ConfigOpts, parts: SchedulerParts
-    ) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, parts: SchedulerParts) -> None:
         self.conf = conf
         self.parts = parts
 

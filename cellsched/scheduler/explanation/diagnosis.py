@@ -31,8 +31,7 @@ _SILENT = 'does not answer'
 #: Verbs with an irregular plural.
 _PLURALS = {'is': 'are', 'was': 'were', 'has': 'have', 'does': 'do'}
 
-_VERB = re.compile(
-    r'(?P<adverb>((already|also|only|still) )?)(?P<verb>\w+)')
+_VERB = re.compile(r'(?P<adverb>((already|also|only|still) )?)(?P<verb>\w+)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +85,7 @@ class Diagnosis:
                 del figure['nearest']
             figures.append(figure)
         if self.lost:
-            figures.append({'by': CLAIMS, 'hosts': self.lost,
-                            'reason': _LOST})
+            figures.append({'by': CLAIMS, 'hosts': self.lost, 'reason': _LOST})
         if self.denied:
             figures.append({'by': GROUP, 'hosts': self.denied,
                             'reason': _DENIED})

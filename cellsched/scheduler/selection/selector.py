@@ -83,9 +83,7 @@ class SelectionPolicy:
             width = self.evacuation_subset_size
         return width
 
-    def pick(
-        self, ranking: Ranking, width: int | None = None
-    ) -> int | None:
+    def pick(self, ranking: Ranking, width: int | None = None) -> int | None:
         """Return the selected row, or None if no host passed.
 
         :param width: the number of best hosts to select from at random; the
@@ -119,9 +117,7 @@ class SelectionPolicy:
         return passed is not None and not passed.all()
 
 
-def _near(
-    ranking: Ranking, rows: list[int], least: int
-) -> list[int]:
+def _near(ranking: Ranking, rows: list[int], least: int) -> list[int]:
     """Return the best hosts with weights close to the greatest one.
 
     :param least: the minimum number of hosts, however far they are
@@ -148,8 +144,7 @@ class Selector:
         self._request = request
         self._resources = request.resources()
         # Providers other than hosts are needed by few requests.
-        self._wanted = provider_groups.asked(
-            hosts, request, self._resources)
+        self._wanted = provider_groups.asked(hosts, request, self._resources)
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claims.ClaimRefusals()
         self._refused = refusals.refused(hosts)
@@ -268,8 +263,7 @@ class Selector:
                 stage.reopens for stage in known.stages):
             self._candidates = self._ranking = self._last_taken = None
         if self._candidates is None:
-            self._candidates = self._pipeline.candidates(
-                self._hosts, request)
+            self._candidates = self._pipeline.candidates(self._hosts, request)
             if self._hopeless:
                 self._candidates = self._candidates.without(self._hopeless)
             if self._closed:

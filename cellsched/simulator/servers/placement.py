@@ -435,18 +435,14 @@ class PlacementModel:
         has.generation += 1
         return inventories_of(has)
 
-    def _usages(
-        self, uuid: str, has: ModelProvider,
-    ) -> Answer:
+    def _usages(self, uuid: str, has: ModelProvider) -> Answer:
         sums = sums_of(self.rows)
         return Answer(200, {
             'resource_provider_generation': has.generation,
             'usages': {name: sums.get((uuid, name), 0)
                        for name in has.inventories}})
 
-    def _holders(
-        self, uuid: str, has: ModelProvider,
-    ) -> Answer:
+    def _holders(self, uuid: str, has: ModelProvider) -> Answer:
         found: dict[str, Any] = {}
         for (consumer, provider, name), amount in self.rows.items():
             if provider == uuid and consumer in self.consumers:

@@ -82,8 +82,7 @@ class ClaimGroups(GroupCase):
 
     def test_affinity_keeps_others_to_the_host(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
-        store.claim([self.member(group, 'h1', 'affinity')
-                     for _ in range(2)])
+        store.claim([self.member(group, 'h1', 'affinity') for _ in range(2)])
 
         late = self.member(group, 'h2', 'affinity')
         self.assertViolates(store, [late], late, 'h1')
@@ -229,8 +228,7 @@ class ClaimGroups(GroupCase):
             self.assertViolates(store, [late], late, 'h2')
             store.claim([self.member(group, free, policy)])
             # It is the same member as before.
-            store.claim([self.member(
-                group, free, policy, 2, before.consumer)])
+            store.claim([self.member(group, free, policy, 2, before.consumer)])
 
     def test_membership_that_followed_goes_with_a_release(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
@@ -277,8 +275,7 @@ class ClaimGroups(GroupCase):
 
             winners = self.winners(store, claims)
 
-            self.assertEqual(
-                1, len({claim.provider for claim in winners}))
+            self.assertEqual(1, len({claim.provider for claim in winners}))
             self.assertEqual(_THREADS // 4, len(winners))
 
     def winners(

@@ -144,8 +144,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
 
     def test_racing_transfers_are_one(self) -> None:
         store = self.make_store()
-        first, second = (
-            self.make_provider(store, VCPU=4) for _ in range(2))
+        first, second = (self.make_provider(store, VCPU=4) for _ in range(2))
         before = self.make_claim(first, VCPU=3)
         after = self.make_claim(second, VCPU=4)
         store.claim([before, after])

@@ -121,9 +121,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
 
         self.assertEqual([], self.find(store, VCPU=1))
 
-    def test_classes_may_be_given_by_several_providers_of_a_tree(
-        self
-    ) -> None:
+    def test_classes_may_be_given_by_several_providers_of_a_tree(self) -> None:
         store = self.make_asked()
         root = self.make_tree(store, VCPU=4)
         self.make_child(store, root, VGPU=1)
@@ -267,8 +265,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.assertEqual({target, stays}, set(held))
         self.assertEqual({second: {'VCPU': 4}, third: {'DISK_GB': 5}},
                          self.by_provider(held[target]))
-        self.assertEqual({target},
-                         {claim.consumer for claim in held[target]})
+        self.assertEqual({target}, {claim.consumer for claim in held[target]})
         self.assertUsed(store, first, 1, VCPU=1)
         self.assertUsed(store, second, 1, VCPU=4)
         self.assertUsed(store, third, 1, DISK_GB=5)
@@ -298,8 +295,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     def test_second_transfer_changes_nothing(self) -> None:
         store = self.make_store()
-        first, second = (
-            self.make_provider(store, VCPU=8) for _ in range(2))
+        first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         before = self.make_claim(first, VCPU=3)
         after = self.make_claim(second, VCPU=4)
         store.claim([before, after])
@@ -320,16 +316,13 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         store.claim(claims)
         store.set_inventory(provider, {'VCPU': base.Inventory(total=1)})
 
-        self.assertTrue(
-            store.transfer(claims[0].consumer, claims[1].consumer))
+        self.assertTrue(store.transfer(claims[0].consumer, claims[1].consumer))
 
         self.assertUsed(store, provider, 1, VCPU=4)
 
-    def test_what_a_transfer_gives_back_is_told_and_can_be_taken(
-            self) -> None:
+    def test_what_a_transfer_gives_back_is_told_and_can_be_taken(self) -> None:
         store = self.make_store()
-        first, second = (
-            self.make_provider(store, VCPU=8) for _ in range(2))
+        first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         before = self.make_claim(first, VCPU=8)
         after = self.make_claim(second, VCPU=8)
         store.claim([before, after])
@@ -428,8 +421,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         if base.Capability.CONSUMER_LIST in store.capabilities:
             self.skipTest('the store has a list of its consumers')
         one, two = (self.make_provider(store, VCPU=8) for _ in range(2))
-        gone, moved, *rest = (self.make_claim(one, VCPU=1)
-                              for _ in range(4))
+        gone, moved, *rest = (self.make_claim(one, VCPU=1) for _ in range(4))
         name = str(uuid.uuid4())
         both = [base.Claim(name, provider, {'VCPU': 1})
                 for provider in (one, two)]
@@ -581,8 +573,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
     def test_other_processes_are_told_them(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.SHARED)
-        claim = self.make_owned(
-            self.make_provider(store, VCPU=8), ('a', 'b'))
+        claim = self.make_owned(self.make_provider(store, VCPU=8), ('a', 'b'))
         store.claim([claim])
 
         self.assertOwned(self.make_peer(store), [claim])
@@ -618,8 +609,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
     def test_consumer_is_for_one_project_and_user(self) -> None:
         store = self.make_store()
-        first, second = (
-            self.make_provider(store, VCPU=8) for _ in range(2))
+        first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         claim = self.make_owned(first, ('a', 'b'))
         rest: list[tuple[Owner, str]] = [
             (('c', 'b'), 'project_id'), ((None, 'b'), 'project_id'),
@@ -804,8 +794,7 @@ class ClaimStoreSuite(
         provider = self.make_provider(store, VCPU=2)
         claim = self.make_claim(provider, VCPU=2)
 
-        self.assertEqual([1, 0, 0], [
-            store.claim([claim]) for _ in range(3)])
+        self.assertEqual([1, 0, 0], [store.claim([claim]) for _ in range(3)])
 
         self.assertHolds(store, claim)
         self.assertUsed(store, provider, 1, VCPU=2)
@@ -870,8 +859,7 @@ class ClaimStoreSuite(
             base.Claim(consumer, provider, {"'": 1}),
             base.Claim(good.consumer, provider, {'VCPU': 1}),
         ):
-            self.assertRaises(
-                exception.InvalidField, store.claim, [good, bad])
+            self.assertRaises(exception.InvalidField, store.claim, [good, bad])
 
         self.assertUsed(store, provider, 0)
 
@@ -879,8 +867,7 @@ class ClaimStoreSuite(
 
     def test_release_gives_back_all_that_is_held(self) -> None:
         store = self.make_store()
-        first, second = (
-            self.make_provider(store, VCPU=8) for _ in range(2))
+        first, second = (self.make_provider(store, VCPU=8) for _ in range(2))
         consumer = _uuid()
         stays = self.make_claim(first, VCPU=1)
         store.claim([base.Claim(consumer, first, {'VCPU': 2}), stays,

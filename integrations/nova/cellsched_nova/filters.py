@@ -36,8 +36,7 @@ class CandidateHosts(_Stage):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
         mask = np.zeros(len(hosts.whole), dtype=bool)
-        found = [row for row in map(hosts.row, self._uuids)
-                 if row is not None]
+        found = [row for row in map(hosts.row, self._uuids) if row is not None]
         mask[found] = True
         return mask if hosts.is_whole else mask[hosts.rows]
 

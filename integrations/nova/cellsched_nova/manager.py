@@ -169,8 +169,7 @@ def run(argv: Sequence[str]) -> int:
     objects.register_all()
     report_opts.set_defaults(CONF)
     objects.Service.enable_min_version_cache()
-    guru_meditation_report.TextGuruMeditation.setup_autorun(
-        version, conf=CONF)
+    guru_meditation_report.TextGuruMeditation.setup_autorun(version, conf=CONF)
     install_manager()
     try:
         with configuration.translate_errors():

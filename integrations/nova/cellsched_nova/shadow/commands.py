@@ -169,9 +169,7 @@ def main() -> NoReturn:
     app.main(ShadowShell)
 
 
-def _rows(
-    groups: Sequence['comparison.Group']
-) -> Iterator[tuple[Any, ...]]:
+def _rows(groups: Sequence['comparison.Group']) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a report, the most frequent outcome first."""
     total = sum(each.requests for each in groups)
     if not total:

@@ -89,8 +89,7 @@ def read(
             spec.generate_request_groups_from_pci_requests()
     except (nova_exception.NovaException, AttributeError, LookupError,
             TypeError, ValueError) as exc:
-        raise RequestUnknown(
-            reason=str(exc) or type(exc).__name__) from exc
+        raise RequestUnknown(reason=str(exc) or type(exc).__name__) from exc
     if _DEVICE_PROFILE in (spec.flavor.extra_specs or {}):
         missing.append('devices of a device profile')
     if conf.scheduler.query_placement_for_routed_network_aggregates:
