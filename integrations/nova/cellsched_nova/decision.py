@@ -571,10 +571,10 @@ class RequestDecision:
         :param together: claim for all instances with one request
         :raises claims.NotTogether: the claim for all instances was refused
         """
+        # 1. Take a view of the hosts. The counter is read before, so that a
+        #    read that ends meanwhile counts as new.
         located = self._parts.hosts.reported_nodes(
             pipeline.located(self._request))
-        # Read the counter before the view, so that a read that ends meanwhile
-        # counts as new.
         self._readings = self._parts.hosts.readings
         hosts = self._view(located)
         watcher = self._watcher
@@ -590,6 +590,8 @@ class RequestDecision:
             return (together or not self._claiming
                     or claimed.claim(uuid, request))
 
+        # 2. Select a host for each instance and claim it, or collect the
+        #    claims for one write. An error releases all claims.
         chooser = Chooser(
             pipeline, self._parts.policy, hosts, self._request, offers, claim,
             watcher)
@@ -610,6 +612,7 @@ class RequestDecision:
             claimed.release()
             self._parts.hosts.expire(chooser.refused)
             raise
+        # 3. Count the selected hosts in the table of all requests.
         if self._counts:
             self._reserve(hosts, chooser.refused, claimed.writes)
         LOG.info('Placed %d instances on hosts %s', len(found),

@@ -211,6 +211,7 @@ class ProviderReader:
     def _changes(
         self, context: Any, nodes: frozenset[str]
     ) -> Iterator[tuple[str, ProviderFacts]]:
+        # 1. List all providers with their generations, and drop the deleted.
         listed = {each['uuid']: each for each in self._get(
             context, '/resource_providers')['resource_providers']
             if each['uuid'] not in messages.GUARDS}
@@ -219,6 +220,8 @@ class ProviderReader:
             self._other_classes.pop(uuid, None)
             if uuid in nodes:
                 yield uuid, NOTHING
+        # 2. Find the changed providers. If there are many, a summary replaces
+        #    most of the requests; the missing fields follow later.
         changed = [
             uuid for uuid, each in listed.items() if uuid not in self._known
             or self._known[uuid].generation != each['generation']
@@ -227,6 +230,8 @@ class ProviderReader:
                      if len(changed) >= _MANY else {})
         self._partial.difference_update(changed)
         self._partial.update(uuid for uuid in changed if uuid in summaries)
+        # 3. Yield the facts of hosts, and keep the classes of the providers
+        #    that are not the root of a host.
         for uuid, facts in itertools.chain(
                 ((uuid, summaries[uuid]) for uuid in changed
                  if uuid in summaries),

@@ -253,12 +253,16 @@ class NovaHosts(source.HostSource):
         self._took_s = time.monotonic() - began_at
 
     def _read(self, context: Any) -> None:
+        # 1. Read the changes in the cells.
         new = self._read_cells(context)
+        # 2. Mark the providers to read again: their usage may be lower without
+        #    a new generation, or pending choices have expired.
         now = time.monotonic()
         while self._freed and self._freed[0][0] <= now:
             self._providers.forget([self._freed.popleft()[1]])
         pending_since = timeutils.utcnow_ts(microsecond=True) - _PENDING_S
         self._providers.forget(self._pending_choices.expire(pending_since))
+        # 3. Read the changed providers. Without an answer the facts remain.
         try:
             for uuid, facts in self._providers.changes(
                     context, list(self._nodes)):
@@ -268,6 +272,7 @@ class NovaHosts(source.HostSource):
             self.unread_reason = exc.kwargs['reason']
             LOG.warning('Placement cannot be read: %s; decisions use the '
                         'last known hosts', self.unread_reason)
+        # 4. Update the aggregates of hosts.
         self._aggregates.read(context)
         changed, columns = self._aggregates.changes(self._nodes, new)
         if changed:

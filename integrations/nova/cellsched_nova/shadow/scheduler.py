@@ -312,6 +312,8 @@ class ShadowScheduler:
         decision: _HostDecision, ended: bool,
     ) -> tuple[str | None, comparison.Verdict]:
         """Return the compute node of Nova or None, and the verdict."""
+        # 1. Find Nova's host by the allocations, except those on the source
+        #    host of a move.
         unknown = comparison.Outcome.UNKNOWN
         allocations = self._allocations(request.instance)
         is_rebuild = utils.request_is_rebuild(request.spec)
@@ -319,6 +321,7 @@ class ShadowScheduler:
             request.spec.ignore_hosts or ()))
         if is_rebuild and not ended:
             nodes = []
+        # 2. Give up if the allocations do not show one host.
         if len(nodes) > 1:
             return None, comparison.Verdict(
                 unknown, 'the server has allocations of several hosts')
@@ -328,6 +331,7 @@ class ShadowScheduler:
         if any(name.startswith(_NETWORK_PREFIX)
                for resources in allocations.values() for name in resources):
             pending.missing += ('resources of ports',)
+        # 3. Compare with the decision.
         if nodes:
             [nova_node] = nodes
             return nova_node, self._compare(request, decision, nova_node)
