@@ -111,7 +111,8 @@ def parse(argv):
              'the other')
     parser.add_argument(
         '--failed', action='store_true',
-        help="run only tests with Nova's scheduler that failed with this one")
+        help="with Nova's scheduler, run only the tests that failed with "
+             'this one')
     parser.add_argument(
         '--show', action='store_true',
         help='run no test, show the stored results')
