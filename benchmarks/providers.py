@@ -30,7 +30,7 @@ import uuid
 import numpy as np
 
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import provider_groups
+from cellsched.scheduler.decision import capacity
 from cellsched.testing import builders
 import decision
 from peers import environment
@@ -83,7 +83,7 @@ def choose(made, table, request):
     try:
         [row] = made.weigh(request, made.candidates(hosts, request)).top(1)
         amounts = request.resources()
-        wants = provider_groups.asked(hosts, request, amounts)
+        wants = capacity.provider_demand(hosts, request, amounts)
         if wants is not None:
             amounts = allocation.allocate(hosts, row, wants).resources
         hosts.take(row, amounts)

@@ -21,9 +21,11 @@ from cellsched import exception
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import provider_groups
+from cellsched.scheduler.decision import required_traits
 
 #: Columns of the physical size, the most that one server may take.
 _SIZES = {
@@ -185,13 +187,31 @@ def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
     sharing provider than it has available; see :mod:`.server_counts`. A
     request without amounts yields the largest integer.
     """
-    wants = provider_groups.asked(hosts, request, request.resources())
+    wants = provider_demand(hosts, request, request.resources())
     if wants is not None:
         return server_counts(hosts, wants)
     found = np.full(len(hosts), resources.AMOUNT_MAX)
     for resource, amount in request.resources().items():
         found = np.minimum(found, hosts.available(resource) // amount)
     return np.maximum(found, 0).astype('int64')
+
+
+def provider_demand(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    amounts: Mapping[str, int],
+) -> allocation.ProviderDemand | None:
+    """Return the demand of a request on the providers of its host.
+
+    None means that the host itself serves everything, as for most requests.
+
+    :param amounts: unnumbered amounts of the request
+    """
+    demand = request.group_demand()
+    if demand is request_groups.NO_GROUPS and not hosts.given_by_others(
+            amounts):
+        return None
+    return allocation.ProviderDemand(
+        tuple(amounts.items()), demand, *required_traits.unnumbered(request))
 
 
 def stages(
@@ -203,7 +223,7 @@ def stages(
     """
     amounts = request.resources()
     rest: tuple[base.Filter, ...] = ()
-    wants = provider_groups.asked(hosts, request, amounts)
+    wants = provider_demand(hosts, request, amounts)
     if wants is not None:
         check(amounts)
         given = hosts.given_by_others(amounts)

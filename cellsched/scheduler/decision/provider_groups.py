@@ -8,7 +8,6 @@ hosts are checked exactly by :mod:`.allocation`; equal hosts are checked once.
 """
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 import dataclasses
 import functools
 import itertools
@@ -23,7 +22,6 @@ from cellsched import objects
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import required_traits
 
 #: The most kinds of groups that are compared pairwise on columns. With more,
 #: every host is checked exactly.
@@ -35,24 +33,6 @@ READS = frozenset({
     'flavor.extra_specs.trait{group}:*',
     'flavor.extra_specs.group_policy', 'requested_resources',
     'request_level_params.same_subtree'})
-
-
-def asked(
-    hosts: view.Hosts, request: objects.RequestSpec,
-    amounts: Mapping[str, int],
-) -> allocation.ProviderDemand | None:
-    """Return the demand of a request on the providers of its host.
-
-    None means that the host itself serves everything, as for most requests.
-
-    :param amounts: unnumbered amounts of the request
-    """
-    demand = request.group_demand()
-    if demand is request_groups.NO_GROUPS and not hosts.given_by_others(
-            amounts):
-        return None
-    return allocation.ProviderDemand(
-        tuple(amounts.items()), demand, *required_traits.unnumbered(request))
 
 
 class _Stage(base.Filter):

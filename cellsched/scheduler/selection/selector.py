@@ -15,10 +15,10 @@ from cellsched.filters import base as filters_base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import allocation
+from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.pipeline import Rejection
-from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
@@ -144,7 +144,8 @@ class Selector:
         self._request = request
         self._resources = request.resources()
         # Providers other than hosts are needed by few requests.
-        self._wanted = provider_groups.asked(hosts, request, self._resources)
+        self._wanted = capacity.provider_demand(
+            hosts, request, self._resources)
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claims.ClaimRefusals()
         self._refused = refusals.refused(hosts)

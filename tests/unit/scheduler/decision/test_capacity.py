@@ -13,7 +13,6 @@ from cellsched import exception
 from cellsched.objects import request_groups
 from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import provider_groups
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -260,7 +259,7 @@ def group(amount):
 def placed(table, request):
     """Return how many fit each host, by taking them one after the other."""
     hosts = table.view(builders.NOW)
-    wants = provider_groups.asked(hosts, request, request.resources())
+    wants = capacity.provider_demand(hosts, request, request.resources())
     found = [0] * len(hosts)
     for host in range(len(hosts)):
         while (given := allocation.allocate(hosts, host, wants)) is not None:
@@ -293,7 +292,7 @@ class TestServerCounts(base.TestCase):
         request = ask(amounts, groups, policy, subtrees, traits)
         table = make(hosts, zones, pools)
         view = table.view(builders.NOW)
-        hypothesis.assume(provider_groups.asked(
+        hypothesis.assume(capacity.provider_demand(
             view, request, request.resources()) is not None)
 
         self.assertEqual(placed(table, request), counts(table, request))

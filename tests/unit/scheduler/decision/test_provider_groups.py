@@ -11,7 +11,6 @@ from cellsched.hosts.providers import SharingProvider
 from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision import required_traits
 from cellsched.testing import builders
 from tests import profile
@@ -254,7 +253,7 @@ class TestColumns(base.TestCase):
     def check_allocated(self, table, host, request):
         """Make sure that what is taken is what is asked for, and is there."""
         hosts = table.view(builders.NOW)
-        wants = provider_groups.asked(hosts, request, request.resources())
+        wants = capacity.provider_demand(hosts, request, request.resources())
         if wants is None:
             return
         allocated = allocation.allocate(hosts, host, wants)
