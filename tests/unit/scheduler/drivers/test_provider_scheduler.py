@@ -8,7 +8,11 @@ from cellsched.claims import memory
 from cellsched.db.api import aggregates
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched.host_manager import host_reader
+from cellsched.host_manager import manager
 from cellsched import objects
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler.drivers import provider_scheduler
 from cellsched.simulator import claim_servers
 from cellsched.testing import builders
 from tests.unit.db import samples
@@ -306,6 +310,24 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertRaises(
             exception.HostStateUncertain, self.select, self.made())
+
+    def test_snapshot_has_all_hosts_whatever_the_request(self):
+        driver = self.made()
+        parts = driver.parts
+        reader = host_reader.HostReader(
+            parts.database, parts.cells, parts.gatherer, parts.discovery,
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
+        source = provider_scheduler.RequestHosts(
+            reader, parts.claims, parts.clock,
+            filter_scheduler.pipeline_of(driver.conf), objects.RequestSpec(),
+            (), 1, lambda instances: {}, lambda request: ())
+
+        taken = source.snapshot(hosts.CONTEXT)
+
+        self.assertEqual([f'host{number}' for number in range(6)],
+                         sorted(taken.table['host']))
+        self.assertEqual(['cell1', 'cell2'], sorted(taken.cells.values()))
+        self.assertEqual([], taken.silent)
 
 
 class TestOnServers(world.DriverTestCase):
