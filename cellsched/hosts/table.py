@@ -149,7 +149,7 @@ class HostTable:
         self._changed = True
         self._batches = 0
         self._idle: list[host_view.MergedColumns] = []
-        # What decisions read.
+        # The state that decisions read.
         self._published = Snapshot(-1, self.specs, {}, {}, {}, self.cells)
 
     def __len__(self) -> int:
