@@ -20,8 +20,8 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import lease
-from cellsched import context
 from cellsched.context import admin
+from cellsched.context import of_owner
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
@@ -135,7 +135,7 @@ class Recoverer:
         for batch in claimed:
             LOG.warning('Resuming the interrupted builds of instances %s',
                         batch)
-            yield lease.Attempt(context.admin(), batch, owner)
+            yield lease.Attempt(admin(), batch, owner)
 
     def _try(self, attempt: lease.Attempt) -> None:
         try:
@@ -392,7 +392,7 @@ class StalledBuilds:
 
 
 _Tell = Callable[
-    [context.RequestContext, str, objects.Instance, str], None]
+    [RequestContext, str, objects.Instance, str], None]
 
 
 @dataclasses.dataclass(eq=False)
@@ -502,7 +502,7 @@ class StalledMigrations:
         if host is None:
             return
         try:
-            tell(context.admin(), host,
+            tell(admin(), host,
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast to host %s for instance %s: %s', host,
@@ -537,5 +537,5 @@ class NetworkCleanup:
             for instance in found:
                 LOG.info('Deallocating networks of ended instance %s',
                          instance.uuid)
-                self.networks.free(context.of_owner(instance), instance)
+                self.networks.free(of_owner(instance), instance)
             after = found[-1].uuid

@@ -34,7 +34,6 @@ from cellsched import exception
 from cellsched.hosts import aggregate
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
-from cellsched.hosts.columns import NUMBER_MAX
 from cellsched.hosts import providers
 from cellsched.hosts.table import HostTable
 
@@ -189,7 +188,7 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
             cells.failed(uuid, *(
                 number(
                     f'{where}.{name}', value.get(name), 0, most)
-                for name, most in (('failures', NUMBER_MAX),
+                for name, most in (('failures', columns.NUMBER_MAX),
                                    ('failed_at', _TIME_MAX))))
     return names
 
@@ -290,8 +289,8 @@ def _load_sharing(table: HostTable, given: Any) -> None:
                           for each in traits),
                 {text(f'{where}.available', name):
                  number(
-                     f'{where}.available', amount, -NUMBER_MAX,
-                     NUMBER_MAX)
+                     f'{where}.available', amount, -columns.NUMBER_MAX,
+                     columns.NUMBER_MAX)
                  for name, amount in value['available'].items()}, units))
     table.set_sharing(found)
 
@@ -461,9 +460,9 @@ def _numbers(field: str, given: Any, count: int) -> Any:
         found = np.array(given, dtype='float64')
     except OverflowError:
         found = np.full(1, np.nan)
-    if not (np.abs(found) <= NUMBER_MAX).all():
+    if not (np.abs(found) <= columns.NUMBER_MAX).all():
         raise invalid(
-            field, f'finite numbers, none beyond {NUMBER_MAX:.0f}')
+            field, f'finite numbers, none beyond {columns.NUMBER_MAX:.0f}')
     return found
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import copy
+import dataclasses
 import threading
 
 from cellsched import batching
 from cellsched.claims import base
-from cellsched.claims import base as claims_base
 from cellsched import clock
 from cellsched import exception
 from cellsched.hosts import view
@@ -27,14 +27,17 @@ _OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
 BUSY_S = 2.0
 
 
+@dataclasses.dataclass(eq=False)
 class _Batch:
     """The claims of one thread, and their result."""
 
-    def __init__(self, claims: Sequence[base.Claim]) -> None:
-        self.claims = claims
-        self.is_grouped = any(claim.group is not None for claim in claims)
-        self.new = 0
-        self.error: BaseException | None = None
+    claims: Sequence[base.Claim]
+    new: int = 0
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.is_grouped = any(
+            claim.group is not None for claim in self.claims)
 
     def end(self, new: int = 0, error: BaseException | None = None) -> None:
         self.new, self.error = new, error
@@ -279,10 +282,10 @@ class ClaimRefusals:
             return
         self._denied[node] = None
         self._members |= dict.fromkeys(refusal.members)
-        if refusal.policy == claims_base.AFFINITY or not refusal.members:
+        if refusal.policy == base.AFFINITY or not refusal.members:
             self._barred[node] = None
         # Otherwise a host that is not full could take a part of the request.
-        if refusal.policy == claims_base.AFFINITY:
+        if refusal.policy == base.AFFINITY:
             self._near = list(refusal.hosts)
         else:
             self._full |= dict.fromkeys(refusal.hosts)
