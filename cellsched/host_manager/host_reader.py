@@ -105,7 +105,8 @@ class HostReader:
         self._lock = self.clock.lock()
         self._health = cell_health.Cells(
             self.policy.half_life_s, self.policy.limits.silence_s)
-        self._told: dict[int, objects.Aggregate] = {}
+        # Aggregates from callers' updates, by id.
+        self._updates: dict[int, objects.Aggregate] = {}
         #: Recent choices.
         self.choices = RecentChoices(manager.PENDING_S)
 
@@ -180,7 +181,7 @@ class HostReader:
         with self.database.reader() as connection:
             found = aggregates.hosts_kept_for(connection, key, value, limit)
         with self._lock:
-            reported = list(self._told.values())
+            reported = list(self._updates.values())
         return found + [
             host for each in reported for host in each.get('hosts') or ()
             if any(name.startswith(key) and given == value for name, given
@@ -191,12 +192,12 @@ class HostReader:
     ) -> None:
         """Apply callers' updates of aggregates; they last for the process."""
         with self._lock:
-            self._told.update((each.id, each) for each in aggregates_)
+            self._updates.update((each.id, each) for each in aggregates_)
 
     def forget_aggregate(self, number: int) -> None:
         """Remove an aggregate from callers' updates."""
         with self._lock:
-            self._told.pop(number, None)
+            self._updates.pop(number, None)
 
     def _ask(
         self, cell_context: RequestContext, scope: HostScope
@@ -254,7 +255,7 @@ class HostReader:
         groups.apply(aggregates.AggregateChanges(
             (), True, rows, frozenset(row.id for row in rows)))
         with self._lock:
-            reported = list(self._told.values())
+            reported = list(self._updates.values())
         for each in reported:
             groups.tell(each)
         groups.share({each.uuid: each.aggregate_uuid

@@ -150,7 +150,7 @@ class ProviderFit(_Stage):
         kinds: tuple[GroupCapacity, ...],
     ) -> None:
         super().__init__()
-        self._wanted = wants
+        self._demand = wants
         self._kinds = kinds
 
     def keep(
@@ -168,7 +168,7 @@ class ProviderFit(_Stage):
 
     def _doubtful(self, hosts: view.Hosts) -> view.Mask | None:
         """Return the mask of hosts that need an exact check, or None."""
-        wants, kinds = self._wanted, self._kinds
+        wants, kinds = self._demand, self._kinds
         demand = wants.demand
         numbered = {resource for group in demand.groups
                     for resource, _ in group.resources}
@@ -210,12 +210,12 @@ class ProviderFit(_Stage):
             # A group with in_tree matches the tree of one host.
             first = alike = np.arange(len(picked))
         answers = np.array([
-            allocation.allocate(picked, int(place), self._wanted) is not None
+            allocation.allocate(picked, int(place), self._demand) is not None
             for place in first], dtype=bool)
         return answers[alike.reshape(-1)]
 
     def _rooms(self, hosts: view.Hosts) -> Iterator[view.Column]:
-        for resource in self._wanted.classes:
+        for resource in self._demand.classes:
             yield hosts.available(resource)
             for number in hosts.children_with(resource):
                 yield hosts.available(f'{resource}{columns.AT}{number}')

@@ -43,7 +43,7 @@ class Diagnosis:
     :param lost: hosts that passed but whose claim was refused
     :param silent: cells that did not answer in time, so that the data on their
         hosts is old or missing
-    :param wanted: number of requested instances
+    :param requested: number of requested instances
     :param placed: number of instances that could be placed
     :param denied: hosts that passed but that concurrent members of the server
         group exclude
@@ -53,7 +53,7 @@ class Diagnosis:
     rejections: Sequence[pipeline.Rejection] = ()
     lost: int = 0
     silent: Sequence[str] = ()
-    wanted: int = 1
+    requested: int = 1
     placed: int = 0
     denied: int = 0
 
@@ -68,7 +68,7 @@ class Diagnosis:
             return f'No compute hosts are known{silent}.'
         room = 'There are not enough hosts available'
         if self.placed:
-            room += f', only for {self.placed} of {self.wanted} servers'
+            room += f', only for {self.placed} of {self.requested} servers'
         return f'{room}: {self._counts()}{silent}.'
 
     def to_list(self) -> list[dict[str, Any]]:

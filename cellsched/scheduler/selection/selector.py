@@ -144,7 +144,7 @@ class Selector:
         self._request = request
         self._resources = request.resources()
         # Providers other than hosts are needed by few requests.
-        self._wanted = capacity.provider_demand(
+        self._demand = capacity.provider_demand(
             hosts, request, self._resources)
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claims.ClaimRefusals()
@@ -164,7 +164,7 @@ class Selector:
     @property
     def is_parted(self) -> bool:
         """Return whether providers other than hosts may have a part."""
-        return self._wanted is not None
+        return self._demand is not None
 
     def choose(
         self, uuid: str, held_on: str | None, last: bool,
@@ -181,10 +181,10 @@ class Selector:
             row = self._hosts.row(held_on)
             if row is None or not self._suits(row):
                 return False
-            if self._wanted is not None:
+            if self._demand is not None:
                 self._allocations[len(self._rows)] = (
                     allocation.ProviderAllocations.kept(
-                        self._wanted, dict(held)))
+                        self._demand, dict(held)))
         else:
             ranking = self._rank()
             row = self._policy.pick(ranking, self._width)
@@ -197,7 +197,7 @@ class Selector:
                 # The next ranking is derived from this one.
                 ranking.detach()
             allocated = self._allocate(row)
-            assert allocated or self._wanted is None, 'its host passed'
+            assert allocated or self._demand is None, 'its host passed'
             if allocated is not None:
                 self._allocations[len(self._rows)] = allocated
                 self._picks[-1].first.providers = decision_record.providers(
@@ -301,14 +301,14 @@ class Selector:
                     (other, self._allocate(other)) for other
                     in ranking.top(count, among=own[free[own]]))
                 # Earlier selections may have used up shared resources.
-                if allocated is not None or self._wanted is None]
+                if allocated is not None or self._demand is None]
         return known[cell]
 
     def _allocate(self, row: int) -> allocation.ProviderAllocations | None:
         """Return the allocation on a host if other providers have a part."""
-        if self._wanted is None:
+        if self._demand is None:
             return None
-        return allocation.allocate(self._hosts, row, self._wanted)
+        return allocation.allocate(self._hosts, row, self._demand)
 
     def _selection(
         self, row: int, allocated: allocation.ProviderAllocations | None

@@ -73,7 +73,7 @@ class TestText(base.TestCase):
     def test_servers_that_had_a_place_are_counted(self):
         self.assertTells(
             'There are not enough hosts available, only for 3 of 5 servers: '
-            'of 2 hosts 2 are down or disabled.', 2, [DOWN], wanted=5,
+            'of 2 hosts 2 are down or disabled.', 2, [DOWN], requested=5,
             placed=3)
 
     def test_no_cell_is_named_to_users(self):
