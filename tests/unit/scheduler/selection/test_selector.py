@@ -202,7 +202,7 @@ class TestChoosing(base.TestCase):
 
         why = chosen.diagnosis(['north'], 5)
         self.assertEqual((4, 4, 5, ['north']), (
-            why.hosts, why.placed, why.wanted, why.silent))
+            why.hosts, why.placed, why.requested, why.silent))
         self.assertEqual([('capacity:VCPU', 4)], [
             (each.by, each.hosts) for each in why.rejections])
         self.assertEqual(
