@@ -91,9 +91,7 @@ def _metrics(row: Any) -> dict[str, Any]:
             if isinstance(each, dict) and isinstance(each.get('name'), str)}
 
 
-def of_services(
-    rows: Sequence[Any], ahead_s: float = 0.0
-) -> dict[str, Any]:
+def of_services(rows: Sequence[Any], ahead_s: float = 0.0) -> dict[str, Any]:
     """Return the columns of compute service rows.
 
     :param ahead_s: seconds that the clock of the rows is ahead
@@ -107,9 +105,7 @@ def of_services(
     }
 
 
-def timestamp(
-    time: datetime.datetime | None, ahead_s: float = 0.0
-) -> float:
+def timestamp(time: datetime.datetime | None, ahead_s: float = 0.0) -> float:
     """Return a database time in seconds since the epoch.
 
     :param time: None for a time long ago

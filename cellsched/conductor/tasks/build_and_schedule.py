@@ -126,9 +126,7 @@ class BuildAndSchedule:
         self._runner = saga.Runner(
             self._make_steps(), self.limits.joined, self.clock.lock)
 
-    def run(
-        self, context: RequestContext, uuids: Sequence[str]
-    ) -> None:
+    def run(self, context: RequestContext, uuids: Sequence[str]) -> None:
         """Build these instances; deleted and leased ones are left out.
 
         Batches with a transient error are added to :attr:`retries`.
@@ -169,9 +167,7 @@ class BuildAndSchedule:
             owner=lease.owner if lease.leased else attempt.owner)
         return uuids if uuids and self.retries.defer(again) else ()
 
-    def _build(
-        self, context: RequestContext, lease: '_Lease'
-    ) -> list[str]:
+    def _build(self, context: RequestContext, lease: '_Lease') -> list[str]:
         """Build the leased requests; return the uuids to retry."""
         leased = lease.leased
         if not leased:

@@ -130,9 +130,7 @@ class BuildInstances:
                         chosen.service_host, instance.uuid,
                         delivery.describe(exc))
 
-    def _keep(
-        self, message: build_casts.BuildMessage, uuid: str
-    ) -> None:
+    def _keep(self, message: build_casts.BuildMessage, uuid: str) -> None:
         """Store the message to the host, unless the build has ended."""
         with self.database.writer() as connection:
             if lock(connection, [uuid]):
@@ -162,8 +160,7 @@ class BuildInstances:
                 task_state='scheduling', build_attempts=tried + 1)
             if failed:
                 # Undo the count: the attempt is not made.
-                update(
-                    connection, uuid, {'build_attempts': tried}, now)
+                update(connection, uuid, {'build_attempts': tried}, now)
             deleted = get(connection, uuid) is None
         if failed or deleted:
             self.claims.release([uuid])

@@ -37,9 +37,7 @@ class Leases:
     :param lease_s: seconds from a renewal until the lease expires
     """
 
-    def __init__(
-        self, database: session.Database, lease_s: float
-    ) -> None:
+    def __init__(self, database: session.Database, lease_s: float) -> None:
         self.lease_s = lease_s
         self._database = database
         self._lock = threading.Lock()
@@ -113,14 +111,12 @@ class Retries:
         """Schedule a retry; return False if there is none."""
         if attempt.number >= self.attempts_max:
             return False
-        due = (self.clock.monotonic()
-               + self.delay_s * 2 ** attempt.number)
+        due = (self.clock.monotonic() + self.delay_s * 2 ** attempt.number)
         again = dataclasses.replace(attempt, number=attempt.number + 1)
         with self._lock:
             if len(self._waiting) >= WAITING_MAX:
                 return False
-            heapq.heappush(
-                self._waiting, (due, next(self._numbers), again))
+            heapq.heappush(self._waiting, (due, next(self._numbers), again))
         return True
 
     def pop_due(self) -> list[Attempt]:

@@ -233,8 +233,7 @@ CellBuilds: TypeAlias = tuple[objects.CellMapping, list[Build]]
 
 def in_progress(builds: Iterable[Build]) -> list[Build]:
     """Return the builds that have no outcome yet."""
-    return [build for build in builds
-            if build._outcome is Outcome.IN_PROGRESS]
+    return [build for build in builds if build._outcome is Outcome.IN_PROGRESS]
 
 
 def by_cell(builds: Sequence[Build]) -> list[CellBuilds]:

@@ -313,9 +313,7 @@ class FindCell(saga.Step):
         build.selections = [chosen, *mapped]
         build.cell = cells[chosen.service_host]
 
-    def _cells(
-        self, hosts: Iterable[str]
-    ) -> dict[str, objects.CellMapping]:
+    def _cells(self, hosts: Iterable[str]) -> dict[str, objects.CellMapping]:
         with self._database.reader() as connection:
             return host_mappings.get_many(connection, hosts)
 
@@ -369,9 +367,7 @@ class Decide(saga.Step):
                 connection, [build.uuid for build in batch], cell.id,
                 self.clock.now())
 
-    def _renew(
-        self, connection: Any, builds: Sequence[Build]
-    ) -> set[Build]:
+    def _renew(self, connection: Any, builds: Sequence[Build]) -> set[Build]:
         return lease.renew(
             connection, builds, self.database.timestamp() + self.lease_s)
 
@@ -389,8 +385,7 @@ class Decide(saga.Step):
         try:
             with self.targets.database(cell).writer() as in_cell:
                 # A deleted row stays: it prevents this build.
-                instances.purge(
-                    in_cell, instances.lock(in_cell, [build.uuid]))
+                instances.purge(in_cell, instances.lock(in_cell, [build.uuid]))
         except Exception as exc:
             LOG.exception('Could not remove the row of instance %s in cell '
                           '%s', build.uuid, cell.identity)
@@ -597,8 +592,7 @@ class Release(saga.Step):
                     build for build in builds if build not in held])
             # 4. Count the quota and delete the requests together.
             refused = self.quotas.admit_all(connection, _by_batch(held))
-            build_requests.drop(
-                connection, revisions.keys() - refused.keys())
+            build_requests.drop(connection, revisions.keys() - refused.keys())
         for build in held:
             if build.uuid in refused:
                 build.end(Outcome.FAILED, refused[build.uuid])
@@ -713,12 +707,9 @@ class Cast(saga.Step):
                 build.end(Outcome.FINISHED, exc)
                 self._give_up(cell, build, exc)
 
-    def _cast(
-        self, cell_context: RequestContext, build: Build
-    ) -> None:
+    def _cast(self, cell_context: RequestContext, build: Build) -> None:
         assert cell_context.cell is not None
-        message = build_casts.BuildMessage.first(
-            build.selections, build.spec)
+        message = build_casts.BuildMessage.first(build.selections, build.spec)
         self.compute.get(cell_context.cell.transport).build_and_run_instance(
             cell_context, instance=build.instance, **message.arguments())
 

@@ -110,9 +110,7 @@ class GroupCapacity(_Stage):
                                  if count is None else count)
         return missing, 'provider' if self.number == 1 else 'providers'
 
-    def _missing(
-        self, hosts: view.Hosts
-    ) -> tuple[view.Column, str] | None:
+    def _missing(self, hosts: view.Hosts) -> tuple[view.Column, str] | None:
         """Return the missing amounts of the class that the nearest host lacks.
 
         A host counts for the class of which it lacks the greatest share. None
@@ -177,16 +175,14 @@ class ProviderFit(_Stage):
             return np.ones(len(hosts), dtype=bool)
         found: view.Mask | None = None
         if wants.required:
-            found = ~hosts.each(
-                'traits', lambda has: wants.required <= has)
+            found = ~hosts.each('traits', lambda has: wants.required <= has)
         offers = [dict(kind.offers.places(hosts)) for kind in kinds]
         for one, other in itertools.combinations(range(len(kinds)), 2):
             if not (demand.isolate or _alike(kinds[one].wants,
                                              kinds[other].wants)):
                 continue
             for name in offers[one].keys() & offers[other].keys():
-                either = both(
-                    offers[one][name], offers[other][name])
+                either = both(offers[one][name], offers[other][name])
                 if either is None:
                     return np.ones(len(hosts), dtype=bool)
                 found = either if found is None else found | either
@@ -370,9 +366,7 @@ class Offers:
         return int(copies) if np.ndim(copies) == 0 else copies
 
 
-def both(
-    one: view.Mask | None, other: view.Mask | None
-) -> view.Mask | None:
+def both(one: view.Mask | None, other: view.Mask | None) -> view.Mask | None:
     """Return the intersection of two masks; None means all hosts."""
     if one is None or other is None:
         return one if other is None else other
@@ -436,9 +430,7 @@ def _suiting(
         ('suiting', name, required, forbidden), make))
 
 
-def _picked(
-    hosts: view.Hosts, mask: view.Mask | None
-) -> view.Mask | None:
+def _picked(hosts: view.Hosts, mask: view.Mask | None) -> view.Mask | None:
     """Return the rows of these hosts from a value for all table rows."""
     return mask if mask is None or hosts.is_whole else mask[hosts.rows]
 

@@ -164,8 +164,7 @@ class RequestHosts(HostSource):
         reported = self.reported(instances)
         if not reported:
             return {}
-        return manager.nodes(
-            reported, self.table.view(self.clock.steady()))
+        return manager.nodes(reported, self.table.view(self.clock.steady()))
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return an error if the state of hosts is uncertain, else None."""
@@ -193,8 +192,7 @@ class RequestHosts(HostSource):
         self._is_stale, self._beats = False, None
         sharing = self.reader.sharing()
         self._scope = self._find(sharing)
-        self._reading = self.reader.read(
-            self._context, self._scope, sharing)
+        self._reading = self.reader.read(self._context, self._scope, sharing)
 
     def _find(self, sharing: host_reader.Sharing) -> host_reader.HostScope:
         """Return the hosts to read."""

@@ -36,8 +36,7 @@ class _Batch:
     error: BaseException | None = None
 
     def __post_init__(self) -> None:
-        self.is_grouped = any(
-            claim.group is not None for claim in self.claims)
+        self.is_grouped = any(claim.group is not None for claim in self.claims)
 
     def end(self, new: int = 0, error: BaseException | None = None) -> None:
         self.new, self.error = new, error
@@ -219,9 +218,7 @@ class SingleFlight:
                     del self._answered[uuid]
             answered.set()
 
-    def _enter(
-        self, own: dict[str, clock.Event]
-    ) -> clock.Event | None:
+    def _enter(self, own: dict[str, clock.Event]) -> clock.Event | None:
         """Enter, or return the event to wait for before the next attempt."""
         with self._lock:
             for uuid in own:

@@ -137,9 +137,7 @@ class Watcher(Protocol):
     def begin(self, hosts: view.Hosts) -> None:
         """Receive the hosts before the filters run; may change them."""
 
-    def ranked(
-        self, candidates: Candidates, ranking: Ranking
-    ) -> None:
+    def ranked(self, candidates: Candidates, ranking: Ranking) -> None:
         """Receive the ranking of hosts for the first instance."""
 
 
@@ -191,8 +189,7 @@ class Chooser:
             if not self.claim(instance, request):
                 self.refused.append(uuid)
                 continue
-            self._chosen.append(ChosenHost(
-                row, request, self._limits(row)))
+            self._chosen.append(ChosenHost(row, request, self._limits(row)))
             self._picks.append(self._pick(ranking, row, instance, request))
             self.offers.chosen(uuid, instance, request)
             self.hosts.take(row, _own_resources(uuid, request), instance)
@@ -239,13 +236,11 @@ class Chooser:
 
     def decision(self) -> decision_record.Decision:
         """Return the record of the decision."""
-        return decision_record.of(
-            self.hosts, self._candidates, self._picks)
+        return decision_record.of(self.hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
         """Return the names of a few rejected hosts for each stage."""
-        return diagnosis.examples(
-            self.hosts, self._candidates, self._lost())
+        return diagnosis.examples(self.hosts, self._candidates, self._lost())
 
     def _lost(self) -> list[int]:
         """Return the rows of hosts with refused claims."""
@@ -288,8 +283,7 @@ class Chooser:
             self._ranking = pipeline.weigh(request, self._candidates)
         elif self._taken is not None:
             row, self._taken = self._taken, None
-            self._candidates = pipeline.recheck(
-                request, self._candidates, row)
+            self._candidates = pipeline.recheck(request, self._candidates, row)
             self._ranking = pipeline.reweigh(
                 request, self._candidates, self._ranking, row)
         return self._ranking
@@ -664,8 +658,7 @@ class RequestDecision:
 
     def _none_left(self, chooser: Chooser) -> str:
         """Record the rejections, and return the text for the user."""
-        why = chooser.diagnosis(
-            self._parts.hosts.silent, len(self._instances))
+        why = chooser.diagnosis(self._parts.hosts.silent, len(self._instances))
         self._decision = dataclasses.replace(
             chooser.decision(), rejections=why.to_list(),
             examples=chooser.examples())

@@ -143,8 +143,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 return _read(nova_objects.InstanceGroup.get_by_uuid(
                     _admin(), uuid))
             except nova_exception.NotFound:
-                raise exception.InstanceGroupNotFound(
-                    uuid=uuid) from None
+                raise exception.InstanceGroupNotFound(uuid=uuid) from None
 
     def snapshot(self) -> document.HostDocument:
         with configuration.translate_errors():
@@ -191,9 +190,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, request, parts.plugins.on_columns(
                     spec, states, [filters.enabled_cells(self._manager)]))
 
-    def decisions(
-        self, name: str, limit: int | None
-    ) -> list[DecisionRow]:
+    def decisions(self, name: str, limit: int | None) -> list[DecisionRow]:
         return records.find(self._records, name, limit)
 
     @functools.cached_property

@@ -226,8 +226,7 @@ class ProviderReader:
             uuid for uuid, each in listed.items() if uuid not in self._known
             or self._known[uuid].generation != each['generation']
             or self._known[uuid].is_host != (uuid in nodes)]
-        summaries = (self._summaries(context)
-                     if len(changed) >= _MANY else {})
+        summaries = (self._summaries(context) if len(changed) >= _MANY else {})
         self._partial.difference_update(changed)
         self._partial.update(uuid for uuid in changed if uuid in summaries)
         # 3. Yield the facts of hosts, and keep the classes of the providers

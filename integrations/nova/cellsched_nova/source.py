@@ -118,8 +118,7 @@ class NovaHosts(source.HostSource):
         :raises cellsched_nova.placement.PlacementUnavailable: Placement did
             not answer
         """
-        attempts = remote.attempts(
-            clock.Clock(), random.Random(), timeout_s)
+        attempts = remote.attempts(clock.Clock(), random.Random(), timeout_s)
         while self.unread_reason is not None and self._nodes:
             if next(attempts, None) is None:
                 raise placement.PlacementUnavailable(reason=self.unread_reason)
@@ -467,8 +466,7 @@ class NovaAggregates:
         for number, each in current.items():
             facts = (each.uuid, each.name, dict(each.metadata),
                      frozenset(each.hosts))
-            if (number not in self._known
-                    or self._known[number][0] != facts):
+            if (number not in self._known or self._known[number][0] != facts):
                 self._known[number] = facts, aggregate.HostAggregate(
                     number, each.uuid, each.name, dict(each.metadata))
         groups: dict[str, list[aggregate.HostAggregate]] = {}

@@ -168,9 +168,7 @@ def compare(
         detail, *(f'{name} {lead:+g}' for name, lead in leads.items()))))
 
 
-def _weighted(
-    part: WeightPart, ranking: Ranking
-) -> view.Column:
+def _weighted(part: WeightPart, ranking: Ranking) -> view.Column:
     """Return the contribution of a weigher to weights, up to a constant."""
     weights = np.empty(len(ranking.hosts))
     part.weighted(weights)

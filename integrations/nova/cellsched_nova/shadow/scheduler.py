@@ -94,9 +94,7 @@ class _RankingWatcher:
             if row is not None:
                 hosts.free(row, resources)
 
-    def ranked(
-        self, candidates: Candidates, ranking: Ranking
-    ) -> None:
+    def ranked(self, candidates: Candidates, ranking: Ranking) -> None:
         assert self._hosts is not None, 'begin() comes first'
         self.host_ranking = comparison.HostRanking(
             self._hosts, candidates, ranking)
@@ -393,8 +391,7 @@ class ShadowScheduler:
 
     def _host(self, uuid: str) -> str | None:
         """Return the name of a host, with its node's name if different."""
-        host, node = (self._value(uuid, name) for name in (
-            'host', 'nodename'))
+        host, node = (self._value(uuid, name) for name in ('host', 'nodename'))
         return host if host == node else f'{host} ({node})'
 
     def _cell(self, uuid: str) -> str | None:
@@ -517,8 +514,7 @@ def make_shadow(
     parts = decision.make_components(
         own, random.Random(), hosts, manager, client,
         claims.make(client, 0.0, hosts.places), conf)
-    return ShadowScheduler(
-        parts, store.add, conf.cellsched.shadow_timeout)
+    return ShadowScheduler(parts, store.add, conf.cellsched.shadow_timeout)
 
 
 def set_up(conf: cfg.ConfigOpts) -> None:
