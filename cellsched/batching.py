@@ -25,7 +25,7 @@ from typing import TypeVar
 from cellsched import exception
 
 #: Seconds that an item of a group waits for its turn.
-TURN_S = 30.0
+TURN_S = 5.0
 
 _Item = TypeVar('_Item')
 
@@ -218,6 +218,8 @@ class TaskQueue:
         self._keys: collections.Counter[Hashable] = collections.Counter()
         #: Number of running tasks without a place.
         self._outside = 0
+        #: When tasks lost their places the last time.
+        self._released_at = 0.0
         self._is_watched = False
         self._never = clock.event()
 
@@ -412,6 +414,12 @@ class TaskQueue:
             lambda task: now - task.started_at > WAITS_S, self._running))
         if is_busy:
             late = late[:1] if len(self._running) >= self._places else []
+        elif self._outside >= 2 * self._places:
+            # Leave time for whatever they wait for to be found stuck.
+            free = (now - self._released_at) * self._places
+            late = late[:int(free)]
+        if late:
+            self._released_at = now
         for task in late:
             task.counted = False
             self._outside += 1

@@ -651,5 +651,6 @@ class ClaimBusy(DatabaseBusy):
     """
 
 
-#: Errors of a database that may answer later, and not at once.
-DATABASE_UNAVAILABLE = (DatabaseUnreachable, DatabaseBusy)
+#: Errors of a database that may answer later, and not at once; also if other
+#: work for the same database did not end in time.
+DATABASE_UNAVAILABLE = (DatabaseUnreachable, DatabaseBusy, ServiceBusy)
