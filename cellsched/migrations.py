@@ -21,6 +21,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import objects
+from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Migrations:
             self._release_ended(connection, uuid)
         if ended:
             LOG.warning('Aborted the %s of instance %s: %s',
-                        move.migration_type, uuid, reason)
+                        move.migration_type, uuid, delivery.describe(reason))
         if stays:
             notify()
         return ended

@@ -92,6 +92,9 @@ _MESSAGING_DEFAULTS = [
     # Without a bound, a process that is stopped holds unacknowledged messages
     # until the broker closes its connection.
     ('rabbit_qos_prefetch_count', 'oslo_messaging_rabbit', 10),
+    # A caller that has died leaves no queue for its reply. Until then a
+    # thread tries to send it.
+    ('kombu_missing_consumer_retry_timeout', 'oslo_messaging_rabbit', 3),
 ]
 
 #: Expected values, by the beginning of errors of Python's conversions.

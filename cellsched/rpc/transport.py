@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
 import functools
+import logging
 import threading
 
 from oslo_config import cfg
@@ -27,6 +28,27 @@ _WITHOUT_BROKER = {'log', 'noop', 'test'}
 _FORM = ('scheme://user:password@host:port/virtual_host, in which special '
          'characters of user, password and virtual host are percent-encoded '
          '(/ as %2F)')
+
+
+#: Loggers of oslo.messaging that log a traceback for each message that cannot
+#: be read, or that arrives twice. Anyone who can write into a queue could fill
+#: the log with it.
+_OF_MESSAGES = ('oslo_messaging._drivers.amqpdriver',
+                'oslo.messaging._drivers.impl_rabbit')
+
+
+class _OneLine(logging.Filter):
+    """Replaces the traceback of an error by the name of its class."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info and record.exc_info[1]
+        if error:
+            record.msg = f'{record.getMessage()} {type(error).__name__}'
+            record.args = record.exc_info = record.exc_text = None
+        return True
+
+
+_ONE_LINE = _OneLine()
 
 
 class Transports:
@@ -171,6 +193,9 @@ class Transports:
         self, opener: Callable, url: str, field: str
     ) -> oslo_messaging.Transport:
         parsed = self._parsed(url, field)
+        for name in _OF_MESSAGES:
+            # The same filter is added only once.
+            logging.getLogger(name).addFilter(_ONE_LINE)
         try:
             return opener(self._conf, broker_urls.for_driver(parsed),
                           self._allowed_remote_exmods)

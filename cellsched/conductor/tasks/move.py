@@ -121,7 +121,7 @@ class Move:
             self._move(context, work)
         except (exception.HostStateUncertain, exception.NoValidHost) as exc:
             self._give_up(context, work, exc)
-        except delivery.ERRORS as exc:
+        except (*delivery.ERRORS, *exception.DATABASE_UNAVAILABLE) as exc:
             LOG.warning('The %s of instance %s failed: %s',
                         work.move.migration_type,
                         instance_uuid, delivery.describe(exc))

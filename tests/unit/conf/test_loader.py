@@ -287,6 +287,9 @@ class TestMessaging(base.TestCase):
         # A service that is stopped keeps few messages from the others.
         self.assertEqual(
             10, conf.oslo_messaging_rabbit.rabbit_qos_prefetch_count)
+        # Callers that died keep no thread for long.
+        self.assertEqual(3, conf.oslo_messaging_rabbit
+                         .kombu_missing_consumer_retry_timeout)
 
 
 class TestWithoutMessages(LoadingTestCase):

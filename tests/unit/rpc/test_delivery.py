@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
+
 from amqp import exceptions as amqp_exc
 from kombu import exceptions as kombu_exc
 import oslo_messaging
+from oslo_messaging._drivers import common
 
+from cellsched import exception
 from cellsched.rpc import delivery
 from tests.unit import base
 
@@ -24,3 +28,21 @@ class TestErrors(base.TestCase):
 
     def test_long_text_is_cut(self):
         self.assertLess(len(delivery.describe(ValueError('x' * 9999))), 600)
+
+    def test_traceback_of_another_service_is_left_out(self):
+        error = common.deserialize_remote_exception(
+            common.serialize_remote_exception(sent(
+                exception.NoValidHost(reason='there is none'))),
+            ['cellsched.exception'])
+
+        self.assertIn('Traceback', str(error))
+        self.assertEqual('NoValidHost: No valid host was found. there is none',
+                         delivery.describe(error))
+
+
+def sent(error):
+    """Return an error as a server sends it."""
+    try:
+        raise error
+    except Exception:
+        return sys.exc_info()
