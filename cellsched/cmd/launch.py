@@ -25,6 +25,7 @@ from oslo_log import log
 import oslo_messaging
 from oslo_service import service
 
+from cellsched.clock import Clock
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched.rpc import delivery
@@ -37,6 +38,9 @@ LOG = log.getLogger(__name__)
 #: New objects after which Python looks for cycles, of which requests make few.
 _NEW_OBJECTS = 20_000
 
+#: Seconds between two attempts to reach the databases at the start.
+_DATABASES_S = 2.0
+
 Factory = Callable[[cfg.ConfigOpts], Service]
 
 
@@ -48,7 +52,7 @@ def run(
 
     An invalid configuration, an unusable database, or a broker that refuses
     the connection ends the process with one line before the service starts. If
-    the broker cannot be reached, the service waits for it.
+    the broker or a database cannot be reached, the service waits for it.
 
     :param workers: returns the number of processes; None for one per CPU
     :param kinds: namespaces of the plug-ins that the service uses
@@ -59,7 +63,7 @@ def run(
         _set_up_logging(conf)
         count = workers(conf) or processutils.get_worker_count()
         transport.Transports(conf).check()
-        made = factory(conf)
+        made = _wait_for_databases(program, lambda: factory(conf))
         if count > 1:
             # A worker that cannot start would be started again for ever, so
             # this was to see that it can.
@@ -77,6 +81,24 @@ def run(
     except exception.CellschedException as exc:
         print(f'{program}: {exc.format_message()}', file=sys.stderr)
         return 1
+
+
+def _wait_for_databases(program: str, make: Callable[[], Service]) -> Service:
+    """Return the service, once its databases answer."""
+    waits = False
+    while True:
+        try:
+            made = make()
+        except exception.DATABASE_UNAVAILABLE as exc:
+            if not waits:
+                LOG.warning('%s waits for a database: %s', program,
+                            exc.format_message())
+            waits = True
+            Clock().sleep(_DATABASES_S)
+        else:
+            if waits:
+                LOG.info('%s waits no longer: the databases answer', program)
+            return made
 
 
 def freeze_objects() -> None:
@@ -140,7 +162,7 @@ class _LaunchedService(service.Service):
 
     def _begin(self) -> Service:
         try:
-            made = self._make()
+            made = _wait_for_databases(self._program, self._make)
             made.on_failure = self._wake
             made.start()
             return made

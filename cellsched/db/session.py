@@ -111,7 +111,7 @@ class Database:
         self._uses = 0
         #: Half of the connections: the other half is for the time after.
         self._uses_max = max(
-            self.options.get('max_pool_size', _CONNECTIONS) // 2, 2)
+            (self.options.get('max_pool_size') or _CONNECTIONS) // 2, 2)
         #: The last time at which a use ended, or began as the only one.
         self._moved_at = clock.monotonic()
         self.server_clock = (None if url.startswith('sqlite') else

@@ -210,6 +210,37 @@ class TestAgentThatBuilds(base.TestCase):
         self.gone(uuid)
 
 
+class TestListing(TestCase):
+
+    def test_queries_wait_for_the_database_of_a_cell(self):
+        hangs = threading.Event()
+        begun = threading.Semaphore(0)
+        parts = self.world.api.parts
+        cells = self.cells()
+
+        def ask(cell_context: context.RequestContext) -> str:
+            assert cell_context.cell is not None
+            if cell_context.cell.uuid == cells['cell1'].uuid:
+                begun.release()
+                hangs.wait()
+            return 'answer'
+
+        def gather(cell: str) -> Any:
+            return parts.gatherer.gather(CONTEXT, [cells[cell]], ask)
+
+        threads = parts.conf.cell_worker_thread_pool_size
+        for _ in range(2 * threads):
+            stuck = threading.Thread(target=gather, args=['cell1'])
+            stuck.start()
+            self.addCleanup(stuck.join)
+        self.addCleanup(hangs.set)
+        for _ in range(threads):
+            begun.acquire()
+
+        self.assertEqual(
+            ['answer'], list(gather('cell2').results.values()))
+
+
 class TestEmbeddedConductor(TestCase):
 
     def test_builds_wait_for_the_database_of_their_cell(self):

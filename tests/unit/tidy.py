@@ -78,7 +78,8 @@ WIRING = ('cellsched/wiring/*', 'cellsched/embedding.py',
 
 #: Who makes clocks. A transport driver is made by oslo.messaging, which knows
 #: of none.
-CLOCKED = (*WIRING, 'cellsched/cli/app.py', 'cellsched/rpc/local.py')
+CLOCKED = (*WIRING, 'cellsched/cli/app.py', 'cellsched/cmd/launch.py',
+           'cellsched/rpc/local.py')
 
 #: Functions of columns; of oslo they know options only.
 COLUMNAR = ('cellsched/filters/*', 'cellsched/weighers/*',

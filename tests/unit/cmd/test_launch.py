@@ -2,6 +2,7 @@
 """Running a service as a process, whenever it is told to stop."""
 
 import logging
+import pathlib
 import signal
 import threading
 
@@ -122,6 +123,26 @@ class TestLaunch(services.ServiceTestCase):
         service.until('service: AccessRefused: ', 2)
         service.stop()
 
+        self.assertNotIn('Traceback', service.output)
+
+    def test_service_waits_for_its_database_and_says_so_once(self):
+        self.cell.database.close()
+        file = pathlib.Path(self.cell.url.removeprefix('sqlite:///'))
+        hidden = file.with_suffix('.away')
+        file.rename(hidden)
+        file.mkdir()
+        service = self.start('conductor', cell=True,
+                             conductor={'workers': 1})
+        service.until(' waits for a database: The cell database at ')
+        self.assertNotIn('has started', service.output)
+
+        file.rmdir()
+        hidden.rename(file)
+        service.until('has started')
+
+        self.assertEqual(0, service.stop(), service.output)
+        self.assertEqual(1, service.output.count('waits for a database'))
+        self.assertEqual(1, service.output.count('waits no longer'))
         self.assertNotIn('Traceback', service.output)
 
     def test_hangup_has_versions_found_out_anew(self):

@@ -355,6 +355,50 @@ class TestSQLite(DatabaseCase):
                 sa.text('PRAGMA foreign_keys')).scalar())
 
 
+class TestStuckDatabase(base.TestCase):
+    """A database that answers nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.time = FakeClock()
+        self.database = session.Database(
+            'sqlite://', 'cell', {'max_pool_size': 6}, clock=self.time)
+        self.addCleanup(self.database.close)
+
+    def test_only_so_many_threads_wait_for_it(self):
+        for _ in range(5):
+            self.database.enter()
+        self.time.advance(3)
+
+        error = self.assertRaises(
+            exception.DatabaseUnreachable, self.database.enter)
+
+        self.assertIn('5 requests wait', str(error))
+
+    def test_database_that_answers_is_used_by_any_number(self):
+        for _ in range(50):
+            self.database.enter()
+            self.time.advance(3)
+            self.database.leave()
+            self.database.enter()
+
+    def test_few_wait_for_it_for_as_long_as_they_like(self):
+        for _ in range(3):
+            self.database.enter()
+            self.time.advance(100)
+
+    def test_it_is_used_again_after_an_answer(self):
+        for _ in range(3):
+            self.database.enter()
+        self.time.advance(3)
+        self.assertRaises(exception.DatabaseUnreachable, self.database.reader(
+        ).__enter__)
+        self.database.leave()
+
+        with self.database.reader() as connection:
+            self.assertEqual(1, connection.execute(sa.select(1)).scalar())
+
+
 class TestDatabases(base.TestCase):
 
     def setUp(self):
