@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wire to a database that can be cut and slowed down."""
+"""A wire to a database that can be cut, slowed down and frozen."""
 
 import contextlib
 import select
@@ -29,6 +29,12 @@ class Wire(fixtures.Fixture):
         self.delay_s = 0.0
         #: What it is cut at, after that was passed on, with no answer.
         self.cut_after: bytes | None = None
+        #: The packets that it still passes on, in both directions, before
+        #: those who use it go silent; None for all.
+        self.passes: int | None = None
+        #: Set when it has kept one back.
+        self.is_silent = threading.Event()
+        self._goes_on = threading.Event()
 
     def _setUp(self) -> None:
         self._listener = socket.create_server((ADDRESS, 0))
@@ -46,6 +52,31 @@ class Wire(fixtures.Fixture):
     def mend(self) -> None:
         self.cut, self.delay_s, self.cut_after = False, 0.0, None
 
+    def freeze_after(self, packets: int) -> None:
+        """Keep back what is sent either way after some packets.
+
+        The connections stay open, as those of a client that is stopped.
+        """
+        self.is_silent.clear()
+        self._goes_on.clear()
+        self.passes = packets
+
+    def go_on(self) -> None:
+        """Pass on again what was kept back, and all that follows."""
+        self.passes = None
+        self._goes_on.set()
+
+    def _pass_by(self) -> None:
+        """Count a packet; keep it back if it is too many."""
+        with self._lock:
+            if self.passes is None:
+                return
+            self.passes -= 1
+            if self.passes >= 0:
+                return
+        self.is_silent.set()
+        self._goes_on.wait()
+
     def _drop(self) -> None:
         with self._lock:
             for each in self._open:
@@ -55,6 +86,7 @@ class Wire(fixtures.Fixture):
     def _close(self) -> None:
         self.cut = True
         self._listener.close()
+        self.go_on()
         self._drop()
 
     def _accept(self) -> None:
@@ -96,6 +128,7 @@ class Wire(fixtures.Fixture):
             data = each.recv(65536)
             if not data:
                 return False
+            self._pass_by()
             if each is not client and self.delay_s:
                 time.sleep(self.delay_s)
             both[each].sendall(data)

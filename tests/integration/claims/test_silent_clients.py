@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of the SQL store that go silent at a packet hold nothing.
+
+A client is silent from a packet on, as a process that is stopped, or a machine
+that is cut off: its connection stays open, and nothing comes. All other
+clients have the limits that services have by default, so they would be refused
+as busy where it held a row.
+"""
+
+from concurrent import futures
+import uuid
+
+from cellsched.claims import base as claims
+from cellsched.claims import sql
+from cellsched import clock
+from cellsched.db import session
+from cellsched import exception
+from cellsched.testing.suite import claim_cases
+from tests.integration import base
+from tests.integration.claims import test_sql
+from tests.integration.fates import cutting
+from tests.integration import servers
+from tests import profile
+
+#: More packets than any call takes, with those of all its reads.
+PACKETS_MAX = 50
+
+#: The calls of a store that write, each proven by default at each packet.
+CALLS = ('claim', 'claim_of_a_member', 'refused_claim', 'claim_again',
+         'release', 'transfer', 'new_inventory', 'inventory')
+
+
+class SilentClientTests:
+
+    #: The limits that a service has by default.
+    limits = {'lock_timeout': 1.0, 'statement_timeout': 30.0,
+              'idle_transaction_timeout': 4.0}
+
+    def setUp(self):
+        super().setUp()
+        self.wire = self.useFixture(cutting.Wire(self.url))
+        self.silent = self.limited(self.wire.url)
+        self.other = self.limited(self.url)
+        self.host, self.further = (
+            self.make_provider(self.other, VCPU=100, GB=100)
+            for _ in range(2))
+
+    def limited(self, url):
+        """Return a store as a service has one."""
+        database = session.Database(url, 'claims', {
+            'connection_parameters': self.connection_parameters(),
+            **self.limits}, clock=clock.Clock())
+        self.addCleanup(database.close)
+        return sql.SQLClaims(database)
+
+    def member(self, host='h'):
+        return claims.Claim(
+            str(uuid.uuid4()), self.host, {'VCPU': 1}, claims.Membership(
+                self.group, host, claims.ANTI_AFFINITY, 50))
+
+    def call(self, name):
+        """Return a call, and the consumers that it is about."""
+        held, new = (self.make_claim(self.host, VCPU=1, GB=1)
+                     for _ in range(2))
+        moved = [held, claims.Claim(held.consumer, self.further, {'GB': 1})]
+        self.group, store = str(uuid.uuid4()), self.silent
+        if name in ('claim_again', 'release', 'transfer'):
+            self.other.claim(moved)
+            self.other.claim([new])
+        inventory = {'VCPU': claims.Inventory(total=100 + len(name)),
+                     'GB': claims.Inventory(total=100)}
+        return {
+            'claim': lambda: store.claim([*moved, new]),
+            'claim_of_a_member': lambda: store.claim(
+                [self.member(), self.member('i')]),
+            'refused_claim': lambda: self.assertRaises(
+                exception.ClaimRefused, store.claim,
+                [new, self.make_claim(self.further, VCPU=1000)]),
+            'claim_again': lambda: store.claim([*moved, new]),
+            'release': lambda: store.release([held.consumer, new.consumer]),
+            'transfer': lambda: store.transfer(held.consumer, new.consumer),
+            'new_inventory': lambda: store.set_inventory(
+                str(uuid.uuid4()), inventory),
+            'inventory': lambda: store.set_inventory(self.host, inventory),
+        }[name]
+
+    def check_others(self):
+        """Use what a silent client used; a locked row would refuse it."""
+        claim = self.make_claim(self.host, VCPU=1)
+        self.assertEqual(2, self.other.claim([
+            claim, claims.Claim(claim.consumer, self.further, {'GB': 1})]))
+        self.assertEqual(1, self.other.claim([self.member()]))
+        self.assertTrue(self.other.transfer(claim.consumer, 'moved'))
+        self.other.set_inventory(self.further, {
+            'VCPU': claims.Inventory(total=200),
+            'GB': claims.Inventory(total=200)})
+        self.other.release(['moved'])
+        self.other.set_inventory(self.further, {
+            'VCPU': claims.Inventory(total=100),
+            'GB': claims.Inventory(total=100)})
+
+    def check_at_each_packet(self, name):
+        for packets in range(PACKETS_MAX):
+            # A connection that is open has sent all that opens it.
+            self.silent.consumers()
+            call = self.call(name)
+            with futures.ThreadPoolExecutor(1) as pool:
+                self.wire.freeze_after(packets)
+                calling = pool.submit(call)
+                while not (self.wire.is_silent.wait(0.01) or calling.done()):
+                    pass
+                was_silent = self.wire.is_silent.is_set()
+                if was_silent:
+                    self.check_others()
+                self.wire.go_on()
+            # Whatever came of it, it is done once.
+            calling.result()
+            for provider in self.host, self.further:
+                self.assertFalse(self.other.recount(provider))
+            self.other.release(self.other.consumers())
+            if not was_silent:
+                # The call, and its answer.
+                self.assertLess(1, packets)
+                return
+        self.fail(f'{name} takes more than {PACKETS_MAX} packets')
+
+    def test_nothing_is_held_by_a_client_that_is_silent(self):
+        for name in CALLS:
+            with self.subTest(name):
+                self.check_at_each_packet(name)
+
+    def test_writes_are_one_packet_and_its_answer(self):
+        for name in ('claim', 'release', 'transfer', 'new_inventory',
+                     'inventory', 'claim_of_a_member'):
+            self.silent.consumers()
+            call = self.call(name)
+            self.wire.freeze_after(PACKETS_MAX)
+
+            call()
+
+            self.assertEqual(2, PACKETS_MAX - self.wire.passes, name)
+            self.wire.go_on()
+
+    def test_host_that_another_session_locks_is_named(self):
+        held = self.make_claim(self.further, VCPU=1)
+        batch = [self.make_claim(self.host, VCPU=1),
+                 self.make_claim(self.further, VCPU=1)]
+        for table in 'providers', 'inventories':
+            column = 'uuid' if table == 'providers' else 'provider'
+            with self.make_database().writer() as connection:
+                connection.exec_driver_sql(
+                    f"SELECT * FROM {table} WHERE {column} = '{self.host}' "
+                    'FOR UPDATE')
+
+                error = self.assertRaises(
+                    exception.ClaimBusy, self.other.claim, batch)
+
+                self.assertEqual([self.host], error.providers)
+                self.assertEqual(1, self.other.claim([held]))
+                self.other.release([held.consumer])
+        self.assertEqual([], self.other.consumers())
+        self.assertEqual(2, self.other.claim(batch))
+
+    def test_write_outlives_a_session_that_is_idle_with_a_lock(self):
+        [claim] = batch = [self.make_claim(self.host, VCPU=1)]
+        self.other.claim(batch)
+        idle = self.limited(self.url)._database
+
+        def stay():
+            with idle.writer() as connection:
+                connection.exec_driver_sql(
+                    f"UPDATE providers SET consumers = consumers "
+                    f"WHERE uuid = '{self.host}'")
+                connection.exec_driver_sql(
+                    f"SELECT * FROM providers WHERE uuid = '{self.host}' "
+                    'FOR UPDATE')
+                self.other.release([claim.consumer])
+                connection.exec_driver_sql('SELECT 1')
+
+        self.assertRaises(exception.DatabaseUnreachable, stay)
+
+        self.assertEqual({}, self.other.claims_of([claim.consumer]))
+
+
+class TestSilentClients(
+        SilentClientTests, test_sql.OnPostgreSQL,
+        claim_cases.ClaimStoreCase, base.TestCase):
+    pass
+
+
+@profile.by_default(
+    'test_nothing_is_held_by_a_client_that_is_silent',
+    reason='MariaDB; the rules are proven on PostgreSQL')
+class TestMariaDB(
+        SilentClientTests, test_sql.OnMariaDB,
+        claim_cases.ClaimStoreCase, base.TestCase):
+    pass
+
+
+@profile.full_only('a second driver; the rules are proven with psycopg2')
+class TestByPsycopg(TestSilentClients):
+
+    by_driver = staticmethod(servers.by_psycopg)
