@@ -17,6 +17,7 @@
 #   CASSANDRA_SEED          the address of a node to join
 #   CASSANDRA_SYNC          commitlog_sync: periodic or batch
 #   CASSANDRA_HEAP          size of the heap
+#   CASSANDRA_YAML          further lines of its configuration
 set -eu
 
 version=${CASSANDRA_VERSION:-5.0.6}
@@ -153,6 +154,7 @@ YAML
     if [ "${CASSANDRA_SYNC:-periodic}" = periodic ]; then
         echo 'commitlog_sync_period: 10000ms'
     fi
+    printf '%s\n' "${CASSANDRA_YAML:-}"
 }
 
 write_logback() {

@@ -18,7 +18,8 @@ URL of the store.
 Schedulers, conductors and compute agents need the same one. For ``sql`` it is
 a SQLAlchemy URL, and by default the database of ``[api_database] connection``;
 for ``etcd``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``; for ``cassandra``,
-``cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE``. For ``placement``
+``cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE``. With ``etcds`` or
+``cassandras``, connections use TLS. For ``placement``
 the options of ``[placement]`` are used, and this one stays unset.
 """),
     cfg.FloatOpt('lock_timeout', default=1.0, min=0.0, max=3600.0, help="""

@@ -78,9 +78,14 @@ class Cassandra(serving.Server):
                 'CASSANDRA_PORT': str(self.port['cql']),
                 'CASSANDRA_STORAGE_PORT': str(self.port['storage']),
                 'CASSANDRA_SEED': seed,
-                'CASSANDRA_SYNC': 'batch' if self._durable else 'periodic'},
+                'CASSANDRA_SYNC': 'batch' if self._durable else 'periodic',
+                'CASSANDRA_YAML': self.further_settings()},
             ready='CassandraDaemon Startup complete',
             stop_signal=signal.SIGKILL) for address in self.addresses()]
+
+    def further_settings(self) -> str:
+        """Return further lines of the configuration."""
+        return ''
 
     def url(self, name: str) -> str:
         with self.session() as session:
@@ -156,7 +161,7 @@ def empty(session: Any, keyspace: str) -> None:
     A TRUNCATE of a table takes a server longer than most tests.
     """
     for table, key in (('claims', 'provider'), ('consumers', 'consumer'),
-                       ('trees', 'provider')):
+                       ('trees', 'provider'), ('operations', 'bucket')):
         deleted = [session.execute_async(
             f'DELETE FROM {keyspace}.{table} WHERE {key} = %s', [row[key]])
             for row in session.execute(

@@ -16,6 +16,7 @@ Modules, from the server upwards:
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from random import Random
@@ -45,6 +46,10 @@ from cellsched import exception
 
 #: Where conditions on figures and rows of a partition are as they must be.
 _VERSION_MIN = (4, 0)
+
+#: Advice on an unreadable row.
+_RESTORE = ('restore its value, or delete the row if no later release wrote '
+            'it, and audit again')
 
 #: Number of changed providers up to which they are read one by one.
 _SINGLE_READS_MAX = 100
@@ -102,6 +107,8 @@ class CassandraClaims(base.ClaimStore):
         self._copies = copies
         self._place = place
         self._close = close
+        #: Providers whose inventory could not be read last.
+        self._unreadable: set[str] = set()
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -220,27 +227,81 @@ class CassandraClaims(base.ClaimStore):
     ) -> base.UsageChanges:
         if providers is not None:
             return base.UsageChanges(since, self._usages_of(providers))
+        self._recovery.sweep()
         if since is None:
             found = self._session.ask(requests.Scan(figures=True))
             return base.UsageChanges(
                 {each.provider: each.generation for each in found},
-                [_usage(each) for each in found])
+                [*map(self._usage, found)])
         token = dict(self._session.ask(requests.Scan()))
+        # An operator who mends a provider does not change its generation.
         changed = [provider for provider, generation in token.items()
-                   if since.get(provider) != generation]
+                   if since.get(provider) != generation
+                   or provider in self._unreadable]
         if len(changed) <= _SINGLE_READS_MAX:
             return base.UsageChanges(token, self._usages_of(changed))
         names = {*changed}
         return base.UsageChanges(token, [
-            _usage(each)
+            self._usage(each)
             for each in self._session.ask(requests.Scan(figures=True))
             if each.provider in names])
+
+    def _usage(self, figures: requests.Figures) -> base.Usage:
+        """Return a usage; without capacity if it cannot be read."""
+        provider = figures.provider
+        known = slots.Slots.of(figures)
+        if known.unreadable:
+            self._unreadable.add(provider)
+            self._session.report(
+                str(slots.unreadable(provider, known.unreadable)))
+        elif provider in self._unreadable:
+            # Releases meanwhile could not count.
+            self._recovery.recount(provider)
+            self._unreadable.discard(provider)
+            figures = self._session.ask(
+                requests.ReadFigures(provider)) or figures
+            known = slots.Slots.of(figures)
+        return known.usage(figures)
 
     def _usages_of(self, providers: Iterable[str]) -> list[base.Usage]:
         found = self._session.ask_all([
             requests.ReadFigures(provider)
             for provider in _kept(dict.fromkeys(providers))])
-        return [_usage(each) for each in found if each is not None]
+        return [self._usage(each) for each in found if each is not None]
+
+    def problems(self) -> list[base.StoreProblem]:
+        found = []
+        for figures in self._session.ask(requests.Scan(figures=True)):
+            known = slots.Slots.of(figures)
+            is_lost = bool(slots.parse(figures.inventory).unreadable)
+            if known.unreadable:
+                found.append(base.StoreProblem(
+                    f'claims: provider {figures.provider}', known.unreadable,
+                    _RESTORE if is_lost else '',
+                    figures.provider if is_lost else ''))
+            if figures.consumers != 0:
+                found += self._problems_of(figures.provider)
+        return list(dict.fromkeys(found))
+
+    def _problems_of(self, provider: str) -> Iterator[base.StoreProblem]:
+        _, rows = self._session.ask(requests.ReadProvider(provider))
+        for row in rows:
+            if slots.resources_of(row) is None:
+                yield base.StoreProblem(
+                    f'claims: provider {provider}, consumer {row.consumer}',
+                    f'the resources {row.resources!r:.80} cannot be read',
+                    _RESTORE)
+        for record in self._session.read_all(
+                row.consumer for row in rows).values():
+            if record is not None and record.unreadable:
+                yield base.StoreProblem(
+                    f'consumers: {record.consumer}', record.unreadable,
+                    _RESTORE)
+
+    def mend(self) -> None:
+        for figures in self._session.ask(requests.Scan(figures=True)):
+            if slots.Slots.of(figures).unreadable:
+                self._recovery.recount(figures.provider)
 
     def _prepare(self) -> None:
         """Detect the features of the server in the first call."""
@@ -255,10 +316,6 @@ class CassandraClaims(base.ClaimStore):
         described: requests.KeyspaceDescription = self._session.ask(
             requests.Describe())
         return described.identity
-
-
-def _usage(figures: requests.Figures) -> base.Usage:
-    return slots.parse(figures.inventory).usage(figures)
 
 
 def _kept(names: Iterable[str]) -> list[str]:

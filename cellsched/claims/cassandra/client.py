@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import contextlib
 import functools
 import os
+import ssl
 from typing import Any
 import warnings
 
@@ -67,6 +68,7 @@ class CassandraClient:
         self._nodes: AskedNodes | None = None
         self._session: Any = None
         self._prepared: dict[str, Any] = {}
+        self._tls = tls_context(conf) if address.tls else None
         self._serial = getattr(
             cassandra.ConsistencyLevel, conf.serial_consistency_level)
 
@@ -116,7 +118,7 @@ class CassandraClient:
                 self._prepared = {}
                 nodes = AskedNodes(self._conf, self._clock)
                 cluster = make_cluster(
-                    self._address, self._conf, nodes)
+                    self._address, self._conf, nodes, self._tls)
                 try:
                     session = cluster.connect()
                 except BaseException:
@@ -301,6 +303,21 @@ class CassandraClient:
         rows = self._ask(statements.scan_trees(request))
         return lambda: [(row['provider'], row['root']) for row in rows()]
 
+    def _announce(self, request: requests.Announce) -> Callable[[], None]:
+        rows = self._ask(statements.announce(request))
+
+        def answer() -> None:
+            rows()
+
+        return answer
+
+    def _read_announced(
+        self, request: requests.ReadAnnounced
+    ) -> Callable[[], list[str]]:
+        rows = self._execute(self._make_prepared(
+            statements.READ_ANNOUNCED), (request.bucket,))
+        return lambda: [row['consumer'] for row in rows()]
+
     # Description.
 
     def _describe(self) -> requests.KeyspaceDescription:
@@ -340,6 +357,8 @@ _METHODS: dict[type[Any], str] = {
     requests.WriteTree: '_write_tree',
     requests.ScanTrees: '_scan_trees',
     requests.ScanRoom: '_scan_room',
+    requests.Announce: '_announce',
+    requests.ReadAnnounced: '_read_announced',
 }
 
 
@@ -365,8 +384,7 @@ def _translated(send: Callable[[], Any]) -> Any:
         _check_login(exc)
         raise remote.NotSent(_reason(exc)) from exc
     except _WRONG as exc:
-        raise exception.DatabaseError(
-            schema='claims', reason=_reason(exc)) from exc
+        raise exception.ClaimStoreFailed(reason=_reason(exc)) from exc
     except Exception as exc:
         # Any other error of the driver may come after an execution.
         raise remote.OutcomeUnknown(_reason(exc)) from exc
@@ -429,16 +447,37 @@ class AskedNodes(policies.TokenAwarePolicy):
         yield from hanging
 
 
+def tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
+    """Return the settings of connections with TLS.
+
+    :param conf: the options of ``[cassandra]``
+    :raises cellsched.exception.ConfigurationInvalid: a file is invalid
+    """
+    try:
+        context = ssl.create_default_context(cafile=conf.cafile)
+        context.check_hostname = conf.verify_hostname
+        if conf.certfile:
+            context.load_cert_chain(conf.certfile, conf.keyfile)
+    except OSError as exc:
+        raise exception.ConfigurationInvalid(
+            field='[cassandra] cafile, certfile or keyfile',
+            expected='readable files in the format PEM; '
+                     f'{exc.strerror or exc!s:.200}') from None
+    return context
+
+
 def make_cluster(
-    address: options.Address, conf: cfg.ConfigOpts, nodes: AskedNodes
+    address: options.Address, conf: cfg.ConfigOpts, nodes: AskedNodes,
+    tls: ssl.SSLContext | None = None,
 ) -> Any:
     """Return a cluster that is not connected yet.
 
     :param conf: the options of ``[cassandra]``
+    :param tls: settings of connections with TLS; None for none
     """
     return cluster.Cluster(
         [cluster.DefaultEndPoint(host, port) for host, port in address.hosts],
-        port=address.hosts[0][1],
+        port=address.hosts[0][1], ssl_context=tls,
         connection_class=libevreactor.LibevConnection,
         auth_provider=address.user and auth.PlainTextAuthProvider(
             address.user, address.password),

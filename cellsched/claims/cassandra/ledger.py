@@ -15,7 +15,6 @@ import zlib
 from cellsched import batching
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import Session
-from cellsched.claims.cassandra.slots import parse
 from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import remote
 
@@ -98,7 +97,7 @@ class _Batch:
         self.entries: list[Entry] = []
         self.figures = figures
         self._adds = adds
-        self._slots = parse(figures.inventory)
+        self._slots = Slots.of(figures)
         self._used = {number: amount or 0
                       for number, amount in enumerate(figures.used)}
         self._added: dict[int, int] = {}
@@ -158,7 +157,8 @@ def after(
         used[number] = (used[number] or 0) + amount
     return requests.Figures(
         figures.provider, figures.inventory, figures.generation + 1,
-        figures.consumers + change.consumers, figures.open + change.open,
+        (figures.consumers or 0) + change.consumers,
+        (figures.open or 0) + change.open,
         tuple(used))
 
 

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import json
 
 from cellsched.claims import base
 from cellsched.claims.cassandra.ledger import Entry
@@ -35,7 +34,8 @@ from cellsched.claims.cassandra.recovery import held
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import CONTENDED
 from cellsched.claims.cassandra.session import Session
-from cellsched.claims.cassandra.slots import parse
+from cellsched.claims.cassandra.slots import resources_of
+from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import validation
 from cellsched import exception
 
@@ -74,13 +74,17 @@ class BatchClaim:
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         """Claim a batch; see :meth:`.base.ClaimStore.claim`."""
-        for _ in self._session.attempts():
-            try:
-                return self._try(claims)
-            except _Busy as exc:
-                if exc.consumer:
-                    self._recovery.resolve(exc.consumer)
-        self._session.unreachable(CONTENDED)
+        # Remains of a claim of one provider use no capacity.
+        names = [claim.consumer for claim in claims
+                 ] if _is_several(claims) else []
+        with self._session.announced(names):
+            for _ in self._session.attempts():
+                try:
+                    return self._try(claims)
+                except _Busy as exc:
+                    if exc.consumer:
+                        self._recovery.resolve(exc.consumer)
+            self._session.unreachable(CONTENDED)
 
     def _try(self, claims: Sequence[base.Claim]) -> int:
         # 1. Insert the intents of the consumers that hold nothing.
@@ -248,7 +252,7 @@ class BatchClaim:
             if known is not None:
                 figures[provider] = known
                 undecided[provider] = rows
-        slots = {provider: parse(known.inventory)
+        slots = {provider: Slots.of(known)
                  for provider, known in figures.items()}
         inventories = {
             provider: {name: slot.inventory()
@@ -312,6 +316,11 @@ class Release:
 
     def release(self, consumers: Iterable[str]) -> None:
         """Release consumers; see :meth:`.base.ClaimStore.release`."""
+        names = list(consumers)
+        with self._session.announced(names):
+            self._release_all(names)
+
+    def _release_all(self, consumers: Sequence[str]) -> None:
         # 1. Mark the rows of all consumers that no operation is working on.
         found = self._session.read_all(consumers)
         plain = [record for record in found.values()
@@ -323,11 +332,18 @@ class Release:
         released = self._delete_claims(marked)
         # 3. Delete the rows.
         self._session.write_all([(record, None) for record in released])
-        # 4. Release the remaining consumers one by one.
+        # 4. Release the remaining consumers one by one. Rows that cannot be
+        #    read keep no other consumer.
         done = {record.consumer for record in released}
+        error: exception.ClaimStoreFailed | None = None
         for consumer, record in found.items():
             if record is not None and consumer not in done:
-                self._release(consumer)
+                try:
+                    self._release(consumer)
+                except exception.ClaimStoreFailed as exc:
+                    error = exc
+        if error is not None:
+            raise error
 
     def _delete_claims(
         self, marked: Sequence[_Record]
@@ -377,14 +393,15 @@ class Transfer:
 
     def transfer(self, source: str, target: str) -> bool:
         """Transfer claims; see :meth:`.base.ClaimStore.transfer`."""
-        for _ in self._session.attempts():
-            record = self._recovery.resolve(source).record
-            if record is None:
-                return False
-            before = self._recovery.resolve(target).record
-            if self._try(record, target, before):
-                return True
-        self._session.unreachable(CONTENDED)
+        with self._session.announced([source, target]):
+            for _ in self._session.attempts():
+                record = self._recovery.resolve(source).record
+                if record is None:
+                    return False
+                before = self._recovery.resolve(target).record
+                if self._try(record, target, before):
+                    return True
+            self._session.unreachable(CONTENDED)
 
     def _try(
         self, source: _Record, target: str, before: _Record | None
@@ -444,7 +461,7 @@ def _without(
     """Return the used amounts less the amounts of some rows."""
     remaining = dict(used)
     for row in rows:
-        for name, amount in json.loads(row.resources).items():
+        for name, amount in (resources_of(row) or {}).items():
             remaining[name] = remaining.get(name, 0) - amount
     return remaining
 

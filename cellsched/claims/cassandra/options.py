@@ -69,6 +69,27 @@ creates.
 An existing keyspace is not changed. For another replication strategy, create
 the keyspace first.
 """),
+    cfg.StrOpt('cafile', help="""
+File with certificates of authorities, to check the nodes' certificates.
+
+Used for connections that begin with ``cassandras://``. By default, the
+authorities of the operating system are used.
+"""),
+    cfg.StrOpt('certfile', help="""
+File with the certificate of this client.
+
+Needed if the nodes set ``require_client_auth``. Needs ``[cassandra] keyfile``.
+"""),
+    cfg.StrOpt('keyfile', help="""
+File with the private key of ``[cassandra] certfile``.
+"""),
+    cfg.BoolOpt('verify_hostname', default=True, help="""
+Whether the certificate of a node must name the address of the node.
+
+A service learns the addresses of further nodes from the cluster, usually IP
+addresses. Turn this off only if the certificates cannot name them and an own
+certificate authority is set in ``[cassandra] cafile``.
+"""),
     cfg.StrOpt('arithmetic', default='auto', choices=[*ADDS], help="""
 Whether the server supports addition to a column under a condition.
 
@@ -98,6 +119,10 @@ def check(conf: cfg.ConfigOpts) -> None:
             expected='QUORUM, unless serial_consistency_level is '
                      'LOCAL_SERIAL; otherwise writes of another data centre '
                      'would not be read')
+    if bool(conf.certfile) != bool(conf.keyfile):
+        raise exception.ConfigurationInvalid(
+            field='[cassandra] certfile and keyfile',
+            expected='both or none of them')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +131,7 @@ class Address:
 
     :param hosts: host and port of each node
     :param shown: the URL without the password
+    :param tls: whether to connect with TLS
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -113,10 +139,13 @@ class Address:
     user: str | None
     password: str | None = dataclasses.field(repr=False)
     shown: str = ''
+    tls: bool = False
 
 
 def address(url: str | None) -> Address:
     """Parse ``cassandra://USER:PASSWORD@HOST:PORT,HOST/KEYSPACE``.
+
+    With ``cassandras://``, connections use TLS.
 
     :raises cellsched.exception.ConfigurationInvalid: the URL is invalid
     """
@@ -125,17 +154,20 @@ def address(url: str | None) -> Address:
     places, _, keyspace = place.partition('/')
     user, _, password = credentials.partition(':')
     hosts = tuple(filter(None, map(_host, places.split(','))))
-    if (scheme != 'cassandra' or not _KEYSPACE.fullmatch(keyspace)
+    if (scheme not in ('cassandra', 'cassandras')
+            or not _KEYSPACE.fullmatch(keyspace)
             or len(hosts) != len(places.split(','))
             or bool(at) != bool(user and password)):
         raise exception.ConfigurationInvalid(
             field='[claims] connection',
             expected='cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE '
-                     'with a keyspace of a-z, 0-9 and _, at most 48 '
+                     'or cassandras:// for TLS, with a keyspace of a-z, 0-9 '
+                     'and _, at most 48 '
                      f'characters, not {urls.mask(url):.200}')
     return Address(
         hosts, keyspace, parse.unquote(user) or None,
-        parse.unquote(password) if at else None, urls.mask(url))
+        parse.unquote(password) if at else None, urls.mask(url),
+        scheme == 'cassandras')
 
 
 def _host(text: str) -> tuple[str, int] | None:

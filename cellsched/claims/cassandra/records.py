@@ -17,6 +17,7 @@ from typing import Self
 
 from cellsched.claims import base
 from cellsched.claims.cassandra import requests
+from cellsched import exception
 
 #: Intent of a claim. The claim is decided by the provider's row if the batch
 #: has one provider, and by the lead's row in the state HELD otherwise.
@@ -33,6 +34,11 @@ MOVED = 'moved'
 #: The target of a transfer. Until it is decided, the target holds the claims
 #: that it had before.
 RECEIVING = 'receiving'
+#: A row that this release cannot read.
+UNREADABLE = 'unreadable'
+
+_STATES = frozenset(
+    (TAKING, HELD, GIVING, DROPPING, MOVING, MOVED, RECEIVING))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Record:
     :param other: the other consumer of a transfer
     :param link: attempt of the other consumer's claims
     :param before: of a target: its claims before the transfer
+    :param unreadable: why the row cannot be read by this release, or ''. Such
+        a row is never written
     """
 
     consumer: str
@@ -85,6 +93,7 @@ class Record:
     other: str = ''
     link: str = ''
     before: HeldClaims | None = None
+    unreadable: str = ''
 
     @property
     def attempt(self) -> str:
@@ -102,16 +111,43 @@ class Record:
 
     @classmethod
     def parse(cls, consumer: str, row: requests.VersionedRow) -> Self:
-        fields = json.loads(row.body)
-        before = fields.get('before')
-        return cls(
-            consumer, fields['state'], HeldClaims(**fields['holding']),
-            row.version, fields.get('lead', ''),
-            tuple(fields.get('members', ())), fields.get('other', ''),
-            fields.get('link', ''), HeldClaims(**before) if before else None)
+        """Return the row of a consumer; see ``unreadable``."""
+        try:
+            fields = json.loads(row.body)
+            if fields['state'] not in _STATES or fields.get('v', 1) != 1:
+                raise ValueError
+            before = fields.get('before')
+            return cls(
+                consumer, fields['state'], _held(**fields['holding']),
+                row.version, fields.get('lead', ''),
+                tuple(fields.get('members', ())), fields.get('other', ''),
+                fields.get('link', ''), _held(**before) if before else None)
+        except (AttributeError, LookupError, RecursionError, TypeError,
+                ValueError):
+            return cls(
+                consumer, UNREADABLE, HeldClaims('', {}), row.version,
+                unreadable=f'consumer {consumer!r:.80} in the table consumers '
+                           f'has the body {row.body!r:.80}, which cannot be '
+                           'read by this release')
+
+    def check(self) -> None:
+        """Check that the row can be read.
+
+        :raises cellsched.exception.ClaimStoreFailed: names the consumer
+        """
+        if self.unreadable:
+            raise exception.ClaimStoreFailed(reason=self.unreadable)
 
     def replaced(self, state: str, **fields: Any) -> Self:
         return dataclasses.replace(self, state=state, **fields)
+
+
+def _held(**fields: Any) -> HeldClaims:
+    held = HeldClaims(**fields)
+    if not all(type(amount) is int for resources in held.claims.values()
+               for amount in resources.values()):
+        raise ValueError
+    return held
 
 
 def text(value: Any) -> str:

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import json
+import math
+
+from oslo_log import log
 
 from cellsched.claims.cassandra.ledger import Entry
 from cellsched.claims.cassandra.ledger import EntryOutcome
@@ -21,6 +23,15 @@ from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import parse
+from cellsched.claims.cassandra.slots import resources_of
+from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+#: Seconds between two searches for operations of clients that stopped, and
+#: the number of buckets that one of them reads.
+_SWEEP_S = 1.0
+_BUCKETS = 10
 
 _Record = records.Record
 _Holding = records.HeldClaims
@@ -34,11 +45,14 @@ class ConsumerState:
     :param holding: the claims of the consumer, or None
     :param decided: False while the operation in progress can still complete
         or be rolled back
+    :param blocked_by: the unreadable row that decides, or None; nothing is
+        done about the consumer while it is unreadable
     """
 
     record: _Record | None = None
     holding: _Holding | None = None
     decided: bool = True
+    blocked_by: _Record | None = None
 
 
 class ConsumerRecovery:
@@ -57,6 +71,7 @@ class ConsumerRecovery:
         #: By consumer: the version of an unfinished row, and when this
         #: process read that version first.
         self._unfinished: dict[str, tuple[str, float]] = {}
+        self._sweep_at = -math.inf
 
     # State.
 
@@ -78,6 +93,8 @@ class ConsumerRecovery:
         for consumer, record in found.items():
             if record is None:
                 answer[consumer] = ConsumerState()
+            elif record.unreadable:
+                answer[consumer] = ConsumerState(record, None, False, record)
             elif record.state in (records.HELD, records.MOVING):
                 answer[consumer] = ConsumerState(
                     record, record.holding, record.state == records.HELD)
@@ -155,6 +172,7 @@ class ConsumerRecovery:
 
         :param wait: whether to give the operation in progress time to end
             before it is rolled back
+        :raises cellsched.exception.ClaimStoreFailed: a row is unreadable
         :raises cellsched.exception.DatabaseUnreachable: new operations of
             the consumer follow each other without a pause
         """
@@ -165,6 +183,8 @@ class ConsumerRecovery:
             record = state.record
             if record is None or _is_stable(state):
                 return state
+            if state.blocked_by is not None:
+                state.blocked_by.check()
             # 1. An operation that is decided is completed.
             if state.decided:
                 self.finish(state)
@@ -186,23 +206,49 @@ class ConsumerRecovery:
         self._session.unreachable(
             f'the operations on consumer {consumer} do not end')
 
-    def resolve_abandoned(self, states: Mapping[str, ConsumerState]) -> None:
+    def sweep(self) -> None:
+        """End noted operations of clients that stopped, in some seconds.
+
+        At most one call a second does so. An operation is given twice
+        ``abandoned_s``, as no other client waits for it.
+        """
+        clock = self._session.clock
+        now = clock.monotonic()
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + _SWEEP_S
+        last = int(clock.timestamp() // requests.BUCKET_S) + 1
+        answers = self._session.try_all([
+            requests.ReadAnnounced(bucket)
+            for bucket in range(last - _BUCKETS, last + 1)])
+        noted = {name for answer in answers
+                 if not isinstance(answer, Exception) for name in answer}
+        try:
+            self.resolve_abandoned(
+                self.states(noted | self._unfinished.keys()), 2)
+        except exception.DatabaseError as exc:
+            LOG.warning('Operations of clients that stopped are not ended '
+                        'yet: %s', exc.format_message())
+
+    def resolve_abandoned(
+        self, states: Mapping[str, ConsumerState], times: float = 1
+    ) -> None:
         """End unfinished operations that a listing of consumers finds.
 
         The first call that finds an operation only remembers it; a later call
-        ends it, once it is ``abandoned_s`` old.
+        ends it, once it is some times ``abandoned_s`` old.
         """
         now = self._session.clock.monotonic()
         unfinished = {}
         for consumer, state in states.items():
             record = state.record
-            if record is None or _is_stable(state):
+            if record is None or state.blocked_by or _is_stable(state):
                 continue
             version, since = self._unfinished.get(
                 consumer, (record.version, now))
             if version != record.version:
                 since = now
-            if now - since < self._abandoned_s:
+            if now - since < times * self._abandoned_s:
                 unfinished[consumer] = record.version, since
             else:
                 self.resolve(consumer, wait=False)
@@ -317,6 +363,8 @@ class ConsumerRecovery:
     def finish_move(self, source: _Record) -> None:
         """Complete a transfer that is decided, from the row of its source."""
         target = self._session.read(source.other)
+        if target is not None:
+            target.check()
         if target is not None and target.attempt == source.link and (
                 target.state == records.RECEIVING):
             # 1. Rename the source's rows at the providers.
@@ -386,6 +434,9 @@ class ConsumerRecovery:
             figures, rows = self._session.ask(requests.ReadProvider(provider))
             if figures is None:
                 return False
+            if any(resources_of(row) is None for row in rows) or (
+                    parse(figures.inventory).unreadable):
+                return False
             strays = self._strays(rows)
             if strays:
                 for row in strays:
@@ -411,8 +462,11 @@ class ConsumerRecovery:
         # it, and until that row is deleted. So consumers are read after the
         # provider.
         found = self._session.read_all(row.consumer for row in rows)
+        unreadable = {name for name, record in found.items()
+                      if record is not None and record.unreadable}
         return [row for row in rows
-                if row.attempt not in _attempts(found[row.consumer])]
+                if row.consumer not in unreadable
+                and row.attempt not in _attempts(found[row.consumer])]
 
 
 def held(record: _Record) -> _Record:
@@ -440,6 +494,8 @@ def _state_of_member(
     record: _Record, lead: _Record | None
 ) -> ConsumerState | None:
     """Return the state of a batch's member; None if it was rolled back."""
+    if lead is not None and lead.unreadable:
+        return ConsumerState(record, None, False, lead)
     if lead is None or lead.attempt != record.attempt:
         return None
     if lead.state == records.TAKING:
@@ -454,6 +510,8 @@ def _state_of_target(
     record: _Record, source: _Record | None
 ) -> ConsumerState | None:
     """Return the state of a transfer's target; None if it was rolled back."""
+    if source is not None and source.unreadable:
+        return ConsumerState(record, record.before, False, source)
     if source is None or source.attempt != record.link or (
             source.link != record.attempt):
         return None
@@ -478,7 +536,7 @@ def _counted(
     """Return the counters that follow from the rows of a provider."""
     slots = parse(figures.inventory)
     used = {slot.number: 0 for slot in slots.classes.values()}
-    used |= slots.amounts(json.loads(row.resources) for row in rows)
+    used |= slots.amounts(resources_of(row) or {} for row in rows)
     return dataclasses.replace(
         figures, consumers=len(rows), open=sum(row.several for row in rows),
         used=tuple(used.get(number, amount)

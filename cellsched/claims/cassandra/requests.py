@@ -18,6 +18,10 @@ SLOTS = 32
 SLOTS_SCANNED = 8
 
 
+#: Seconds of a bucket of operations.
+BUCKET_S = 2.0
+
+
 @dataclasses.dataclass(frozen=True)
 class VersionedRow:
     """A consumer's row.
@@ -269,6 +273,28 @@ class ProviderRoom(NamedTuple):
     provider: str
     inventory: str
     used: tuple[int | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Announce:
+    """Note an operation that begins, or forget one that ended.
+
+    Unconditional, as it is only a hint for the search for operations of
+    clients that stopped. Answered by None.
+
+    :param bucket: the time when it began, in units of :data:`BUCKET_S`
+    """
+
+    bucket: int
+    consumer: str
+    is_over: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadAnnounced:
+    """Answered by a list of the consumers noted in a bucket."""
+
+    bucket: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,17 +4,22 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 from random import Random
 from typing import Any
 from typing import NoReturn
 from typing import Protocol
 
+from oslo_log import log
+
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
 from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
+
+LOG = log.getLogger(__name__)
 
 #: Reason of a call that lost to other clients until its timeout.
 CONTENDED = 'other clients change the same rows'
@@ -48,6 +53,7 @@ class Session:
         self.random = random
         self._retry_timeout_s = retry_timeout_s
         self._place = place
+        self._reported: set[str] = set()
 
     def attempts(self) -> Iterator[int]:
         """Yield numbers of attempts, as :func:`.remote.attempts` does."""
@@ -102,6 +108,30 @@ class Session:
         except (remote.NotSent, remote.OutcomeUnknown) as exc:
             return [exc] * len(asked)
 
+    @contextlib.contextmanager
+    def announced(self, consumers: Iterable[str]) -> Iterator[None]:
+        """Note operations on consumers until they end without an error.
+
+        If this process stops, :meth:`.recovery.ConsumerRecovery.sweep` of
+        another one finds them by their notes.
+        """
+        bucket = int(self.clock.timestamp() // requests.BUCKET_S)
+        names = list(dict.fromkeys(consumers))
+        self.try_all([requests.Announce(bucket, name) for name in names])
+        try:
+            yield
+        except exception.DatabaseError:
+            raise
+        except exception.CellschedException:
+            # A refusal, after which nothing remains.
+            self._forget(bucket, names)
+            raise
+        self._forget(bucket, names)
+
+    def _forget(self, bucket: int, names: Iterable[str]) -> None:
+        self.try_all([requests.Announce(bucket, name, is_over=True)
+                      for name in names])
+
     # Consumers.
 
     def read(self, consumer: str) -> records.Record | None:
@@ -113,9 +143,19 @@ class Session:
         """Return the row of each consumer; None if there is none."""
         names = list(dict.fromkeys(consumers))
         rows = self.ask_all([requests.ReadConsumer(name) for name in names])
-        return {name: None if row is None
-                else records.Record.parse(name, row)
-                for name, row in zip(names, rows)}
+        found = {name: None if row is None
+                 else records.Record.parse(name, row)
+                 for name, row in zip(names, rows)}
+        for record in found.values():
+            if record is not None and record.unreadable:
+                self.report(record.unreadable)
+        return found
+
+    def report(self, problem: str) -> None:
+        """Log an unreadable record, once."""
+        if problem not in self._reported:
+            self._reported.add(problem)
+            LOG.error('In the claim store, %s', problem)
 
     def write(
         self, seen: records.Record, record: records.Record | None

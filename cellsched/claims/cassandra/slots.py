@@ -34,7 +34,11 @@ class Slots:
 
     :param revision: number of earlier inventories, so that no text is
         repeated
+    :ivar unreadable: why the inventory cannot be read, or ''; it has no
+        classes then
     """
+
+    unreadable = ''
 
     def __init__(self, classes: Mapping[str, Slot], revision: int) -> None:
         self.classes = classes
@@ -46,10 +50,29 @@ class Slots:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        revision, classes = json.loads(text)
-        return cls({name: Slot(number, capacity, base.Units(*units))
-                    for name, (number, capacity, *units)
-                    in classes.items()}, revision)
+        """Return the inventory in a text; see ``unreadable``."""
+        try:
+            revision, classes = json.loads(text)
+            slots = cls({name: _slot(*fields)
+                         for name, fields in classes.items()}, revision)
+        except (AttributeError, RecursionError, TypeError, ValueError):
+            slots = cls({}, 0)
+            slots.text = text
+            slots.unreadable = (
+                f'the inventory {text!r:.80} cannot be read by this release')
+        return slots
+
+    @classmethod
+    def of(cls, figures: requests.Figures) -> 'Slots':
+        """Return a provider's inventory; unreadable if a counter is null."""
+        slots = parse(figures.inventory)
+        if figures.consumers is None or figures.open is None or any(
+                figures.used[slot.number] is None
+                for slot in slots.classes.values()):
+            known, slots = slots, cls({}, 0)
+            slots.text = known.text
+            slots.unreadable = 'a counter has no value'
+        return slots
 
     def used(self, figures: requests.Figures) -> dict[str, int]:
         """Return the used amounts, by resource class."""
@@ -61,7 +84,7 @@ class Slots:
             provider=figures.provider,
             capacity={name: slot.capacity
                       for name, slot in self.classes.items()},
-            used=self.used(figures), consumers=figures.consumers,
+            used=self.used(figures), consumers=figures.consumers or 0,
             units={name: slot.units for name, slot in self.classes.items()
                    if slot.units != base.Units()})
 
@@ -98,7 +121,9 @@ def following(
 
     :param adds: whether the server supports addition under a condition
     """
-    known = parse(figures.inventory)
+    known = Slots.of(figures)
+    if known.unreadable:
+        raise unreadable(figures.provider, known.unreadable)
     used = known.used(figures)
     kept = {name: Slot(slot.number, 0, base.Units())
             for name, slot in known.classes.items()
@@ -115,6 +140,30 @@ def following(
         cleared=tuple(slot.number for slot in classes.values()
                       if slot.number not in before),
         generation=None if adds else figures.generation)
+
+
+def unreadable(provider: str, reason: str) -> exception.ClaimStoreFailed:
+    """Return the error of a change of an unreadable provider."""
+    return exception.ClaimStoreFailed(
+        reason=f'provider {provider!r:.80} in the table claims: {reason}')
+
+
+def _slot(number: int, capacity: int, *units: int) -> Slot:
+    if not all(type(value) is int for value in (number, capacity, *units)) or (
+            not 0 <= number < requests.SLOTS or any(
+                unit < 1 for unit in units)):
+        raise ValueError
+    return Slot(number, capacity, base.Units(*units))
+
+
+def resources_of(row: requests.ClaimRow) -> dict[str, int] | None:
+    """Return the amounts of a claim's row; None if they cannot be read."""
+    try:
+        found = json.loads(row.resources)
+        readable = all(type(amount) is int for amount in found.values())
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return None
+    return found if readable else None
 
 
 @functools.lru_cache(maxsize=4096)

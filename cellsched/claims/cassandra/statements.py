@@ -18,7 +18,10 @@ _GRACE_S = 24 * 3600
 _USED = tuple(f'u{number}' for number in range(requests.SLOTS))
 _FIGURES = ('inventory', 'generation', 'consumers', 'open', *_USED)
 
-TABLES = ('claims', 'consumers', 'store', 'trees')
+#: Seconds for which an operation of a client that stopped is noted.
+_NOTED_S = 3600
+
+TABLES = ('claims', 'consumers', 'operations', 'store', 'trees')
 #: The indexed columns of the table of trees, by index.
 INDEXES = {'trees_traits': 'traits', 'trees_nested': 'nested'}
 
@@ -51,6 +54,10 @@ def create(keyspace: str, copies: int, sai: bool) -> list[str]:
         f'CREATE TABLE IF NOT EXISTS {keyspace}.consumers ('
         'consumer text PRIMARY KEY, version text, body text) '
         f'WITH gc_grace_seconds = {_GRACE_S}',
+        f'CREATE TABLE IF NOT EXISTS {keyspace}.operations ('
+        'bucket bigint, consumer text, PRIMARY KEY (bucket, consumer)) '
+        f'WITH gc_grace_seconds = {_NOTED_S} '
+        f'AND default_time_to_live = {_NOTED_S}',
         f'CREATE TABLE IF NOT EXISTS {keyspace}.store ('
         'name text PRIMARY KEY, value uuid, number bigint)',
         f'CREATE TABLE IF NOT EXISTS {keyspace}.trees ('
@@ -86,6 +93,8 @@ SCAN_ROOM = (
     'SELECT DISTINCT provider, inventory, '
     f'{", ".join(_USED[:requests.SLOTS_SCANNED])} FROM {{0}}.claims')
 
+READ_ANNOUNCED = 'SELECT consumer FROM {0}.operations WHERE bucket = ?'
+
 READ_TREE = 'SELECT version, root, traits FROM {0}.trees WHERE provider = ?'
 _TREES = 'SELECT provider, root FROM {0}.trees'
 
@@ -110,6 +119,14 @@ def write_consumer(request: requests.WriteConsumer) -> Statement:
         'UPDATE {0}.consumers SET version = ?, body = ? WHERE consumer = ? '
         'IF version = ?',
         (row.version, row.body, request.consumer, request.seen))
+
+
+def announce(request: requests.Announce) -> Statement:
+    return Statement(
+        'DELETE FROM {0}.operations WHERE bucket = ? AND consumer = ?'
+        if request.is_over else
+        'INSERT INTO {0}.operations (bucket, consumer) VALUES (?, ?)',
+        (request.bucket, request.consumer))
 
 
 def write_tree(request: requests.WriteTree) -> Statement:

@@ -30,6 +30,7 @@ class CassandraModel:
         self.consumers: dict[str, requests.VersionedRow] = {}
         self.partitions: dict[str, _Partition] = {}
         self.trees: dict[str, requests.Tree] = {}
+        self.noted: dict[int, dict[str, None]] = {}
         self.created = False
 
     def answer(self, request: Any) -> Any:
@@ -192,6 +193,16 @@ class CassandraModel:
             each.provider, each.inventory,
             each.used[:requests.SLOTS_SCANNED])
             for each in self._scan(requests.Scan(figures=True))]
+
+    def _announce(self, request: requests.Announce) -> None:
+        noted = self.noted.setdefault(request.bucket, {})
+        if request.is_over:
+            noted.pop(request.consumer, None)
+        else:
+            noted[request.consumer] = None
+
+    def _read_announced(self, request: requests.ReadAnnounced) -> list[str]:
+        return [*self.noted.get(request.bucket, ())]
 
     def _describe(
         self, request: requests.Describe,

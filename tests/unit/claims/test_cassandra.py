@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in a model of Cassandra."""
 
+import dataclasses
 import functools
 import pathlib
 import random
@@ -10,6 +11,7 @@ import uuid
 from cellsched import claims as stores
 from cellsched.claims import base as claims
 from cellsched.claims import cassandra
+from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
 from cellsched.claims import remote
 from cellsched import clock
@@ -65,8 +67,9 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         store.claim(batch)
         store.release(['c'])
 
-        self.assertEqual({'WriteConsumer': 2, 'ChangeProvider': 4},
-                         self.sent(lambda: store.claim(batch)))
+        self.assertEqual(
+            {'Announce': 2, 'WriteConsumer': 2, 'ChangeProvider': 4},
+            self.sent(lambda: store.claim(batch)))
 
     def test_batch_asks_each_provider_once(self):
         store = self.make_store()
@@ -77,7 +80,8 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         self.assertEqual(1, self.sent(
             lambda: store.claim(batch[1:]))['ChangeProvider'])
         self.assertEqual({
-            'ReadConsumer': 50, 'WriteConsumer': 100, 'ChangeProvider': 1,
+            'Announce': 100, 'ReadConsumer': 50, 'WriteConsumer': 100,
+            'ChangeProvider': 1,
         }, self.sent(lambda: store.release(
             claim.consumer for claim in batch)))
 
@@ -250,3 +254,155 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
 class TestWhereTheServerCannotAdd(CassandraTests, tests.TestCase):
 
     adds = False
+
+
+class TestUnreadableRows(tests.TestCase):
+    """A row that cannot be read leaves out its own record only."""
+
+    INVENTORIES = ('', 'junk', '[]', '{"a":5}', '[0,{"VCPU":["x",4]}]',
+                   '[0,{"VCPU":[99,4]}]', '[0,{"VCPU":[0,4,1,9,0]}]',
+                   '[0,[],"new"]', '[' * 100000)
+    BODIES = ('', 'junk', '[]', '{"a":5}', '{"state":"held"}',
+              '{"state":"new","holding":{"attempt":"1","claims":{}}}',
+              '{"state":"held","v":2,"holding":{"attempt":"1","claims":{}}}',
+              '{"state":"held","holding":{"attempt":"1","claims":{},"x":1}}',
+              '{"state":"held","holding":{"attempt":"1","claims":5}}')
+
+    def setUp(self):
+        super().setUp()
+        self.model = base.make_model()
+        self.store = self.make_store()
+        for name in 'hi':
+            self.store.set_inventory(name, {'VCPU': claims.Inventory(4)})
+        self.take('a', 'h')
+        self.take('b', 'i')
+
+    def make_store(self):
+        return base.make_store(self.model, retry_timeout_s=5.0)
+
+    def take(self, consumer, provider, store=None):
+        (store or self.store).claim(
+            [claims.Claim(consumer, provider, {'VCPU': 1})])
+
+    def spoil(self, provider, **changed):
+        """Change columns of a provider; return the earlier figures."""
+        partition = self.model.partitions[provider]
+        before = partition.figures
+        partition.figures = dataclasses.replace(before, **changed)
+        return before
+
+    def spoil_consumer(self, name, body):
+        row = self.model.consumers[name]
+        self.model.consumers[name] = dataclasses.replace(row, body=body)
+        return row.body
+
+    def capacities(self, store, token=None):
+        return {each.provider: each.capacity.get('VCPU', 0)
+                for each in store.usages(token).usages}
+
+    def test_provider_is_left_out_and_comes_back(self):
+        for text in self.INVENTORIES:
+            with self.subTest(inventory=text[:80]):
+                before = self.spoil('h', inventory=text)
+                store = self.make_store()
+
+                token = store.usages().token
+                self.assertEqual({'h': 0, 'i': 4}, self.capacities(store))
+                self.assertRaises(
+                    exception.ClaimRefused, self.take, 'c', 'h', store)
+                self.take('c', 'i', store)
+                self.assertRaises(
+                    exception.ClaimStoreFailed, store.set_inventory, 'h',
+                    {'VCPU': claims.Inventory(9)})
+                self.assertFalse(store.recount('h'))
+                self.assertEqual(['h'], [
+                    each.provider for each in store.problems()])
+                self.assertIn("provider 'h'", self.logs.output)
+                self.assertEqual(['i'], store.find_providers(
+                    claims.ProviderQuery({'VCPU': [1]})))
+                self.spoil('h', inventory=before.inventory)
+                self.assertEqual(4, self.capacities(store, token)['h'])
+                self.take('d', 'h', store)
+                self.assertEqual([], store.problems())
+                store.release(['c', 'd'])
+
+    def test_release_beside_unreadable_inventory_is_counted_later(self):
+        before = self.spoil('h', inventory='junk')
+        store = self.make_store()
+        store.usages()
+
+        store.release(['a'])
+        self.assertEqual({}, store.claims_of(['a']))
+        self.spoil('h', inventory=before.inventory)
+
+        [usage] = [each for each in store.usages().usages
+                   if each.provider == 'h']
+        self.assertEqual((0, 0), (usage.used['VCPU'], usage.consumers))
+
+    def test_counter_without_a_value_is_counted_again(self):
+        self.spoil('h', used=(None,) * 32, consumers=None)
+        store = self.make_store()
+
+        self.assertRaises(
+            exception.ClaimRefused, self.take, 'c', 'h', store)
+        [problem] = store.problems()
+        self.assertEqual('', problem.advice)
+        store.mend()
+
+        self.assertEqual([], store.problems())
+        self.take('c', 'h', store)
+
+    def test_consumer_is_left_out(self):
+        for body in self.BODIES:
+            with self.subTest(body=body):
+                before = self.spoil_consumer('a', body)
+                store = self.make_store()
+
+                self.assertEqual(['b'], [*store.claims_of(['a', 'b'])])
+                self.assertEqual([], store.consumers_of('h'))
+                for call in (lambda: self.take('a', 'i', store),
+                             lambda: store.transfer('a', 'z'),
+                             lambda: store.transfer('b', 'a')):
+                    error = self.assertRaises(
+                        exception.ClaimStoreFailed, call)
+                    self.assertIn("consumer 'a'", str(error))
+                self.assertFalse(store.recount('h'))
+                self.assertEqual(['consumers: a'], [
+                    each.record for each in store.problems()])
+                self.take('c', 'h', store)
+                self.assertRaises(
+                    exception.ClaimStoreFailed, store.release, ['a', 'c'])
+                self.assertEqual({}, store.claims_of(['c']))
+                self.assertEqual(body, self.spoil_consumer('a', before))
+                self.assertEqual({'a', 'b'}, {*store.claims_of('ab')})
+
+    def test_row_of_a_claim_is_named(self):
+        rows = self.model.partitions['h'].rows
+        for key, row in rows.items():
+            rows[key] = dataclasses.replace(row, resources='junk')
+
+        self.assertEqual(['claims: provider h, consumer a'], [
+            each.record for each in self.store.problems()])
+        self.assertFalse(self.store.recount('h'))
+        self.assertEqual(1, len(rows))
+
+    def test_unreadable_lead_of_a_batch_drops_no_member(self):
+        self.store.claim([claims.Claim(name, provider, {'VCPU': 1})
+                          for name in 'xy' for provider in 'hi'])
+        lead, member = (
+            records.Record.parse(name, self.model.consumers[name])
+            for name in 'xy')
+        # The client stopped after the decision.
+        member = member.replaced(records.TAKING, lead='x')
+        self.model.consumers['y'] = requests.VersionedRow(
+            member.version, member.body())
+        self.spoil_consumer('x', '{"v":2}')
+
+        store = base.make_store(self.model, abandoned_s=0.0)
+        self.assertRaises(
+            exception.ClaimStoreFailed, self.take, 'y', 'h', store)
+        self.assertRaises(exception.ClaimStoreFailed, store.release, ['y'])
+        store.consumers_of('h')
+
+        self.assertIn('y', self.model.consumers)
+        self.assertEqual(3, len(self.model.partitions['h'].rows))

@@ -32,10 +32,11 @@ class Client:
             return self.model.answer(request)
 
 
-def make_store(model, client=None, **options):
+def make_store(model, client=None, own_clock=None, **options):
     """Return a store on a model, through a client."""
     return cassandra.CassandraClaims(
-        client or Client(model), clock.Clock(), random.Random(), **options)
+        client or Client(model), own_clock or clock.Clock(), random.Random(),
+        **options)
 
 
 def make_model(adds=True):

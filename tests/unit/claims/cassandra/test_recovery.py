@@ -2,10 +2,12 @@
 """Recovery after a client dies before any request of a call."""
 
 import itertools
+import time
 
 from cellsched.claims import base as claims
 from cellsched.claims.cassandra import requests
 from cellsched import exception
+from cellsched.testing import clock as clocks
 from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
 
@@ -200,6 +202,33 @@ class TestRemainsOfDeadClients(tests.TestCase):
             for usage in store.usages().usages:
                 self.assertEqual(
                     taken[usage.provider], usage.used['VCPU'])
+
+    def test_reads_of_changes_end_what_was_left_within_ten_seconds(self):
+        for name, sequel, client in self.remains():
+            if sequel != 'nothing' or client.late:
+                continue
+            own_clock = clocks.FakeClock(time.time())
+            reader = base.make_store(self.model, own_clock=own_clock)
+            token = None
+            for _ in range(10):
+                token = reader.usages(token).token
+                own_clock.advance(1)
+
+            taken = dict.fromkeys(PROVIDERS, 0)
+            for claim in sum(self.make_store().claims_of(
+                    'abcd').values(), []):
+                taken[claim.provider] += claim.resources['VCPU']
+            self.assertEqual(taken, {
+                usage.provider: usage.used['VCPU']
+                for usage in reader.usages().usages})
+
+    def test_refused_claim_leaves_no_note(self):
+        self.make_model([])
+        self.assertRaises(
+            exception.ClaimRefused, self.make_store().claim,
+            batch('a', amount=10))
+
+        self.assertEqual({()}, {*map(tuple, self.model.noted.values())})
 
     def test_who_comes_after_gets_all_that_nobody_holds(self):
         for _, sequel, client in self.remains():
