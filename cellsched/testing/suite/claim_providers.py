@@ -16,7 +16,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
     # Inventories.
 
-    def test_inventory_may_shrink_below_what_is_taken(self) -> None:
+    def test_inventory_may_shrink_below_the_usage(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)
         claims = [self.make_claim(provider, VCPU=3) for _ in range(2)]

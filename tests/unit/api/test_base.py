@@ -96,7 +96,7 @@ class TestCalls(base.TestCase):
                 ['self', 'context'],
                 list(inspect.signature(method).parameters)[:2], name)
 
-    def test_every_call_that_names_what_has_an_owner_says_so(self):
+    def test_every_call_on_an_owned_resource_names_it(self):
         for name, method in calls().items():
             if name == 'Services.delete':
                 # It is the uuid of a service, which no project owns.
@@ -121,14 +121,14 @@ class TestRequires(base.TestCase):
         self.shelf = Shelf(self.authorizer)
         self.user = context.member('user', 'mine')
 
-    def test_what_is_ones_own_is_refused_by_the_rule(self):
+    def test_own_resource_is_refused_by_the_rule(self):
         error = self.assertRaises(
             exception.PolicyNotAuthorized, self.shelf.take, self.user, 'mine')
 
         self.assertEqual('take', error.action)
         self.assertEqual([('take', None)], self.authorizer.asked)
 
-    def test_what_is_not_ones_own_is_not_there(self):
+    def test_foreign_resource_is_not_found(self):
         for call in (lambda: self.shelf.take(self.user, 'theirs'),
                      lambda: self.shelf.take(self.user, uuid='theirs'),
                      lambda: self.shelf.count(self.user, 'theirs')):

@@ -21,7 +21,7 @@ from tests.unit.db import samples
 
 class TestSharing(sharing.TestCase):
 
-    def test_provider_has_what_it_was_created_with(self):
+    def test_provider_has_the_fields_of_its_creation(self):
         made = self.create(
             inventories={'DISK_GB': {'total': 1000, 'reserved': 10,
                                      'allocation_ratio': 2}},
@@ -37,7 +37,7 @@ class TestSharing(sharing.TestCase):
             self.assertEqual(made, self.get(name))
         self.assertEqual({'DISK_GB': 1980}, self.capacity(made.uuid))
 
-    def test_what_is_taken_is_shown(self):
+    def test_usage_is_shown(self):
         made = self.create()
         self.claim(made.uuid, DISK_GB=30)
         self.claim(made.uuid, DISK_GB=12)
@@ -53,7 +53,7 @@ class TestSharing(sharing.TestCase):
         self.assertEqual(made, self.create())
         self.assertEqual(['pool'], self.named())
 
-    def test_name_is_taken_by_what_is_not_the_same(self):
+    def test_name_of_another_provider_is_refused(self):
         self.create()
         self.create('other')
         self.aggregates.create(sharing.ADMIN, 'more')
@@ -68,7 +68,7 @@ class TestSharing(sharing.TestCase):
         self.assertEqual(1000, self.get('other').inventories[
             'DISK_GB'].inventory.total)
 
-    def test_what_is_changed_is_changed_and_the_rest_stays(self):
+    def test_only_given_fields_of_a_provider_change(self):
         made = self.create(traits=['CUSTOM_A', 'CUSTOM_B'])
         self.aggregates.create(sharing.ADMIN, 'more')
 
@@ -88,7 +88,7 @@ class TestSharing(sharing.TestCase):
         self.assertEqual({'CUSTOM_X': 3}, self.capacity(made.uuid))
         self.assertEqual(['new'], self.named())
 
-    def test_inventory_may_shrink_below_what_is_taken(self):
+    def test_inventory_may_shrink_below_the_usage(self):
         made = self.create()
         self.claim(made.uuid, DISK_GB=30)
 
@@ -143,7 +143,7 @@ class TestSharing(sharing.TestCase):
         self.assertEqual({'DISK_GB': 1000}, self.capacity(made.uuid))
         self.assertEqual(['pool'], self.named())
 
-    def test_last_change_of_the_row_is_what_the_store_has(self):
+    def test_claim_store_has_the_last_change_of_the_row(self):
         made = self.create()
         self.store.before_change = lambda: self.update(
             inventories={'DISK_GB': {'total': 7}})
@@ -277,7 +277,7 @@ class TestInventories(base.TestCase):
             self.assertEqual(f'DISK_GB.{field}', error.field)
             self.assertIn(bound, str(error))
 
-    def test_what_is_no_inventory_is_refused(self):
+    def test_invalid_inventory_is_refused(self):
         for changes, field in (
                 ('DISK_GB', 'inventories'), (None, 'inventories'),
                 ([('DISK_GB', {})], 'inventories'),
@@ -300,7 +300,7 @@ class TestInventories(base.TestCase):
                                  'step_size', 'allocation_ratio')),
         strategies.integers(-1, 2 ** 33) | strategies.floats()
         | strategies.none()))
-    def test_what_is_taken_is_an_inventory_for_claim_stores(self, fields):
+    def test_accepted_inventory_is_valid_for_claim_stores(self, fields):
         try:
             taken = providers.changed_inventories({}, {'DISK_GB': fields})
         except exception.InvalidField:
@@ -412,7 +412,7 @@ class TestReading(sharing.TestCase):
         self.assertEqual(['w1', 'pool'],
                          [each.name for each in page.providers])
 
-    def test_what_may_be_in_a_cell_that_is_down_is_not_said_to_be_missing(
+    def test_provider_of_a_down_cell_is_not_reported_missing(
             self):
         self.take_down(self.east)
 
@@ -431,7 +431,7 @@ class TestReading(sharing.TestCase):
             self.assertIn(uuid, str(error))
             self.assertEqual(uuid, self.get(uuid).uuid)
 
-    def test_sharing_provider_is_shown_whatever_cells_are_down(self):
+    def test_sharing_provider_is_shown_while_cells_are_down(self):
         self.take_down(self.east)
 
         self.assertEqual('sharing', self.get('pool').kind)

@@ -115,7 +115,7 @@ class TestServerGroups(base.TestCase):
             made.uuid, self.groups.get(context.admin(), made.uuid).uuid)
         self.groups.delete(context.admin(), made.uuid)
 
-    def test_members_are_told_by_get(self):
+    def test_get_returns_the_members(self):
         made = self.create()
         uuids = sorted(samples.uuids(2))
         with self.database.writer() as connection:

@@ -71,7 +71,7 @@ class TestDeletion(test_servers.ServersTestCase):
         self.assertEqual([], self.servers.list(self.context).servers)
         self.assertRaises(exception.InstanceNotFound, self.delete)
 
-    def test_steps_are_told(self):
+    def test_steps_are_reported(self):
         told = []
         self.servers._reached = told.append
         self.servers._deletion._reached = told.append

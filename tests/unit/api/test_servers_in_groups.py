@@ -39,7 +39,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
 
         self.assertEqual([*one, *sorted(several)], self.members())
 
-    def test_spec_says_of_the_group_what_does_not_change(self):
+    def test_spec_has_the_constant_fields_of_the_group(self):
         self.join()
         uuids = self.join(min_count=2)
 

@@ -128,7 +128,7 @@ class TestServices(base.TestCase):
         self.assertEqual((False, None), (
             self.one('a').disabled, self.one('a').disabled_reason))
 
-    def test_forced_down_is_down_whatever_is_reported(self):
+    def test_forced_down_service_is_down_despite_reports(self):
         self.services.set(ADMIN, 'a', 'nova-compute', forced_down=True)
         self.assertEqual('down', self.one('a').state)
 

@@ -97,7 +97,7 @@ class TestServerRequest(base.TestCase):
                 exception.InvalidField, request(hints=hints).check, bounds)
             self.assertTrue(error.field.startswith('hints'))
 
-    def test_server_group_is_taken_whatever_filters_are_enabled(self):
+    def test_server_group_is_accepted_with_any_filters(self):
         bounds = validation.ServerBounds(1000, 100, frozenset)
         wanted = request(hints={'group': ['g']})
 
@@ -172,12 +172,12 @@ class TestBlockDevices(base.TestCase):
             exception.InvalidField, check_devices, devices, several)
         self.assertEqual(f'block_device_mappings{field}', error.field)
 
-    def test_what_can_be_made_is_taken(self):
+    def test_valid_request_is_accepted(self):
         for devices in (), [IMAGE, LOCAL, VOLUME, SNAPSHOT], (LOCAL,) * 64:
             check_devices(devices, several=False)
         check_devices([IMAGE, SNAPSHOT], several=True)
 
-    def test_what_is_no_list_of_mappings_is_refused(self):
+    def test_value_that_is_no_list_of_mappings_is_refused(self):
         for devices in ({}, 'x', None, 3, (LOCAL,) * 65):
             self.assertRefused(devices, '')
         for device in 'x', None, {**LOCAL, 'id': 1}, {1: 2}:
@@ -194,7 +194,7 @@ class TestBlockDevices(base.TestCase):
         self.assertRefused(
             [{'source_type': 'blank'}], '[0].destination_type')
 
-    def test_what_is_needed_is_named(self):
+    def test_missing_field_is_named(self):
         for device in IMAGE, VOLUME, SNAPSHOT:
             name = f"{device['source_type']}_id"
             for wrong in None, '', 'x' * 37:

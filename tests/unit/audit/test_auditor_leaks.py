@@ -119,7 +119,7 @@ class TestLeakedClaimsOfNoList(TestLeakedClaims):
         super().setUp()
         self.store = self.reader.claims = Unlisted(self.claims)
 
-    def test_only_who_holds_something_is_asked_for(self):
+    def test_only_servers_with_claims_are_read(self):
         uuid, moved = self.running(), self.running()
         self.take(self.move(moved), 'a2')
 

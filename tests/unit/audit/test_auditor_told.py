@@ -38,7 +38,7 @@ class TestReport(base.TestCase):
             [('claim-leaked', last), ('unclaimed', first)],
             [(each.kind, each.of) for each in self.audit().remaining])
 
-    def test_some_of_those_who_are_of_no_server_are_examples(self):
+    def test_report_has_examples_of_foreign_consumers(self):
         self.offer('cell1', 'a2', 20)
         rest = sorted(samples.uuids(12))
         for uuid in rest:
@@ -65,7 +65,7 @@ class TestReport(base.TestCase):
 
         self.assertEqual((1, [stays]), (report.foreign, report.examples))
 
-    def test_cell_that_is_down_is_told_with_advice(self):
+    def test_down_cell_is_reported_with_advice(self):
         self.take_down('cell1')
 
         [found] = self.audit().remaining
@@ -77,7 +77,7 @@ class TestReport(base.TestCase):
              found.action))
         self.assertIn('make its database available', found.advice)
 
-    def test_size_counts_what_the_progress_does(self):
+    def test_size_is_the_total_of_the_progress(self):
         self.running()
         self.accept()
         self.failed()
@@ -135,14 +135,14 @@ class TestRepairs(base.TestCase):
 
 class TestFinding(base.base.base.TestCase):
 
-    def test_repair_is_told_or_what_is_left_to_a_human(self):
+    def test_repair_or_the_need_of_an_operator_is_reported(self):
         found = findings.Finding(
             'claim-leaked', 'server', '', action=findings.Action.RELEASE)
         self.assertEqual('release the claim', found.repair)
         found = findings.Finding('row-lost', 'server', '', advice='look.')
         self.assertEqual('none is safe: look.', found.repair)
 
-    def test_findings_of_servers_are_told_from_others(self):
+    def test_findings_of_servers_differ_from_other_findings(self):
         for kind, expected in (
                 ('claim-leaked', True), ('row-lost', True),
                 ('task-stranded', True), ('no-reason', True),

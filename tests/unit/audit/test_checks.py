@@ -106,7 +106,7 @@ class TestRequested(base.TestCase):
 
         self.assertFound(('S2', 'request-left', uuid, 'cell1'), fix=True)
 
-    def test_build_in_one_cell_of_what_runs_in_another_is_left(self):
+    def test_build_of_a_server_running_elsewhere_is_kept(self):
         uuid = self.running()
         self.request(uuid)
         self.map_to(uuid, 'cell2')
@@ -164,7 +164,7 @@ class TestUnreadable(base.TestCase):
         for uuid in made:
             self.assertEqual(set(), self.rows(uuid))
 
-    def test_request_whose_build_was_begun_is_left_to_a_conductor(self):
+    def test_request_with_a_begun_build_is_left_to_a_conductor(self):
         uuid = self.accept()
         self.decide(uuid, 'cell1')
         self.spoil(uuid, 'request_specs')
@@ -181,7 +181,7 @@ class TestUnreadable(base.TestCase):
         self.assertLeft(('S13', 'spec-missing', missing, 'cell1'),
                         ('S13', 'spec-unreadable', unreadable, 'cell1'))
 
-    def test_who_has_ended_needs_no_specification(self):
+    def test_ended_server_needs_no_specification(self):
         for uuid in self.failed(), self.deleted():
             self.claims.release([uuid])
             self.spoil(uuid, 'request_specs')
@@ -238,7 +238,7 @@ class TestUndecided(base.TestCase):
 
         self.assertMends(('S3', 'undecided', uuid, 'cell0'))
 
-    def test_row_that_nobody_builds_goes_and_is_buried(self):
+    def test_abandoned_row_is_removed_and_buried(self):
         uuid = self.accept()
         self.put_row(uuid, 'cell1')
         self.forget(uuid)
@@ -276,7 +276,7 @@ class TestDecided(base.TestCase):
 
         self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
 
-    def test_record_in_cell0_of_what_runs_goes(self):
+    def test_cell0_record_of_a_running_server_is_removed(self):
         uuid = self.running()
         self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
 
@@ -284,7 +284,7 @@ class TestDecided(base.TestCase):
 
         self.assertEqual({'cell1'}, self.rows(uuid))
 
-    def test_row_of_what_is_buried_goes(self):
+    def test_row_of_a_buried_server_is_removed(self):
         uuid = self.failed()
         self.put_row(uuid, 'cell2')
 
@@ -292,7 +292,7 @@ class TestDecided(base.TestCase):
 
         self.assertEqual({'cell0'}, self.rows(uuid))
 
-    def test_what_is_buried_and_runs_is_left_to_a_human(self):
+    def test_buried_running_server_is_left_to_an_operator(self):
         uuid = self.failed()
         self.put_row(uuid, 'cell2', host='b1', node='node-b1')
 
@@ -346,7 +346,7 @@ class TestDecided(base.TestCase):
             self.write(self.cell('cell2'), instances.purge, [uuid])
             self.unmap(uuid)
 
-    def test_server_whose_host_is_not_mapped_there_is_left(self):
+    def test_server_of_an_unmapped_host_is_kept(self):
         uuid = self.running('cell2', 'b1')
         self.map_to(uuid, 'cell1')
         table = api_models.host_mappings

@@ -29,7 +29,7 @@ class TestCapacity(base.TestCase):
         return [(each.invariant, each.kind, each.of) for each
                 in checks.check_capacity(self.store, 2, seen)]
 
-    def test_what_fits_is_right(self):
+    def test_claims_within_the_capacity_are_right(self):
         for _ in range(4):
             self.take(self.one, 2)
         self.take(self.other)
@@ -120,7 +120,7 @@ class TestCapacity(base.TestCase):
         self.assertEqual([('S1', 'miscounted:VCPU', self.other)], self.found(
             lambda held: once and once.pop()()))
 
-    def test_wrong_count_of_what_changes_meanwhile_is_found_then(self):
+    def test_wrong_count_of_a_changing_provider_is_found_later(self):
         self.take(self.one, 2)
         self.store._used[self.one]['VCPU'] = 1
         once = [lambda: self.take(self.one)]

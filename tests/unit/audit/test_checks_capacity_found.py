@@ -35,7 +35,7 @@ class TestFigures(base.TestCase):
                          {each.of for each in found})
         return [(each.kind, each.text, each.action) for each in found]
 
-    def test_too_much_names_what_there_is_and_what_is_claimed(self):
+    def test_overcommit_names_capacity_and_claims(self):
         self.take(VCPU=6, MEMORY_MB=300)
         self.take(VCPU=2)
         self.offer(VCPU=7, MEMORY_MB=300)
@@ -46,7 +46,7 @@ class TestFigures(base.TestCase):
         [found] = checks.check_capacity(self.store, 1)
         self.assertIn('move servers away', found.advice)
 
-    def test_what_is_not_offered_at_all_is_too_much(self):
+    def test_claim_on_a_missing_inventory_is_overcommit(self):
         self.take(VCPU=1, MEMORY_MB=1)
         self.offer(VCPU=1)
 
@@ -68,7 +68,7 @@ class TestFigures(base.TestCase):
             ('miscounted:VCPU', 'has claims of 3 of VCPU, and the claim '
              'store counts 0', RECOUNT)], self.found())
 
-    def test_claims_are_told_a_page_at_a_time_and_once(self):
+    def test_claims_are_read_in_pages_and_once(self):
         uuids = sorted(self.take(VCPU=1) for _ in range(5))
         seen = []
 
@@ -116,7 +116,7 @@ class TestFigures(base.TestCase):
         self.assertEqual([], self.found())
         self.assertEqual(1, len(walks))
 
-    def test_provider_that_was_told_and_changes_then_is_not_told_again(self):
+    def test_reported_provider_is_not_reported_again_after_a_change(self):
         self.take(VCPU=1)
         self.store._used[self.host]['VCPU'] = 5
         [other] = samples.uuids(1)
@@ -127,7 +127,7 @@ class TestFigures(base.TestCase):
             ['miscounted:VCPU'], [kind for kind, _, _ in self.found()])
         self.assertEqual(3, len(walks))
 
-    def test_provider_that_does_not_change_is_told_once(self):
+    def test_unchanged_provider_is_reported_once(self):
         self.take(VCPU=1)
         self.store._used[self.host]['VCPU'] = 5
         [other] = samples.uuids(1)

@@ -134,7 +134,7 @@ class TestRightClaims(base.TestCase):
 
         self.assertHolds(uuid, 'a1')
 
-    def test_server_in_no_state_may_hold_what_it_will(self):
+    def test_server_without_a_state_may_hold_any_claim(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', vm_state=None)
         self.claims.release([uuid])
@@ -212,7 +212,7 @@ class TestRightClaims(base.TestCase):
         for uuid in made:
             self.assertHolds(uuid, 'a1')
 
-    def test_without_room_for_both_it_keeps_what_it_has(self):
+    def test_without_capacity_for_both_the_present_claim_stays(self):
         uuid = self.running()
         self.hold(uuid, 'a1', VCPU=1)
         for other in samples.uuids(3):
@@ -246,7 +246,7 @@ class TestRightClaims(base.TestCase):
             [claims_base.Claim(other, self.providers['a1'], base.SIZE,
                                claims_base.membership(group, 'a1', other))])
 
-    def test_what_nobody_knows_the_size_of_is_left(self):
+    def test_server_of_unknown_size_is_kept(self):
         uuid = self.running()
         self.hold(uuid, 'a2')
         self.spoil(uuid, 'request_specs')
@@ -254,7 +254,7 @@ class TestRightClaims(base.TestCase):
         self.assertLeft(('S4', 'claim-elsewhere', uuid, 'cell1'),
                         ('S13', 'spec-missing', uuid, 'cell1'))
 
-    def test_server_on_its_way_may_hold_what_it_will(self):
+    def test_server_in_a_move_may_hold_any_claim(self):
         uuid = self.running()
         self.move(uuid)
         self.change_row(uuid, 'cell1', task_state='resize_prep')

@@ -20,39 +20,39 @@ class TestExpectedClaims(base.TestCase):
     def test_server_that_runs_is_to_hold_something(self):
         self.assertExpected(Expected.CLAIM)
 
-    def test_of_who_is_not_mapped_nobody_knows(self):
+    def test_claim_of_an_unmapped_server_is_undecided(self):
         self.assertExpected(Expected.UNKNOWN, mapping=None)
         self.assertExpected(Expected.UNKNOWN, mapping=None, rows={})
 
-    def test_who_is_being_built_may_hold_anything(self):
+    def test_server_in_build_may_hold_any_claim(self):
         for cell in None, known.CELL, known.CELL0:
             self.assertExpected(
                 Expected.EITHER, mapping=known.mapped(cell), requested=True)
 
-    def test_of_who_shows_elsewhere_too_nobody_knows(self):
+    def test_claim_of_a_server_in_two_cells_is_undecided(self):
         rows = {known.CELL: known.buried(), known.OTHER: known.row()}
         self.assertExpected(Expected.UNKNOWN, rows=rows)
 
         rows[known.OTHER] = known.row(deleted=True)
         self.assertExpected(Expected.NONE, rows=rows)
 
-    def test_of_who_is_in_a_cell_that_is_silent_nobody_knows(self):
+    def test_claim_of_a_server_in_a_silent_cell_is_undecided(self):
         self.assertExpected(Expected.UNKNOWN, unheard=frozenset([known.CELL]))
         self.assertExpected(Expected.CLAIM, unheard=frozenset([known.OTHER]))
 
-    def test_who_is_in_no_cell_holds_nothing_once_deleted(self):
+    def test_deleted_server_in_no_cell_holds_nothing(self):
         for cell in None, known.CELL:
             for deleted, expected in ((True, Expected.NONE),
                                       (False, Expected.UNKNOWN)):
                 self.assertExpected(expected, rows={},
                                     mapping=known.mapped(cell, deleted))
 
-    def test_who_is_buried_holds_nothing(self):
+    def test_buried_server_holds_nothing(self):
         for rows in {}, {known.CELL0: known.buried()}:
             self.assertExpected(
                 Expected.NONE, mapping=known.mapped(known.CELL0), rows=rows)
 
-    def test_state_of_a_row_says_what_is_due(self):
+    def test_state_of_a_row_determines_the_expected_claim(self):
         for expected, row in (
                 (Expected.NONE, known.row(deleted=True)),
                 (Expected.NONE, known.row(deleted=True,
@@ -81,7 +81,7 @@ class TestMoveLeaks(base.TestCase):
         self.assertIs(expected, checks.move_leaks(
             facts, checks.expected_claims(facts)), fields)
 
-    def test_claim_leaks_where_nobody_moves_the_server(self):
+    def test_claim_off_the_host_leaks_without_a_move(self):
         self.assertLeaks(True)
         self.assertLeaks(False, moved=[])
 
@@ -97,7 +97,7 @@ class TestMoveLeaks(base.TestCase):
         self.assertLeaks(
             True, mapping=known.mapped(None, deleted=True), rows={})
 
-    def test_claim_stays_where_nobody_knows(self):
+    def test_undecided_claim_stays(self):
         self.assertLeaks(False, mapping=None)
         self.assertLeaks(False, requested=True)
         self.assertLeaks(False, unheard=frozenset([known.CELL]))
@@ -118,7 +118,7 @@ class TestFindings(base.TestCase):
             self.assertIn(text, each.text)
             self.assertIn(advice, each.advice)
 
-    def test_server_that_holds_what_it_takes_is_right(self):
+    def test_server_with_its_claim_has_no_finding(self):
         self.assertFinds()
         self.assertFinds(size=None)
         self.assertFinds(size=state.MISSING)
@@ -131,7 +131,7 @@ class TestFindings(base.TestCase):
             claims=known.claims('node3', 'node4'),
             moved=known.claims('node2', 'node4'))
 
-    def test_who_is_to_hold_nothing_and_does_is_right(self):
+    def test_server_rightly_without_a_claim_has_no_finding(self):
         self.assertFinds(rows={known.CELL: known.buried()}, claims=[])
 
     def test_server_without_a_claim_claims_on_its_node(self):
@@ -177,7 +177,7 @@ class TestFindings(base.TestCase):
              '10 DISK_GB, 2 VCPU', ''),
             claims=known.claims('node1', VCPU=2, DISK_GB=10))
 
-    def test_claims_on_children_and_on_what_is_shared_are_right(self):
+    def test_claims_on_children_and_shared_providers_are_right(self):
         rows = {known.CELL: known.row(
             children=frozenset({'gpu0', 'gpu1'}))}
         size = state.ServerSize({'VCPU': 1}, grouped={'VGPU': 2})
@@ -218,14 +218,14 @@ class TestFindings(base.TestCase):
              'only a scheduler chooses'), rows=rows, size=grouped,
             claims=known.claims('gpu9', 'node1', VCPU=1))
 
-    def test_claim_on_what_is_shared_says_not_where_it_is(self):
+    def test_claim_on_a_shared_provider_does_not_locate_a_server(self):
         shared = frozenset({'pool'})
         self.assertFinds(
             ('claim-elsewhere', Action.RECLAIM, 'holds no claim there', ''),
             claims=known.claims('pool', DISK_GB=1), shared=shared)
         self.assertFinds(claims=known.claims('pool'), shared=shared)
 
-    def test_what_is_right_here_stays_where_a_claim_elsewhere_goes(self):
+    def test_right_claim_stays_when_a_wrong_one_is_released(self):
         self.assertFinds(
             ('claim-second', Action.RECLAIM, 'holds a claim on gpu9 too', ''),
             rows={known.CELL: known.row(children=frozenset({'gpu0'}))},
@@ -250,7 +250,7 @@ class TestFindings(base.TestCase):
             ('move-claim-leaked', Action.RELEASE_MOVE, 'node3', ''),
             claims=known.claims('node2'), moved=known.claims('node3'))
 
-    def test_of_whom_nobody_knows_where_it_is_nothing_is_found(self):
+    def test_server_without_a_known_host_has_no_finding(self):
         self.assertFinds(mapping=None, claims=[])
         self.assertFinds(unheard=frozenset([known.CELL]),
                          moved=known.claims('node2'))

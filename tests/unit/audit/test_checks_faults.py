@@ -9,7 +9,7 @@ from tests.unit.db import samples
 
 class TestReasons(base.TestCase):
 
-    def test_error_without_a_fault_is_told_that_nobody_knows(self):
+    def test_error_without_a_fault_gets_an_unknown_reason(self):
         uuid = self.failed('cell1', fault=False)
 
         self.assertMends(('S13', 'no-reason', uuid, 'cell1'))

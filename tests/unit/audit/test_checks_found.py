@@ -98,7 +98,7 @@ class TestRequested(TestCase):
                  'its build request cannot be read', 'began before'),
                 cell=cell, rows=rows, broken=broken)
 
-    def test_request_of_what_runs_goes_and_its_other_rows_stay(self):
+    def test_request_of_a_running_server_is_removed_alone(self):
         self.requested(
             ('row-elsewhere', CELL, None, 'is being built', TWO_RUN),
             ('request-left', OTHER, Action.FORGET, 'built once more', ''),
@@ -187,7 +187,7 @@ class TestDecided(TestCase):
             rows={CELL: known.unrun(), OTHER: known.row(),
                   CELL0: known.buried()})
 
-    def test_row_of_what_was_buried_and_deleted_goes(self):
+    def test_row_of_a_buried_deleted_server_is_removed(self):
         self.assertFinds(
             ('cell-and-cell0', CELL, Action.PURGE, 'cell0 too', ''),
             mapping=known.mapped(CELL0),
@@ -269,7 +269,7 @@ class TestReasons(TestCase):
                 ('no-reason', CELL, Action.EXPLAIN, 'without a fault', ''),
                 rows={CELL: known.row(vm_state='error', reason=reason)})
 
-    def test_what_is_buried_is_to_have_an_action_too(self):
+    def test_buried_server_has_an_action(self):
         for fields, kinds in (
                 ({}, []), ({'failed_action': False}, ['no-action']),
                 ({'reason': None}, ['no-reason']),
@@ -280,7 +280,7 @@ class TestReasons(TestCase):
                 mapping=known.mapped(CELL0),
                 rows={CELL0: known.buried(**fields)})
 
-    def test_nothing_is_said_of_who_did_not_fail_or_is_on_its_way(self):
+    def test_running_and_pending_servers_have_no_finding(self):
         failed = known.row(vm_state='error')
         for fields in (
                 {'rows': {CELL: known.row()}},

@@ -52,13 +52,13 @@ class TestProviders(base.TestCase):
 
             self.assertEqual(expected, len(self.found()), off)
 
-    def test_what_is_not_in_the_store_is_nothing(self):
+    def test_provider_missing_in_the_store_is_empty(self):
         self.put(self.providers['a1'], VCPU=4, MEMORY_MB=2048)
 
         self.assertIn('offers 40 of DISK_GB, and the claim store has 0',
                       [each.text for each in self.found()][0])
 
-    def test_children_and_what_is_shared_are_known(self):
+    def test_children_and_shared_providers_are_known(self):
         child, pool, aggregate = samples.uuids(3)
         for name, provider in (('gpu0', child), ('pool', pool)):
             self.providers[name] = provider
@@ -81,7 +81,7 @@ class TestProviders(base.TestCase):
 
         self.assertEqual([], self.found())
 
-    def test_unknown_provider_is_told_with_its_claims(self):
+    def test_unknown_provider_is_reported_with_its_claims(self):
         [lost] = samples.uuids(1)
         self.providers['gone'] = lost
         self.put(lost, VCPU=2)
@@ -108,13 +108,13 @@ class TestProviders(base.TestCase):
                    samples.NOW)
         return pool
 
-    def test_what_an_aggregate_shares_is_known(self):
+    def test_provider_shared_by_an_aggregate_is_known(self):
         pool = self.share(DISK_GB=100)
         self.put(pool, DISK_GB=100)
 
         self.assertEqual([], self.found())
 
-    def test_wrong_capacity_of_what_is_shared_names_it_and_both_figures(self):
+    def test_wrong_capacity_of_a_shared_provider_names_both_figures(self):
         pool = self.share(DISK_GB=100, CUSTOM_X=3)
 
         for has, expected in (
@@ -134,7 +134,7 @@ class TestProviders(base.TestCase):
         self.assertEqual('cellsched provider set pool',
                          self.found()[0].advice)
 
-    def test_what_is_below_a_node_is_known(self):
+    def test_children_of_a_node_are_known(self):
         [child] = samples.uuids(1)
         self.put(child, VGPU=2)
         self.assertEqual(['provider-unknown'],

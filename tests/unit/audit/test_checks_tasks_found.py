@@ -44,7 +44,7 @@ class TestTasks(base.TestCase):
         self.assertFinds(row=known.row(
             vm_state='building', task_state='deleting'))
 
-    def test_move_is_told_with_its_kind_and_status(self):
+    def test_move_is_reported_with_its_kind_and_status(self):
         for vm_state, why in (('active', 'does not wait for it'),
                               ('error', 'is in ERROR')):
             self.assertFinds(
@@ -61,7 +61,7 @@ class TestTasks(base.TestCase):
         self.assertFinds(row=known.row(
             move=audit_queries.MoveRow('live-migration', 'preparing')))
 
-    def test_build_waits_for_a_host_that_was_told(self):
+    def test_build_waits_for_its_host(self):
         advice = 'if the host is gone for good, delete it'
         for action, row in (
                 (Action.FAIL, known.unrun()),
@@ -75,7 +75,7 @@ class TestTasks(base.TestCase):
         self.assertFinds(row=known.unrun(cast=True))
         self.assertFinds(row=known.unrun(vm_state=None, cast=True))
 
-    def test_task_is_told_by_its_name(self):
+    def test_task_is_reported_by_its_name(self):
         self.assertFinds(
             'task-stranded', Action.TAKE_BACK, 'has the task resize_prep',
             '', row=known.row(task_state='resize_prep'))
@@ -87,7 +87,7 @@ class TestTasks(base.TestCase):
     def test_server_at_rest_is_right(self):
         self.assertFinds(row=known.row())
 
-    def test_nothing_is_found_of_who_is_not_in_a_cell(self):
+    def test_server_in_no_cell_has_no_finding(self):
         stranded = known.row(task_state='resize_prep')
         self.assertFinds(row=stranded, mapping=None)
         self.assertFinds(row=stranded, mapping=known.mapped(None))

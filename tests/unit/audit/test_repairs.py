@@ -24,7 +24,7 @@ class TestFences(base.TestCase):
         for each in found:
             self.repairs.repair(each, facts)
 
-    def test_claim_of_what_is_scheduled_again_stays(self):
+    def test_claim_of_a_rescheduled_server_stays(self):
         uuid = self.failed()
         self.take(uuid, 'a1')
 
@@ -32,7 +32,7 @@ class TestFences(base.TestCase):
 
         self.assertNotEqual({}, self.held(uuid))
 
-    def test_claim_of_what_is_asked_for_again_stays(self):
+    def test_claim_of_a_server_with_a_new_request_stays(self):
         uuid = self.failed()
         self.take(uuid, 'a1')
 
@@ -56,7 +56,7 @@ class TestFences(base.TestCase):
 
         self.assertNotEqual({}, self.held(name))
 
-    def test_claim_of_what_is_rebuilt_stays(self):
+    def test_claim_of_a_rebuilt_server_stays(self):
         uuid = self.failed('cell1')
         self.take(uuid, 'a1')
 
@@ -208,7 +208,7 @@ class TestFences(base.TestCase):
         self.assertEqual({'cell0'}, self.rows(uuid))
         self.assertNotEqual({}, self.held(uuid))
 
-    def test_build_of_which_a_host_is_told_goes_on(self):
+    def test_build_with_a_cast_to_its_host_continues(self):
         uuid = self.building()
 
         self.repair_late(uuid, lambda: self.cast(uuid, 'cell1'))
@@ -242,7 +242,7 @@ class TestFences(base.TestCase):
         self.assertNotEqual({}, self.held(name))
         self.assertClean()
 
-    def test_server_that_is_moved_now_keeps_what_it_holds(self):
+    def test_server_in_a_move_keeps_its_claims(self):
         uuid = self.running()
         self.claims.release([uuid])
         self.take(uuid, 'a2')
@@ -281,7 +281,7 @@ class TestFences(base.TestCase):
             self.assertNotEqual('cell2', self.mapped(uuid))
             self.claims.release([uuid])
 
-    def test_server_whose_host_is_mapped_elsewhere_now_stays(self):
+    def test_server_of_a_remapped_host_stays(self):
         uuid = self.running('cell2', 'b1')
         self.map_to(uuid, 'cell1')
         table = host_mappings.models.host_mappings

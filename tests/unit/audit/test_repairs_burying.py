@@ -38,7 +38,7 @@ class TestCase(base.TestCase):
 
 class TestLost(TestCase):
 
-    def test_what_is_lost_gives_back_what_it_holds(self):
+    def test_lost_server_releases_its_claim(self):
         uuid = self.lost()
         self.take(uuid, 'a1')
 
@@ -47,7 +47,7 @@ class TestLost(TestCase):
         self.assertEqual({}, self.held(uuid))
         self.assertEqual('cell0', self.mapped(uuid))
 
-    def test_what_is_lost_is_buried_where_claims_are_another_process_s(self):
+    def test_lost_server_is_buried_without_a_shared_store(self):
         uuid = self.lost()
         self.take(uuid, 'a1')
         self.reader.claims = None
@@ -57,7 +57,7 @@ class TestLost(TestCase):
         self.assertEqual('cell0', self.mapped(uuid))
         self.assertNotEqual({}, self.held(uuid))
 
-    def test_what_was_asked_for_is_recorded(self):
+    def test_request_is_recorded(self):
         uuid = self.lost(project_id='whose', user_id='who')
         flavor = samples.flavor(
             id=7, vcpus=2, memory_mb=1024, root_gb=20, ephemeral_gb=5)
@@ -104,7 +104,7 @@ class TestLost(TestCase):
                 (row.project_id, row.user_id, row.display_name,
                  row.vm_state))
 
-    def test_what_is_asked_for_again_is_left(self):
+    def test_server_with_a_new_request_is_kept(self):
         uuid = self.lost()
         facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
         [found] = auditor.judge(facts)
@@ -117,7 +117,7 @@ class TestLost(TestCase):
         self.assertEqual(set(), self.rows(uuid))
         self.assertNotEqual({}, self.held(uuid))
 
-    def test_what_is_not_mapped_any_more_cannot_be_buried(self):
+    def test_unmapped_server_cannot_be_buried(self):
         uuid = self.lost()
         facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
         [found] = auditor.judge(facts)
@@ -153,7 +153,7 @@ class TestUnreadable(TestCase):
                 self.database, self.cells, self.targets, clock_, 'audit'),
             clock_, 'audit')
 
-    def test_what_cannot_be_read_gives_back_what_it_holds(self):
+    def test_unreadable_server_releases_its_claim(self):
         uuid = self.unreadable()
 
         self.repair(uuid, Action.BURY_REQUEST)
@@ -192,7 +192,7 @@ class TestUnreadable(TestCase):
         self.assertEqual(('somebody', 60), self.lease(uuid))
         self.assertEqual(set(), self.rows(uuid))
 
-    def test_one_whose_user_deletes_it_meanwhile_keeps_its_claim(self):
+    def test_server_deleted_meanwhile_keeps_its_claim(self):
         uuid = self.unreadable()
         facts = self.reader.servers([uuid], everywhere=True, asked=True)[uuid]
         [found] = auditor.judge(facts)

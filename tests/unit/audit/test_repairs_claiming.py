@@ -54,7 +54,7 @@ class TestClaiming(base.TestCase):
         self.repairs.repair(found, facts)
         self.assertEqual({self.providers['a1']: base.SIZE}, self.held(uuid))
 
-    def test_what_is_claimed_is_for_the_server_s_project_and_user(self):
+    def test_claim_has_the_project_and_user_of_the_server(self):
         for make, owner in ((self.unclaimed, ('whose', 'who')),
                             (self.elsewhere, ('whose', None)),
                             (self.unclaimed, (None, None)),
@@ -70,7 +70,7 @@ class TestClaiming(base.TestCase):
                 (self.providers['a1'], owner[0] or None, owner[1] or None),
                 (claim.provider, claim.project_id, claim.user_id))
 
-    def test_server_whose_row_is_gone_claims_nothing(self):
+    def test_server_without_a_row_claims_nothing(self):
         uuid = self.unclaimed()
         found, facts = self.found(uuid)
         self.write(self.cell('cell1'), instances.purge, [uuid])
@@ -151,7 +151,7 @@ class TestClaiming(base.TestCase):
                     other, self.providers['a1'], base.SIZE,
                     claims_base.membership(group, 'a1', other))])
 
-    def test_claim_of_a_server_whose_row_changes_stays_as_it_is(self):
+    def test_claim_of_a_changing_server_is_unchanged(self):
         uuid = self.elsewhere()
         found, facts = self.found(uuid)
         self.assertEqual(Action.RECLAIM, found.action)
@@ -165,7 +165,7 @@ class TestClaiming(base.TestCase):
 
 class TestReleasing(base.TestCase):
 
-    def test_claims_of_what_was_deleted_before_it_had_a_row_leak(self):
+    def test_claims_of_a_server_deleted_before_its_row_leak(self):
         for action in Action.RELEASE, Action.RELEASE_MOVE:
             uuid = self.accept()
             name = (uuid if action is Action.RELEASE
@@ -182,7 +182,7 @@ class TestReleasing(base.TestCase):
             self.assertTrue(self.repairs.release(uuid, action))
             self.assertEqual({}, self.held(name))
 
-    def test_claims_of_what_is_buried_leak_with_and_without_a_record(self):
+    def test_claims_of_a_buried_server_leak_with_or_without_a_record(self):
         for lost in False, True:
             uuid = self.failed()
             name = migrations.consumer(uuid)

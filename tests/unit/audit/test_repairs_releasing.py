@@ -29,7 +29,7 @@ class TestRelease(base.TestCase):
             self.assertFalse(self.repairs.release(uuid, Action.RELEASE))
             self.assertIn(uuid, self.claims.claims_of([uuid]))
 
-    def test_claim_of_who_is_not_known_stays(self):
+    def test_claim_of_an_unknown_consumer_stays(self):
         [uuid] = samples.uuids(1)
         self.take(uuid, 'a1')
 

@@ -51,7 +51,7 @@ class TestCase(base.TestCase):
 
 class TestFailing(TestCase):
 
-    def test_build_that_nobody_makes_ends_in_error(self):
+    def test_abandoned_build_ends_in_error(self):
         uuid = self.building()
 
         self.repair(uuid, Action.FAIL)
@@ -77,7 +77,7 @@ class TestTasks(TestCase):
                          (row.vm_state, row.task_state, row.host,
                           row.updated_at))
 
-    def test_task_that_nobody_knows_is_not_taken_back(self):
+    def test_unknown_task_is_not_reverted(self):
         uuid = self.running()
         self.change_row(uuid, 'cell1', task_state='resize_prep')
         found, _ = self.found(uuid, Action.TAKE_BACK)
@@ -146,7 +146,7 @@ class TestMoves(TestCase):
 
 class TestReasons(TestCase):
 
-    def test_reason_that_nobody_knows_is_recorded(self):
+    def test_unknown_reason_is_recorded(self):
         uuid = self.failed('cell1', fault=False)
 
         self.repair(uuid, Action.EXPLAIN)
@@ -207,7 +207,7 @@ class TestDeleting(TestCase):
         self.assertEqual((True, now),
                          (mapping.queued_for_delete, mapping.updated_at))
 
-    def test_row_that_shows_what_was_deleted_goes_without_its_mapping(self):
+    def test_row_of_a_deleted_server_is_removed_without_its_mapping(self):
         uuid = self.failed('cell1')
         self.write(self.database, base.instance_mappings.mark_deleted, [uuid],
                    samples.NOW)

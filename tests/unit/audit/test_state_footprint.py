@@ -25,7 +25,7 @@ class TestSizes(base.TestCase):
         [uuid] = samples.uuids(1)
         return self.sizes.of(uuid, text_of(uuid, **fields))
 
-    def test_size_is_what_was_asked_for(self):
+    def test_size_is_that_of_the_request(self):
         self.assertEqual(
             ({'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}, None, ''),
             (self.of().resources, self.of().group, self.of().problem))
@@ -35,7 +35,7 @@ class TestSizes(base.TestCase):
         self.assertIs(self.of(), self.of())
         self.assertIsNot(self.of(), self.of(is_bfv=True))
 
-    def test_group_is_told(self):
+    def test_group_is_included(self):
         group = objects.InstanceGroup(
             uuid=samples.uuids(1)[0], policy='affinity', rules={})
 
@@ -57,7 +57,7 @@ class TestSizes(base.TestCase):
         self.assertEqual(self.of().resources, self.of().total)
         self.assertIsNone(state.MISSING.total)
 
-    def test_what_is_lost_has_no_size(self):
+    def test_lost_server_has_no_size(self):
         self.assertIs(state.MISSING, self.sizes.of('a', None))
         without_flavor = jsonutils.dumps(
             objects.RequestSpec(is_bfv=True).obj_to_primitive())

@@ -35,7 +35,7 @@ class TestFacts(base.TestCase):
              for held in (facts.claims, facts.moved)])
         self.assertEqual('cell1', facts.names[cell])
 
-    def test_what_was_asked_for_is_read_only_then(self):
+    def test_request_is_read_after_the_servers(self):
         uuid = self.accept()
         self.spoil(uuid, 'request_specs')
 
@@ -59,7 +59,7 @@ class TestFacts(base.TestCase):
         self.unmap(uuid)
         self.assertEqual({}, self.reader.servers([uuid])[uuid].rows)
 
-    def test_cells_are_told_of_hosts_that_are_in_other_rows_only(self):
+    def test_hosts_named_only_in_other_rows_have_their_cells(self):
         right, wrong = self.running(), self.running('cell2', 'b1')
         self.map_to(wrong, 'cell1')
 
@@ -134,7 +134,7 @@ class TestCells(base.TestCase):
         self.reader.begin()
         self.assertEqual({}, self.reader.unheard)
 
-    def test_cells_that_nobody_knows_are_not_asked(self):
+    def test_unknown_cells_are_not_read(self):
         cell = self.by_name['cell2'].uuid
 
         self.assertEqual({cell: cell}, self.reader.ask(

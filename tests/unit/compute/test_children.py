@@ -85,7 +85,7 @@ class TestCheck(base.TestCase):
             self.assertEqual(
                 f"providers['a'].inventories: VGPU {name}", field)
 
-    def test_what_is_no_child_is_refused(self):
+    def test_invalid_child_is_refused(self):
         self.assertEqual('providers', self.refused(['a'])[0])
         self.assertEqual('providers', self.refused(None)[0])
         self.assertEqual("providers['a']", self.refused({'a': {}})[0])
@@ -104,7 +104,7 @@ class TestCheck(base.TestCase):
     @hypothesis.given(strategies.dictionaries(
         strategies.sampled_from('abcdef'),
         strategies.none() | strategies.sampled_from('abcdef')))
-    def test_what_is_accepted_is_a_forest(self, parents):
+    def test_accepted_children_are_a_forest(self, parents):
         try:
             children.check('node1', {
                 name: below(parent) for name, parent in parents.items()})

@@ -77,7 +77,7 @@ class TestHostName(HostNameCase):
         self.assertEqual(agents[1:], ended)
         self.assertEqual([], self.report(agents[0]))
 
-    def test_agents_that_are_left_without_the_first_one_are_told_apart(self):
+    def test_remaining_agents_are_distinguished(self):
         first, second = self.agent(), self.agent()
         self.report(first)
         # It is killed before the second one has seen it.
@@ -106,7 +106,7 @@ class TestHostName(HostNameCase):
         self.assertEqual(
             [second], [agent for agent, _ in self.report(first, second)])
 
-    def test_first_agent_says_again_what_it_has(self):
+    def test_first_agent_reports_its_node_again(self):
         first = self.agent()
         self.driver.found = {'node1': virt.NodeResources(
             2, 4096, 50, 'kind', 7)}
@@ -147,7 +147,7 @@ class TestOtherCells(HostNameCase):
             connection.execute(sa.update(models.compute_nodes).values(
                 mapped=mapped))
 
-    def test_agent_whose_name_a_host_of_another_cell_has_ends(self):
+    def test_agent_with_the_name_of_a_host_of_another_cell_ends(self):
         agent = self.agent()
         self.assertEqual([], self.report(agent))
 

@@ -128,7 +128,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual(server_moves.ERROR, self.status(move))
         self.assertIsNone(self.fault)
 
-    def test_source_that_cannot_be_told_keeps_nothing_back(self):
+    def test_unreachable_source_does_not_block_the_move(self):
         move = self.accept()
         self.compute.failure = amqp_exc.AccessRefused('wrong password')
 
@@ -142,7 +142,7 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual(['host2'], self.running)
         self.assertEqual(server_moves.DONE, self.status(move))
 
-    def test_what_is_here_or_comes_here_is_not_removed(self):
+    def test_present_or_incoming_server_is_not_removed(self):
         here = self.accept(status=server_moves.FINISHED)
         self.tell('migrate_out', here, 'host1')
         self.assertEqual(['host1'], self.running)

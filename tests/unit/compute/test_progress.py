@@ -94,7 +94,7 @@ class TestProgress(ProgressCase):
             (row.vm_state, row.task_state, row.host, row.node))
         self.assertIsNone(self.begin(instance))
 
-    def test_later_try_is_told_that_there_may_be_networks(self):
+    def test_later_attempt_knows_that_networks_may_exist(self):
         [instance] = self.create()
         with self.cell.writer() as connection:
             instances.update(
@@ -140,7 +140,7 @@ class TestTogether(ProgressCase):
             {(row.vm_state, row.task_state, row.host)
              for row in map(self.row, new + built)})
 
-    def test_each_has_the_node_that_it_was_told(self):
+    def test_each_build_has_the_node_of_its_message(self):
         new = self.create(4)
 
         self.together(*(
@@ -151,7 +151,7 @@ class TestTogether(ProgressCase):
         self.assertEqual(['node0', 'node1', 'node0', 'node1'],
                          [self.row(each).node for each in new])
 
-    def test_what_is_deleted_or_elsewhere_is_not_begun_with_others(self):
+    def test_deleted_or_moved_builds_are_not_begun_in_a_batch(self):
         new = self.create(5)
         _, deleted, elsewhere, late, _ = new
         with self.cell.writer() as connection:
@@ -169,7 +169,7 @@ class TestTogether(ProgressCase):
             [None, 'host2', None],
             [row and row.host for row in map(self.row, new[1:4])])
 
-    def test_what_a_database_refuses_fails_alone(self):
+    def test_build_that_the_database_refuses_fails_alone(self):
         new = self.create(4)
 
         *outcomes, refused = self.together(*(

@@ -54,7 +54,7 @@ class TestProviderConfig(base.TestCase):
         self.assertTraits('CUSTOM_C', uuid=UUID.lower())
         self.assertTraits('CUSTOM_ANY', uuid=UUID.replace('A', 'B'))
 
-    def test_child_has_what_the_entry_that_names_it_says(self):
+    def test_child_has_the_content_of_its_entry(self):
         self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_ANY')
                    + provider('gpu0', 'CUSTOM_A', kind='name')
                    + inventories('{CUSTOM_X: {total: 4}}')
@@ -71,7 +71,7 @@ class TestProviderConfig(base.TestCase):
             self.assertEqual(classes, self.config.inventories(
                 name, uuid, is_node=False).keys())
 
-    def test_entry_that_names_no_provider_is_told_once(self):
+    def test_entry_without_a_provider_is_logged_once(self):
         self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_ANY')
                    + provider('node1', kind='name')
                    + provider('gpu\u00e9', kind='name') + provider(UUID))
@@ -125,7 +125,7 @@ class TestProviderConfig(base.TestCase):
         self.config.follow()
         self.assertTraits()
 
-    def test_what_was_read_is_kept_when_a_file_becomes_bad(self):
+    def test_invalid_file_keeps_the_earlier_configuration(self):
         self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_A'))
         self.config.load()
 
@@ -195,7 +195,7 @@ class TestProviderConfig(base.TestCase):
         self.assertEqual(str(path), error.where)
         self.assertIn('a directory that can be read', error.expected)
 
-    def test_what_may_be_ignored_is_told_of(self):
+    def test_newer_schema_version_is_logged(self):
         self.write(HEAD.replace('1.0', '1.7') + provider(
             '$COMPUTE_NODE', 'CUSTOM_A'))
 

@@ -74,7 +74,7 @@ class TestRecoverer(base.TestCase):
     def accept_batch(self, count):
         return self.accept(count, reservation_id=f'r-{samples.uuids(1)}')
 
-    def test_request_that_nobody_took_up_waits_as_long_as_a_lease(self):
+    def test_unleased_request_waits_for_the_time_of_a_lease(self):
         [uuid] = self.accept()
 
         self.clock.advance(base.LEASE_S - 1)
@@ -92,7 +92,7 @@ class TestRecoverer(base.TestCase):
         self.clock.advance(1)
         self.assertEqual([[uuid]], self.taken_up())
 
-    def test_what_was_accepted_together_is_built_together(self):
+    def test_requests_of_one_call_are_built_together(self):
         batches = [self.accept_batch(3), self.accept_batch(2)]
         self.clock.advance(base.LEASE_S)
 
@@ -191,7 +191,7 @@ class TestRecoverer(base.TestCase):
 
         self.assertEqual(4, len(task.batches))
 
-    def test_what_waits_for_its_turn_is_nobody_elses(self):
+    def test_queued_batch_keeps_its_lease(self):
         uuids = [self.accept()[0] for _ in range(2)]
         self.clock.advance(base.LEASE_S)
 
@@ -206,7 +206,7 @@ class TestRecoverer(base.TestCase):
 
         self.assertEqual([[uuid] for uuid in uuids], task.batches)
 
-    def test_what_is_to_be_tried_again_is_tried_when_it_is_due(self):
+    def test_deferred_build_is_retried_when_due(self):
         task = Task(self)
         task.retries.defer(Attempt(base.USER, ['uuid']))
 
@@ -226,7 +226,7 @@ class TestRecoverer(base.TestCase):
 
         self.assertTrue(attempt.context.is_admin)
 
-    def test_work_is_done_by_who_leases_the_requests(self):
+    def test_owner_of_the_lease_does_the_work(self):
         self.accept_batch(2)
         self.accept()
         self.clock.advance(base.LEASE_S)
@@ -290,7 +290,7 @@ class TestRaces(base.StalledBuildsTestCase):
             self.assertTrue(build_casts.tell_again(
                 connection, cast, self.clock.steady()))
 
-    def test_host_that_another_conductor_has_told_is_not_told_twice(self):
+    def test_cast_of_another_conductor_is_not_repeated(self):
         self.wait()
 
         self.run_late(self.tell)
@@ -333,7 +333,7 @@ class TestRaces(base.StalledBuildsTestCase):
 
         self.assertEqual([], self.handed_on)
 
-    def test_server_whose_row_is_gone_is_forgotten(self):
+    def test_cast_of_a_deleted_row_is_dropped(self):
         self.wait()
         with self.cell.writer() as connection:
             instances.purge(connection, [self.uuid])
@@ -376,14 +376,14 @@ PATIENCE = base.RETRY_POLICY
 
 class TestStalledBuilds(base.StalledBuildsTestCase):
 
-    def test_host_that_was_told_just_now_has_its_time(self):
+    def test_recent_cast_is_not_repeated(self):
         self.clock.advance(59)
 
         self.stalled.run()
 
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
-    def test_host_that_did_not_begin_is_told_again(self):
+    def test_cast_is_repeated_to_a_host_that_did_not_begin(self):
         self.wait()
 
         self.stalled.run()
@@ -397,7 +397,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             client.sent[0].arguments['filter_properties'])
         self.assertEqual(2, self.kept.casts)
 
-    def test_host_that_cannot_be_told_again_is_told_later(self):
+    def test_failed_repetition_of_a_cast_is_repeated_later(self):
         self.wait()
         client = self.compute.get(
             self.transports.get(self.cells['cell1'].transport_url))
@@ -480,7 +480,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
         self.assertEqual('spawning', self.row(self.uuid).task_state)
         self.assertEqual(self.clock.steady(), self.kept.cast_at)
 
-    def test_conductor_that_was_lost_is_told_again(self):
+    def test_message_to_a_lost_conductor_is_repeated(self):
         self.put(task_state=None, build_attempts=2)
         self.wait()
 
@@ -496,7 +496,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertHandedOn(tried=2)
 
-    def test_what_has_ended_is_forgotten(self):
+    def test_cast_of_an_ended_build_is_dropped(self):
         kept = self.kept
         for values in ({'vm_state': 'active', 'task_state': None},
                        {'vm_state': 'error', 'task_state': None},
@@ -511,7 +511,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             self.assertIsNone(self.kept, values)
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
-    def test_build_whose_request_is_there_is_anothers(self):
+    def test_build_with_a_request_belongs_to_another_conductor(self):
         builds = dict.fromkeys(self.accept(2))
         with self.database.writer() as connection:
             # Of one of them nobody has said yet where it is to be.
@@ -539,7 +539,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             self.assertEqual(
                 kept, dataclasses.replace(now, cast_at=kept.cast_at))
 
-    def test_build_whose_server_is_in_another_cell_is_removed(self):
+    def test_build_of_a_server_in_another_cell_is_removed(self):
         elsewhere = self.targets.database(self.cells['cell2'])
         with elsewhere.writer() as connection:
             instances.create(connection, [samples.instance(self.uuid)],
@@ -619,7 +619,7 @@ class TestRetryPolicy(base.base.TestCase):
 
 class TestStalledBuildCasts(base.StalledBuildsTestCase):
 
-    def test_conductor_is_told_of_the_whole_build(self):
+    def test_conductor_gets_the_whole_build(self):
         message = build_casts.BuildMessage.read(self.kept)
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
 
@@ -641,7 +641,7 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
         self.assertIn(self.uuid, retry['exc_reason'])
         self.assertIn('its host did not take it up', retry['exc_reason'])
 
-    def test_each_is_told_in_its_own_cell(self):
+    def test_each_cast_uses_the_cell_of_its_server(self):
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
         self.stalled.run()
         self.put(task_state='scheduling')
@@ -654,7 +654,7 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
         [sent] = self.compute.clients[transport].sent
         self.assertTrue(sent.context.is_admin)
 
-    def test_conductor_that_was_told_has_longer_each_time(self):
+    def test_interval_between_repetitions_grows(self):
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
         self.stalled.run()
 
@@ -709,7 +709,7 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
         self.assertEqual([True, False], looks)
         self.assertEqual(2, len(self.sent()))
 
-    def test_failure_of_a_cell_is_told_and_is_not_the_last(self):
+    def test_failure_of_a_cell_is_logged_and_repeated(self):
         self.wait()
         table = models.build_casts
         tell = self.compute.get
@@ -792,7 +792,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual(server_moves.FINISHED, self.status(move))
         self.assertEqual([('migrate_out', 'host1')], self.sent())
 
-    def test_host_that_was_left_is_told_again_while_it_lives(self):
+    def test_source_host_gets_the_message_again_while_it_is_up(self):
         self.accept(ask=False, status=server_moves.FINISHED)
 
         for late_s, expected in ((DEADLINE_S + 1, [('migrate_out', 'host1')]),
@@ -826,7 +826,7 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.assertEqual(server_moves.ERROR, self.status(move))
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_server_whose_host_never_heard_of_it_is_not_shelved(self):
+    def test_server_without_a_cast_to_its_host_is_not_shelved(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None,
                            status=server_moves.ACCEPTED)
 
@@ -855,7 +855,7 @@ class TestStalledMigrations(mover.MoverTestCase):
 
         self.assertEqual({'own': 'host1'}, self.places)
 
-    def test_host_that_cannot_be_told_keeps_no_move_from_its_end(self):
+    def test_unreachable_host_does_not_block_the_end_of_a_move(self):
         move = self.accept()
         self.compute.failure = amqp_exc.AccessRefused('wrong password')
 
@@ -977,7 +977,7 @@ class TestNetworkCleanup(TestCase):
         self.leftovers.run()
         self.assertEqual({}, self.network.allocated())
 
-    def test_what_was_freed_is_not_asked_for_again(self):
+    def test_freed_networks_are_not_freed_again(self):
         self.make(vm_state='error')
         self.leftovers.run()
         self.network.fail('deallocate', 1)
@@ -1029,7 +1029,7 @@ class StalledMigrationsTestCase(mover.MoverTestCase):
 
 class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
-    def test_host_is_told_of_the_server_and_the_move(self):
+    def test_host_gets_the_server_and_the_move(self):
         move = self.accept()
 
         self.run_late()
@@ -1041,7 +1041,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
              sent.arguments['migration_uuid']))
         self.assertTrue(sent.context.is_admin)
 
-    def test_fault_names_the_move_the_deadline_and_who_ended_it(self):
+    def test_fault_names_the_move_the_deadline_and_the_conductor(self):
         self.accept()
 
         self.run_late()
@@ -1053,7 +1053,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
         self.assertIn('migration', fault.message)
         self.assertIn(f'{DEADLINE_S} seconds', fault.message)
 
-    def test_host_that_was_told_of_nothing_is_told_of_no_end(self):
+    def test_host_without_a_message_gets_no_end_of_the_move(self):
         for fields in ({'dest_compute': None, 'dest_node': None},
                        {'dest_compute': 'host1', 'dest_node': 'node1'}):
             move = self.accept(**fields)
@@ -1063,7 +1063,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
             self.assertEqual([], self.told)
             self.assertEqual(server_moves.ERROR, self.status(move))
 
-    def test_server_that_stays_on_its_host_is_told_to_no_other(self):
+    def test_server_that_stays_is_sent_to_no_other_host(self):
         move = self.accept(server_moves.REBUILD, dest_compute='host1',
                            dest_node='node1')
         self.transit('begin_rebuild')
@@ -1075,7 +1075,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
         self.assertEqual(server_moves.DONE, self.status(move))
         self.assertEqual([], self.told)
 
-    def test_shelved_server_that_is_gone_is_told_to_nobody(self):
+    def test_deleted_shelved_server_is_sent_to_no_host(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None)
         with self.cell.writer() as connection:
             instances.delete(connection, self.uuid, self.clock.now())
@@ -1096,7 +1096,7 @@ class TestStalledMigrationCasts(StalledMigrationsTestCase):
 
 class TestStalledMigrationHosts(StalledMigrationsTestCase):
 
-    def test_host_is_told_again_if_it_reported_lately(self):
+    def test_host_that_reported_lately_gets_the_message_again(self):
         self.accept(ask=False, status=server_moves.FINISHED)
         for late_s, expected in ((DOWN_S - 1, 1), (DOWN_S, 0)):
             self.clock.advance(DEADLINE_S + 1)
@@ -1107,7 +1107,7 @@ class TestStalledMigrationHosts(StalledMigrationsTestCase):
             self.assertEqual(expected, len(self.told))
             self.compute.sent.clear()
 
-    def test_host_that_shelves_is_told_again_when_it_is_due(self):
+    def test_message_to_shelve_is_repeated_when_due(self):
         self.accept(server_moves.SHELVE, dest_compute=None)
         self.run_late()
         self.stalled.run()

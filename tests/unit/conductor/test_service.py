@@ -62,7 +62,7 @@ class TestConductor(base.TestCase):
         self.assertEqual(base.USER.request_id, context.request_id)
         return told
 
-    def test_rebuild_is_told_its_host_and_its_image(self):
+    def test_rebuild_gets_its_host_and_its_image(self):
         self.assertEqual(
             ['server', 'move', 'a2', 'image'],
             self.told('rebuild_instance', 'server', 'move',
@@ -73,7 +73,7 @@ class TestConductor(base.TestCase):
             ['server', 'move', None, None],
             self.told('rebuild_instance', 'server', 'move'))
 
-    def test_migration_is_told_its_host(self):
+    def test_migration_gets_its_host(self):
         self.assertEqual(
             ['server', 'move', 'a2'],
             self.told('migrate_server', 'server', 'move', host='a2'))
@@ -83,7 +83,7 @@ class TestConductor(base.TestCase):
             ['server', 'move', None],
             self.told('migrate_server', 'server', 'move'))
 
-    def test_unshelving_is_told_its_server_and_its_move(self):
+    def test_unshelving_gets_its_server_and_its_move(self):
         self.assertEqual(
             ['server', 'move'],
             self.told('unshelve_instance', 'server', 'move'))

@@ -45,7 +45,7 @@ class TestGrouping(base.TestCase):
         self.assertNotEqual(self.grouping.group('a'),
                             self.grouping.group('c'))
 
-    def test_touched_are_those_whose_aggregates_changed(self):
+    def test_hosts_of_changed_aggregates_are_returned(self):
         self.assertEqual({'a', 'b', 'c'}, self.apply(
             said(1, 'a', 'b'), said(2, 'c')))
 
@@ -79,7 +79,7 @@ class TestGrouping(base.TestCase):
         self.assertEqual([[], ['told1'], ['told1']],
                          [self.names(host) for host in 'abc'])
 
-    def test_database_is_right_about_what_it_has_too(self):
+    def test_values_of_the_database_take_precedence(self):
         uuid = str(UUID(int=7))
         self.apply(aggregates.AggregateRow(1, uuid, 'own', {}, ['a']))
 
@@ -96,7 +96,7 @@ class TestGrouping(base.TestCase):
 
         self.assertEqual(['name1'], self.names('a'))
 
-    def test_caller_may_leave_out_what_it_likes(self):
+    def test_every_argument_is_optional(self):
         self.grouping.tell(objects.Aggregate(id=1))
 
         self.assertEqual([], self.names('a'))

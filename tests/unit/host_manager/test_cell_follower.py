@@ -29,7 +29,7 @@ class TestReading(following.FollowerTestCase):
             self.read()
         self.assertEqual(2, len(statements))
 
-    def test_everything_is_read_when_that_is_wanted(self):
+    def test_full_reading_is_possible(self):
         uuid = self.world.add_host('cell1', 'a')
         self.read()
         self.execute(sa.update(models.compute_nodes).values(vcpus=3))
@@ -42,7 +42,7 @@ class TestReading(following.FollowerTestCase):
         self.assertEqual(3, self.value(uuid, 'vcpus_total'))
         self.assertTrue(self.value(uuid, 'service_disabled'))
 
-    def test_new_nodes_are_told_once(self):
+    def test_new_nodes_are_logged_once(self):
         uuid = self.world.add_host('cell1', 'a')
 
         self.assertEqual([uuid], self.read())
@@ -101,7 +101,7 @@ class TestOrder(following.FollowerTestCase):
         self.assertEqual(self.world.own_clock.timestamp() - 1,
                          self.value(uuid, 'last_seen_up'))
 
-    def test_node_that_waits_is_known_as_it_was_told_last(self):
+    def test_waiting_node_has_its_last_report(self):
         uuid = self.node('a')
         self.read()
         self.node('a', vcpus=3)
@@ -122,7 +122,7 @@ class TestOrder(following.FollowerTestCase):
 
         self.assertEqual(at, self.value(uuid, 'last_seen_up'))
 
-    def test_second_node_has_what_the_service_said_before(self):
+    def test_second_node_has_the_data_of_the_service(self):
         self.world.add_host('cell1', 'a')
         with self.database.writer() as connection:
             services.set_disabled(

@@ -43,7 +43,7 @@ class TestGoing(following.FollowerTestCase):
         self.assertEqual([new], self.read())
         self.assertEqual(sorted([new, self.b]), self.known())
 
-    def test_node_whose_service_goes_goes_with_it(self):
+    def test_node_is_removed_with_its_service(self):
         self.execute(sa.update(models.services).where(
             models.services.c.host == 'a').values(deleted=1))
         self.read()
@@ -112,7 +112,7 @@ class TestStrangers(following.FollowerTestCase):
         with self.database.reader() as connection:
             self.assertEqual([], compute_nodes.list_unmapped(connection))
 
-    def test_host_of_another_cell_is_left_out_and_told_once(self):
+    def test_host_of_another_cell_is_omitted_and_logged_once(self):
         self.world.add_host('cell1', 'a', 'stranger')
         self.world.add_host('cell1', 'b')
 
@@ -186,7 +186,7 @@ class TestAggregates(following.FollowerTestCase):
 
         self.assertEqual({'a': ('east', 1), 'b': ('nova', 0)}, self.zones())
 
-    def test_hosts_are_grouped_anew_when_they_are_told(self):
+    def test_hosts_are_regrouped_after_a_report(self):
         for host in ('a', 'b'):
             self.world.add_host('cell1', host)
         self.read()
@@ -198,7 +198,7 @@ class TestAggregates(following.FollowerTestCase):
 
 class TestUnreadable(following.FollowerTestCase):
 
-    def test_cell_that_cannot_be_read_keeps_what_is_known(self):
+    def test_hosts_of_an_unreadable_cell_are_kept(self):
         uuid = self.world.add_host('cell1', 'a')
         self.read()
         heard = self.table.cells.oldest
@@ -219,7 +219,7 @@ class TestMappingNone(following.FollowerTestCase):
         self.follower = self.follow('cell1', maps_hosts=False)
         self.follower.mapped = set()
 
-    def test_host_waits_until_somebody_mapped_it(self):
+    def test_host_waits_for_its_mapping(self):
         a = self.world.add_host('cell1', 'a')
         b = self.world.add_host('cell1', 'b')
         self.assertEqual([], self.read())

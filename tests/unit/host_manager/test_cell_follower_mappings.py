@@ -48,7 +48,7 @@ class TestHostMappings(MappingCase):
                          (self.hosts(), self.hosts('cell2')))
         self.assertEqual(set(), self.mappings.hosts('unknown'))
 
-    def test_what_is_the_same_is_not_read_again(self):
+    def test_unchanged_mappings_are_not_read_again(self):
         before = self.hosts()
 
         with recording.recorded(self.world.database) as statements:
@@ -79,7 +79,7 @@ class TestHostMappings(MappingCase):
 
 class TestLoader(MappingCase):
 
-    def test_host_whose_mapping_has_gone_is_not_there_after_a_refresh(self):
+    def test_host_without_a_mapping_is_removed_by_a_refresh(self):
         self.refresh()
         self.unmap('a1')
 
@@ -117,7 +117,7 @@ class TestLoader(MappingCase):
         self.assertEqual(['a1', 'a2'], self.names())
         self.assertEqual(8, self.available('a1'))
 
-    def test_host_that_is_not_mapped_stays_away_whatever_it_reports(self):
+    def test_unmapped_host_is_not_added_by_its_reports(self):
         self.refresh()
         self.unmap('a1')
         self.refresh()
@@ -157,7 +157,7 @@ class TestLoader(MappingCase):
                          self.value('a1', 'cell'))
         self.assertEqual(['a1', 'a2', 'b1'], self.names())
 
-    def test_host_that_somebody_else_maps_meanwhile_is_there_at_once(self):
+    def test_host_mapped_by_another_process_is_added_at_once(self):
         self.refresh()
         new = self.world.add_host('cell1', 'a3')
 

@@ -91,7 +91,7 @@ class TestHostReader(loading.LoaderTestCase):
 
         self.assertEqual(['b1'], list(self.read('a1', 'b1').table['host']))
 
-    def test_host_that_nobody_mapped_is_mapped(self):
+    def test_unmapped_host_is_mapped(self):
         self.world.add_host('cell1', 'a3')
 
         self.assertEqual(['a3'], list(self.read('a3').table['host']))
@@ -128,7 +128,7 @@ class TestHostReader(loading.LoaderTestCase):
                 self.assertEqual(
                     loaded[name][loaded.row(uuid)], table[name][row])
 
-    def test_aggregates_that_callers_told_of_count(self):
+    def test_aggregates_from_callers_count(self):
         self.reader.tell_aggregates([objects.Aggregate(
             id=1, uuid=samples.uuids(1)[0], name='told', hosts=['b1'],
             metadata={'availability_zone': 'moon'})])

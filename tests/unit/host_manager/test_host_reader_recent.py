@@ -52,7 +52,7 @@ class TestWithHeld(base.TestCase):
     def usage(self, provider, consumers=1, **used):
         return claims.Usage(provider, {'VCPU': 8}, used, consumers)
 
-    def test_what_nobody_claimed_is_taken_too(self):
+    def test_unclaimed_usage_counts(self):
         found = host_reader.with_held(
             [self.usage('a', VCPU=1), self.usage('b', VCPU=2)],
             [choice(held={'a': {'VCPU': 2, 'VGPU': 1}}),

@@ -41,7 +41,7 @@ class TestClaims(loading.LoaderTestCase):
         self.world.claims = claims
         self.loader = self.world.loader()
 
-    def test_what_is_taken_is_what_the_store_says(self):
+    def test_usage_is_that_of_the_claim_store(self):
         self.world.claim('a1', 3)
 
         self.refresh()
@@ -66,7 +66,7 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual([8, 9], [
             self.value(host, 'available:VCPU') for host in ('a1', 'b1')])
 
-    def test_only_what_changed_is_asked_for(self):
+    def test_only_changed_usage_is_read(self):
         self.refresh()
         self.refresh()
 
@@ -133,7 +133,7 @@ class TestClaims(loading.LoaderTestCase):
 
         self.assertEqual(8, self.available('a2'))
 
-    def test_host_that_comes_has_what_is_taken_there(self):
+    def test_new_host_has_its_usage(self):
         self.refresh()
         self.world.add_host('cell1', 'a2')
         self.world.claim('a2', 3)

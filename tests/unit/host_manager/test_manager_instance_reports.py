@@ -12,13 +12,13 @@ class TestTold(base.TestCase):
     def hosts(self, *instances):
         return [self.reports.host(each) for each in instances]
 
-    def test_host_has_what_it_says(self):
+    def test_host_has_its_reported_instances(self):
         self.reports.update('a', ['1', '2'])
         self.reports.update('a', ['3'])
 
         self.assertEqual(['a', 'a', 'a', None], self.hosts(*'1234'))
 
-    def test_instance_is_where_it_was_last_said_to_be(self):
+    def test_last_report_locates_an_instance(self):
         self.reports.update('a', ['1', '2'])
         self.reports.update('b', ['1'])
 
@@ -32,7 +32,7 @@ class TestTold(base.TestCase):
 
         self.assertEqual([None, 'a', 'a'], self.hosts(*'123'))
 
-    def test_what_is_forgotten_is_nowhere(self):
+    def test_removed_instance_is_on_no_host(self):
         self.reports.update('a', ['1'])
 
         self.reports.forget('1')

@@ -19,7 +19,7 @@ DEADLINE_S = 600
 
 class TestReading(loading.LoaderTestCase):
 
-    def test_nothing_new_costs_a_glance_at_what_may_change(self):
+    def test_unchanged_hosts_cost_one_query(self):
         # The first one maps the hosts, which is a change.
         self.refresh()
         self.refresh()
@@ -154,7 +154,7 @@ class TestFollow(loading.LoaderTestCase):
         self.assertEqual([['a1', 'b1']] * 4, racing.race(*[ask] * 4))
         self.assertEqual(1, len(reads))
 
-    def test_nobody_waits_for_a_reading_but_the_first(self):
+    def test_only_the_first_request_waits_for_a_reading(self):
         self.refresh()
         reading, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)

@@ -51,7 +51,7 @@ class TestTold(loading.LoaderTestCase):
 
 class TestHeld(loading.LoaderTestCase):
 
-    def test_what_was_not_claimed_counts_for_a_while(self):
+    def test_unclaimed_choice_counts_for_a_time(self):
         self.refresh()
         row = self.loader.table.row(self.a1)
         allocation.take(self.loader.table, row, {'VCPU': 3})

@@ -96,7 +96,7 @@ class TestFind(base.TestCase):
 
         self.assertEqual(mass_outage.MassOutage(36, 36, 2), self.found())
 
-    def test_what_is_dead_for_long_does_not_count(self):
+    def test_host_down_for_long_does_not_count(self):
         self.hosts('a', 500, mass_outage.RECENT * LIMITS.down_s + 1)
         self.hosts('b', 500, mass_outage.RECENT * LIMITS.down_s + 1)
         self.assertIsNone(self.found())
@@ -105,13 +105,13 @@ class TestFind(base.TestCase):
         self.hosts('b', 9, GONE_S)
         self.assertEqual(mass_outage.MassOutage(18, 18, 2), self.found())
 
-    def test_what_an_operator_took_out_does_not_count(self):
+    def test_disabled_host_does_not_count(self):
         self.hosts('a', 50, GONE_S, forced_down=True)
         self.hosts('b', 50, GONE_S, service_disabled=True)
 
         self.assertIsNone(self.found())
 
-    def test_who_hears_nobody_cannot_tell(self):
+    def test_scheduler_without_reports_is_uncertain(self):
         """However long that is so, and however few hosts there are."""
         for silent_s in (40.0, 100_000.0):
             self.table = table.HostTable(columns.STANDARD, cell_health.Cells())
@@ -120,7 +120,7 @@ class TestFind(base.TestCase):
 
             self.assertEqual(mass_outage.MassOutage(2, 2, 1), self.found())
 
-    def test_who_hears_again_has_to_wait_for_reports(self):
+    def test_scheduler_is_uncertain_until_hosts_report_again(self):
         self.hosts('a', 2, GONE_S)
         for since_s, expected in (
                 (5.0, mass_outage.MassOutage(2, 2, 1)), (61.0, None)):
@@ -133,7 +133,7 @@ class TestFind(base.TestCase):
 
 class TestLoader(loading.LoaderTestCase):
 
-    def test_reason_is_told_once_with_what_the_clocks_are(self):
+    def test_reason_is_logged_once_with_the_clocks(self):
         self.refresh()
         self.assertIsNone(self.loader.mass_outage_error())
         self.world.clock.advance(100)

@@ -52,7 +52,7 @@ def node(sourced=(), **values):
 
 class TestNodes(base.TestCase):
 
-    def test_columns_are_what_the_row_says(self):
+    def test_columns_have_the_values_of_the_row(self):
         self.assertEqual({
             'host': 'h', 'nodename': 'n', 'host_ip': '::1', 'cell': 'cell',
             'traits': frozenset({'T', 'U'}), 'vcpus_total': 8,
@@ -82,7 +82,7 @@ class TestNodes(base.TestCase):
             ((0, frozenset()), (0, frozenset('N')), (2, frozenset('V'))),
             found['children'])
 
-    def test_children_beyond_a_number_are_left_out_and_told_of(self):
+    def test_children_above_the_limit_are_omitted_and_logged(self):
         said = [child_providers.Child(str(number), str(number))
                 for number in range(columns.CHILDREN_MAX + 1)]
 
@@ -91,7 +91,7 @@ class TestNodes(base.TestCase):
         self.assertEqual(columns.CHILDREN_MAX, len(found['children']))
         self.assertIn('of 129 child providers only 128', self.logs.output)
 
-    def test_what_others_leave_empty_has_its_default(self):
+    def test_empty_fields_of_other_programs_have_defaults(self):
         empty = node(**dict.fromkeys(
             ('host_ip', 'cpu_allocation_ratio', 'ram_allocation_ratio',
              'disk_allocation_ratio', 'stats', 'metrics', 'traits',
@@ -111,7 +111,7 @@ class TestNodes(base.TestCase):
         self.assertEqual(
             (None, None), (empty['host_ip'], empty['hypervisor_type']))
 
-    def test_text_that_is_no_json_is_told_of_and_ignored(self):
+    def test_invalid_json_is_logged_and_ignored(self):
         for name, column, default in (
                 ('stats', 'num_io_ops', 0),
                 ('traits', 'traits', frozenset()),

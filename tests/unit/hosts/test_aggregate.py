@@ -29,7 +29,7 @@ class TestAggregate(base.TestCase):
         self.assertIsNone(builders.aggregate().number('x'))
         self.assertEqual('', self.logs.output)
 
-    def test_what_is_no_number_is_logged_once(self):
+    def test_value_that_is_no_number_is_logged_once(self):
         for text in ('', 'many', '1,2', 'nan', '-inf', '1e999'):
             some = builders.aggregate(x=text)
 

@@ -28,7 +28,7 @@ class TestStandard(base.TestCase):
                 value = np.array([column.default], dtype=column.stored)[0]
                 self.assertEqual(column.default, value, column.name)
 
-    def test_every_column_says_what_it_is(self):
+    def test_every_column_has_a_description(self):
         for column in EVERY:
             self.assertTrue(column.doc, column.name)
 

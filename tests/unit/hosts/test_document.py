@@ -149,7 +149,7 @@ class TestBadSnapshot(base.TestCase):
         self.assertEqual(('snapshot', field), (error.where, error.field), to)
         self.assertGreater(500, len(str(error)))
 
-    def test_what_is_no_snapshot_is_refused(self):
+    def test_invalid_snapshot_is_refused(self):
         for document in (None, [], 'x', 5, {}, {'format': 'x'}):
             self.assertRaises(
                 exception.InvalidField, load, document)
@@ -231,7 +231,7 @@ class TestBadSnapshot(base.TestCase):
                 exception.InvalidField, load, document)
             self.assertEqual(f'columns.{name}', error.field)
 
-    def test_cells_and_aggregates_are_what_they_have_to_be(self):
+    def test_cells_and_aggregates_are_validated(self):
         self.refuse('cells[0].uuid', 'cells', 0, 'uuid', to='')
         self.refuse('cells[1].uuid', 'cells',
                     to=self.good['cells'] * 2)

@@ -48,7 +48,7 @@ class TestFilled(base.TestCase):
                          read('float64', 1.5, 2, '3.25', True))
         self.assertEqual([1, 2, 3], read(columns.WHOLE, 1.7, 2, '3'))
 
-    def test_numbers_are_within_what_the_type_holds(self):
+    def test_numbers_are_within_the_range_of_the_type(self):
         self.assertEqual([127, 0, -128, 0],
                          read('int8', 127, 128, -128, -129))
         self.assertEqual([65535, 0, 0], read('uint16', 65535, 65536, -1))
@@ -73,7 +73,7 @@ class TestFilled(base.TestCase):
     @hypothesis.given(strategies.lists(VALUES, min_size=1, max_size=5),
                       strategies.sampled_from(sorted(KINDS)))
     @profile.many_examples
-    def test_whatever_is_said_fits_a_table_and_a_snapshot(self, said, kind):
+    def test_every_valid_value_fits_a_table_and_a_snapshot(self, said, kind):
         # An agent's report is JSON.
         said = json.loads(json.dumps(said))
         extra = [column(kind, KINDS[kind])]
@@ -106,7 +106,7 @@ class TestCheck(base.TestCase):
             self.assertIn('source of column mine of the form stats.NAME, '
                           'metrics.NAME, traits.NAME', error.expected)
 
-    def test_column_that_cannot_hold_what_is_reported_is_refused(self):
+    def test_column_too_small_for_its_values_is_refused(self):
         for kind, default in ((columns.CODED, ()), ('nonsense', 0),
                               ('datetime64[s]', 0), ('complex128', 0)):
             error = self.assertRaises(

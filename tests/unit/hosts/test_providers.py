@@ -39,7 +39,7 @@ class TestOtherProviders(base.TestCase):
         self.assertTrue(self.others.add('available:DISK_GB@gone', -2))
         self.assertEqual(0, self.others.available('gone', 'DISK_GB'))
 
-    def test_what_is_taken_is_told_by_its_providers(self):
+    def test_usage_is_listed_by_provider(self):
         self.assertEqual(
             ('n', 'b', 'pool'), self.others.given('n', ('a', 'b'), [
                 ('VCPU', 1), ('VGPU@2', 1), ('X@2', 1), ('DISK_GB@pool', 1)]))

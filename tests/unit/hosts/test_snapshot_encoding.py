@@ -24,7 +24,7 @@ class TestCoding(base.TestCase):
         self.assertEqual(['', 'b', 'a'], made.values)
         self.assertEqual([2, 3], made.encode(['a', 'c']))
 
-    def test_value_that_nobody_has_has_no_code(self):
+    def test_unused_value_has_no_code(self):
         made = snapshot.DictionaryEncoding('')
 
         self.assertEqual(snapshot.NONE, made.code('other'))
@@ -94,7 +94,7 @@ class TestNumbers(base.TestCase):
 
         self.assertIs(made.numbers('x'), made.numbers('x'))
 
-    def test_new_value_is_told_of(self):
+    def test_new_value_is_reported(self):
         made = snapshot.DictionaryEncoding(())
         self.assertIsNone(made.numbers('x'))
 

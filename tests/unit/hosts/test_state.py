@@ -55,7 +55,7 @@ class TestHostState(base.TestCase):
 
         self.assertEqual(15384, host.free_ram_mb)
 
-    def test_service_is_told_like_a_record(self):
+    def test_service_has_the_form_of_a_record(self):
         hosts = builders.hosts(
             service_disabled=True, last_seen_up=86400.5, host='a')
 
@@ -75,7 +75,7 @@ class TestHostState(base.TestCase):
 
         self.assertEqual(4, state.HostState(hosts, 1).rack)
 
-    def test_what_the_table_does_not_know_is_no_attribute(self):
+    def test_unknown_column_is_no_attribute(self):
         host = state.HostState(builders.hosts(), 0)
 
         error = self.assertRaises(AttributeError, getattr, host, 'pci_stats')
@@ -87,7 +87,7 @@ class TestHostState(base.TestCase):
 
         self.assertEqual('host3', state.HostState(hosts, 1).host)
 
-    def test_address_that_the_host_has_not_said_is_none(self):
+    def test_unreported_address_is_none(self):
         host = state.HostState(builders.hosts(), 0)
 
         self.assertEqual((None, None), (host.host_ip, host.hypervisor_type))
@@ -105,7 +105,7 @@ class TestHostState(base.TestCase):
         self.assertEqual([list(some), []], [
             state.HostState(hosts, place).aggregates for place in (0, 1)])
 
-    def test_json_texts_are_what_they_say(self):
+    def test_json_texts_are_parsed(self):
         host = state.HostState(builders.hosts(
             stats='{"a": {"b": 1}}', metrics='[{"name": "m"}]'), 0)
 

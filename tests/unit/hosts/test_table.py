@@ -30,7 +30,7 @@ class TestReading(base.TestCase):
                 ValueError, self.table[name].__setitem__, 0, 0)
             self.assertIn('read-only', str(error))
 
-    def test_what_is_read_stays_as_it_was(self):
+    def test_snapshot_is_not_changed_by_later_writes(self):
         column, before = self.table['vcpus_used'], self.table.snapshot
 
         self.table.put(['x'], {'vcpus_used': 7})
@@ -45,7 +45,7 @@ class TestReading(base.TestCase):
         self.assertRaises(KeyError, lambda: self.table['nonsense'])
         self.assertNotIn('nonsense', self.table)
 
-    def test_what_has_no_codes_says_so(self):
+    def test_column_without_codes_is_an_error(self):
         error = self.assertRaises(KeyError, self.table.encoding, 'vcpus_used')
 
         self.assertEqual("The host table has no column 'vcpus_used' of "
@@ -249,7 +249,7 @@ def add(host, resources):
 
 class TestTableAgainstModel(base.TestCase):
 
-    def test_table_holds_what_a_dict_would(self):
+    def test_table_has_the_content_of_a_dict(self):
         stateful.run_state_machine_as_test(
             TableMachine, settings=hypothesis.settings(
                 profile.few_examples, stateful_step_count=20))

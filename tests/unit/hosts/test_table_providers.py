@@ -56,7 +56,7 @@ class TestUsages(base.TestCase):
         self.assertEqual({'a1': 4, 'a2': 1, 'b1': 4, 'b2': 4, POOL: 3},
                          rooms(self.table))
 
-    def test_host_is_told_apart_from_its_children(self):
+    def test_host_differs_from_its_children(self):
         self.table.set_usage('a', {'VGPU': 1}, {}, 0)
         self.table.set_usage('a1', {}, {}, 0)
 
@@ -83,7 +83,7 @@ class TestUsages(base.TestCase):
         self.table.set_usage('new', {'VGPU': 7}, {}, 0)
         self.assertEqual(7, rooms(self.table)['a1'])
 
-    def test_children_that_are_said_again_keep_what_is_known(self):
+    def test_reported_children_keep_their_usage(self):
         self.table.put(['a'], {'child_uuids': [('a1', 'a2')]})
 
         self.assertEqual(4, rooms(self.table)['a1'])
@@ -106,7 +106,7 @@ class TestUsages(base.TestCase):
         self.assertEqual(1, self.table.view(0.0).row_of_provider('a1'))
         self.assertEqual(2, rooms(self.table)['b1'])
 
-    def test_sharing_provider_that_stays_keeps_what_is_known(self):
+    def test_unchanged_sharing_provider_keeps_its_usage(self):
         new = self.table.set_sharing({
             POOL: SharingProvider('other name', 'rack'),
             'more': SharingProvider('more', 'rack')})
@@ -136,7 +136,7 @@ class TestTakings(base.TestCase):
                          rooms(self.table))
         self.assertEqual(4, before.shared_available(POOL, 'DISK_GB'))
 
-    def test_what_a_request_takes_is_given_back_with_its_view(self):
+    def test_reservation_of_a_view_ends_with_the_view(self):
         hosts = self.table.view(builders.NOW)
         hosts.take(1, {'VGPU@1': 2, f'DISK_GB@{POOL}': 2})
         self.assertEqual(2, hosts.shared_available(POOL, 'DISK_GB'))
@@ -208,7 +208,7 @@ class TestAnyOrder(base.TestCase):
         st.tuples(st.sampled_from(('undo', 'claim')), st.integers(0, 9)),
         st.tuples(st.just('tell')), st.tuples(st.just('publish'))),
         max_size=20))
-    def test_what_is_left_is_what_was_not_taken(self, steps):
+    def test_remaining_amount_is_the_capacity_less_usage(self, steps):
         made, model = make(), Model()
         for kind, *said in steps:
             if kind == 'take':

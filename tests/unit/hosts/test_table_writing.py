@@ -188,7 +188,7 @@ class TestDrop(base.TestCase):
 
 class TestUsage(base.TestCase):
 
-    def test_usage_sets_what_is_free(self):
+    def test_usage_determines_the_free_amounts(self):
         hosts = made('x', 'y')
 
         hosts.set_usage(
@@ -231,7 +231,7 @@ class TestUsage(base.TestCase):
         self.assertEqual([(), (('VCPU', 1, 8, 1),), ()],
                          values(hosts, 'units'))
 
-    def test_what_is_made_of_bounds_is_made_anew_when_they_change(self):
+    def test_derived_columns_follow_changed_bounds(self):
         hosts = made('x', 'y')
 
         def memo():
@@ -300,7 +300,7 @@ class TestTakings(base.TestCase):
         self.hosts.put(['y'], {'last_seen_up': 5.0})
         self.assertTaken()
 
-    def test_what_is_undone_leaves_nothing(self):
+    def test_rolled_back_allocation_has_no_effect(self):
         before = self.contents()
         self.hosts.rollback(self.hosts.reserve(self.choose(1)))
         self.assertEqual(before, self.contents())
@@ -394,7 +394,7 @@ class TestTakings(base.TestCase):
         self.assertEqual(
             2, len(self.hosts.reserve(view, table.Verify.CAPACITY)))
 
-    def test_what_the_store_says_takes_the_place_of_what_it_has(self):
+    def test_usage_of_the_store_replaces_confirmed_allocations(self):
         allocations = self.hosts.reserve(self.choose(0))
         self.assertEqual([], self.hosts.confirm(allocations))
 
@@ -515,7 +515,7 @@ class TestSettle(base.TestCase):
         self.assertEqual([0, 0], self.builds(hosts))
         self.assertEqual([1, 1], hosts['num_instances'].tolist())
 
-    def test_what_the_host_reports_takes_its_place(self):
+    def test_report_of_the_host_replaces_the_allocation(self):
         hosts = made('x', 'y')
         allocation.take(hosts, 0, {}, 10.0)
 

@@ -118,7 +118,7 @@ class TestColumns(base.TestCase):
 
         self.assertLess(len(hosts.columns.current), 100)
 
-    def test_one_host_is_told_with_values_in_place_of_codes(self):
+    def test_one_host_has_values_in_place_of_codes(self):
         hosts = builders.hosts(
             host=['a', 'b'], availability_zone=['east', 'west'],
             vcpus_used=[5, 6])
@@ -134,7 +134,7 @@ class TestColumns(base.TestCase):
         self.assertEqual([1, 2], hosts.places(rows).tolist())
         self.assertEqual([1], some(hosts, 0, 2).places(rows).tolist())
 
-    def test_rows_are_those_of_the_table_whoever_is_asked(self):
+    def test_rows_of_every_view_are_those_of_the_table(self):
         hosts = builders.hosts(vcpus_used=[5, 6, 7, 8])
 
         self.assertEqual([8.0], some(some(hosts, 1, 3), 3)[
@@ -294,7 +294,7 @@ class TestInstances(base.TestCase):
 
         self.assertEqual([0] * 4, self.hosts.counts_of(['far']).tolist())
 
-    def test_instances_of_a_node_are_told(self):
+    def test_instances_of_a_node_are_returned(self):
         uuid = self.hosts['uuid'][2]
 
         self.assertEqual(['i', 'k'], self.hosts.instances_on(uuid))
@@ -314,7 +314,7 @@ class TestTaking(base.TestCase):
 
     resources = {'VCPU': 3, 'CUSTOM_X': 1}
 
-    def test_who_looks_at_some_sees_what_is_taken(self):
+    def test_view_of_some_hosts_includes_their_allocations(self):
         hosts = builders.hosts(3)
         part = some(hosts, 0, 2)
         part['vcpus_used']
@@ -337,7 +337,7 @@ class TestTaking(base.TestCase):
 
 class TestFreeing(base.TestCase):
 
-    def test_what_is_claimed_counts_as_free(self):
+    def test_existing_claim_counts_as_free(self):
         hosts = builders.hosts(2, vcpus_used=[3, 3])
         room = hosts.available('VCPU')[1]
 

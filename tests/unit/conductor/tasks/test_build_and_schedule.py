@@ -104,7 +104,7 @@ class TestBuildAndSchedule(base.TestCase):
             waits.result(60)
         self.assertBuilding('cell1', slow)
 
-    def test_nothing_is_done_for_what_is_gone_or_taken(self):
+    def test_deleted_or_leased_requests_are_skipped(self):
         gone, taken = self.accept(2)
         self.delete(gone)
         with self.database.writer() as connection:
@@ -220,7 +220,7 @@ class TestFailure(base.TestCase):
             name: base.claims_base.Inventory(4 * amount)
             for name, amount in base.SIZE.items()})
 
-    def test_host_whose_mapping_has_gone_is_passed_over(self):
+    def test_host_without_a_mapping_is_skipped(self):
         self.answer_gone('a3')
         lost, found = self.accept(2)
 
@@ -323,7 +323,7 @@ class TestFailure(base.TestCase):
         for uuid in uuids[4:]:
             self.assertBuried(uuid, 'Full.')
 
-    def test_what_cannot_be_told_to_any_host_is_an_error_in_its_cell(self):
+    def test_build_that_no_host_can_receive_ends_in_error(self):
         url = self.cells['cell1'].transport_url
         self.compute.get(self.transports.get(url)).failure = ValueError()
         [uuid] = self.accept()
@@ -355,7 +355,7 @@ class TestSharedFile(base.TestCase):
         return super().task(limits=build_and_schedule.TaskLimits(
             base.LEASE_S, fenced=False), **options)
 
-    def test_what_fails_holds_nothing_wherever_it_failed(self):
+    def test_failed_build_holds_no_claim_after_any_step(self):
         for place in range(1, base.REQUEST_GONE):
             [uuid] = self.accept()
 
@@ -363,7 +363,7 @@ class TestSharedFile(base.TestCase):
 
             self.assertBuried(uuid, 'another place')
 
-    def test_what_its_user_deleted_holds_nothing(self):
+    def test_deleted_server_holds_no_claim(self):
         [uuid] = self.accept()
 
         self.task_with(base.DONE.index('schedule'), lambda: self.delete(
@@ -371,7 +371,7 @@ class TestSharedFile(base.TestCase):
 
         self.assertLeftNothing(uuid)
 
-    def test_what_another_one_finished_keeps_what_it_holds(self):
+    def test_build_finished_by_another_conductor_keeps_its_claim(self):
         [uuid] = self.accept()
 
         def next_one_first():
@@ -424,7 +424,7 @@ class TestBurial(base.TestCase):
         self.task_with(1, base.fail).run(base.USER, [uuid])
         self.assertEqual([], self.then)
 
-    def test_what_another_one_leases_since_is_left_to_it(self):
+    def test_build_leased_by_another_conductor_is_skipped(self):
         [uuid] = self.accept()
         leased = []
 
@@ -435,7 +435,7 @@ class TestBurial(base.TestCase):
             ({}, None, True),
             (self.rows(uuid), self.mapped(uuid), self.requested(uuid)))
 
-    def test_what_another_one_finished_since_is_not_buried(self):
+    def test_build_finished_by_another_conductor_is_not_buried(self):
         [uuid] = self.accept()
 
         def next_one():
@@ -446,7 +446,7 @@ class TestBurial(base.TestCase):
 
         self.assertBuilding('cell1', uuid)
 
-    def test_what_nobody_leases_since_is_buried_however_late(self):
+    def test_build_with_an_expired_lease_is_buried_late(self):
         [uuid] = self.accept()
 
         self.fail(uuid, lambda: self.clock.advance(base.LEASE_S * 2))
@@ -580,7 +580,7 @@ class TestRecovery(base.TestCase):
                 ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
             self.assertEqual([], self.sent())
 
-    def test_nobody_takes_up_what_is_being_undone_however_slowly(self):
+    def test_build_in_rollback_cannot_be_leased(self):
         [uuid] = self.accept()
         task = self.task_with(1, lambda: (
             self.clock.advance(base.LEASE_S * 2), base.fail()))
@@ -665,7 +665,7 @@ class TestRetries(base.TestCase):
             self.assertBuilding('cell1', uuid)
         self.assertEqual([], task.retries.pop_due())
 
-    def test_what_passes_is_tried_again_before_its_lease_has_run_out(self):
+    def test_transient_failure_is_retried_within_the_lease(self):
         [uuid] = self.accept()
         self.silent(times=2)
         task = self.task()
@@ -677,7 +677,7 @@ class TestRetries(base.TestCase):
 
         self.assertBuilding('cell1', uuid)
 
-    def test_what_waits_for_another_try_is_nobody_elses(self):
+    def test_deferred_build_keeps_its_lease(self):
         [uuid] = self.accept()
         self.silent(times=4)
         task = self.limited(retry_delay_s=base.LEASE_S - 1)
@@ -687,7 +687,7 @@ class TestRetries(base.TestCase):
             self.try_again(task, base.LEASE_S - 1)
             self.assertEqual([], self.free([uuid]))
 
-    def test_what_was_tried_often_enough_is_anybodys(self):
+    def test_build_without_further_attempts_releases_its_lease(self):
         [uuid] = self.accept()
         self.silent(times=100)
         task = self.limited(retries=2)
@@ -699,7 +699,7 @@ class TestRetries(base.TestCase):
 
         self.assertEqual([uuid], self.free([uuid]))
 
-    def test_another_try_leaves_alone_what_another_conductor_has(self):
+    def test_retry_skips_builds_of_another_conductor(self):
         [uuid] = self.accept()
         self.silent(times=2)
         task = self.task()
@@ -762,7 +762,7 @@ class TestRetries(base.TestCase):
         for uuid in uuids:
             self.assertBuilding('cell1', uuid)
 
-    def test_what_does_not_pass_is_not_tried_again(self):
+    def test_permanent_failure_is_not_retried(self):
         [uuid] = self.accept()
         task = self.task()
         self.scheduler.answer = lambda **arguments: 1 / 0
@@ -793,7 +793,7 @@ class TestReached(base.TestCase):
         self.task(reached=steps.append).run(base.USER, [uuid])
         return uuid, steps
 
-    def test_steps_of_a_build_are_told_in_their_order(self):
+    def test_steps_of_a_build_are_reported_in_order(self):
         uuid, steps = self.reached()
 
         self.assertBuilding('cell1', uuid)
@@ -801,7 +801,7 @@ class TestReached(base.TestCase):
             ['Lease', 'Expire', 'RemoveFromCell0', 'Schedule', 'FindCell',
              'Decide', 'WriteRows', 'Release', 'Cast', 'Bury'], steps)
 
-    def test_steps_of_a_build_that_is_buried_are_told_to_the_end(self):
+    def test_steps_of_a_buried_build_are_reported(self):
         def refuse(**arguments):
             raise exception.NoValidHost(reason='Full.')
 
@@ -839,7 +839,7 @@ class TestBroken(base.TestCase):
             self.spoil(uuid, table, **values)
             yield uuid, reason.format(uuid)
 
-    def test_what_cannot_be_read_is_buried_with_the_reason(self):
+    def test_unreadable_request_is_buried_with_the_reason(self):
         for uuid, reason in self.break_in_turn():
             self.task().run(base.USER, [uuid])
 
@@ -858,7 +858,7 @@ class TestBroken(base.TestCase):
         self.assertEqual({}, self.rows(uuid))
         self.assertEqual([self.mapped(other)], list(self.rows(other)))
 
-    def test_recoverer_buries_what_was_leased_and_forgotten(self):
+    def test_recoverer_buries_abandoned_requests(self):
         for uuid, reason in self.break_in_turn():
             now = self.clock.timestamp()
             with self.database.writer() as connection:
@@ -869,7 +869,7 @@ class TestBroken(base.TestCase):
 
             self.assertBuried(uuid, reason)
 
-    def test_what_is_broken_since_an_earlier_try_is_undone(self):
+    def test_request_broken_since_an_earlier_attempt_is_rolled_back(self):
         for place in range(base.REQUEST_GONE):
             [uuid] = self.accept()
             self.assertRaises(base.Death, self.task_with(
@@ -899,13 +899,13 @@ class TestBroken(base.TestCase):
         for uuid in uuids:
             self.assertBuried(uuid, f'{uuids[0]} is missing')
 
-    def test_user_can_delete_what_cannot_be_read(self):
+    def test_user_can_delete_an_unreadable_request(self):
         for uuid, _ in self.break_in_turn():
             self.delete(uuid)
 
             self.assertLeftNothing(uuid)
 
-    def test_user_can_delete_what_was_being_built(self):
+    def test_user_can_delete_an_interrupted_build(self):
         for place in range(base.REQUEST_GONE):
             [uuid] = self.accept()
             self.assertRaises(base.Death, self.task_with(

@@ -71,7 +71,7 @@ class TestBuildInstances(base.TestCase):
         self.assertIsNone(self.holds(self.uuid))
         self.assertEqual([], self.agents.sent)
 
-    def test_next_host_is_claimed_and_told(self):
+    def test_next_host_is_claimed_and_gets_the_cast(self):
         self.try_next('a1', 'a2', 'a3')
 
         [sent] = self.agents.sent
@@ -181,7 +181,7 @@ class TestBuildInstances(base.TestCase):
             self.assertEqual([], self.agents.sent)
             self.assertIsNone(self.holds(self.uuid))
 
-    def test_nothing_is_claimed_for_what_was_deleted(self):
+    def test_nothing_is_claimed_for_a_deleted_server(self):
         self.delete_row()
 
         self.try_next('a1')
@@ -209,7 +209,7 @@ class TestBuildInstances(base.TestCase):
             return build_casts.BuildMessage.read(
                 build_casts.get(connection, self.uuid))
 
-    def test_what_an_agent_is_told_is_kept(self):
+    def test_cast_to_an_agent_is_stored(self):
         self.fill('a1')
 
         self.try_next('a1', 'a2', 'a3')
@@ -222,7 +222,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual(
             sent.arguments['filter_properties'], kept.filter_properties)
 
-    def test_agent_that_cannot_be_told_is_told_later(self):
+    def test_failed_cast_to_an_agent_is_repeated(self):
         self.agents.failure = amqp_exc.AccessRefused('wrong password')
 
         self.try_next('a1')
@@ -247,7 +247,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual(('building', 'scheduling', 2), (
             row.vm_state, row.task_state, row.build_attempts))
 
-    def test_agent_that_was_told_all_the_same_keeps_the_build(self):
+    def test_agent_that_received_a_failed_cast_keeps_the_build(self):
         for failure in oslo_messaging.MessagingTimeout(), ValueError():
             self.uuid = self.handed_on()
 
@@ -334,7 +334,7 @@ class TestNetworks(base.TestCase):
         self.assertEqual('error', self.row(self.instance.uuid).vm_state)
         self.assertEqual((False, False), self.allocated())
 
-    def test_row_says_what_could_not_be_taken_back(self):
+    def test_row_records_the_failed_rollback(self):
         self.network.fail('deallocate', 1)
 
         self.try_next()
@@ -376,7 +376,7 @@ class TestNotifications(base.TestCase):
             {'retry': {'num_attempts': 1, 'hosts': []}},
             objects.RequestSpec(), [[self.selection(host) for host in hosts]])
 
-    def test_build_without_alternates_is_told_once(self):
+    def test_build_without_alternates_is_notified_once(self):
         for _ in range(2):
             self.try_next()
 
@@ -386,7 +386,7 @@ class TestNotifications(base.TestCase):
             'MaxRetriesExceeded',
             data['reason']['nova_object.data']['exception'])
 
-    def test_build_that_goes_on_is_not_told(self):
+    def test_continued_build_is_not_notified(self):
         self.try_next('a1')
 
         self.assertEqual([], self.told.events())

@@ -25,7 +25,7 @@ class TestLeases(base.TestCase):
                     for each in build_requests.lease(
                         connection, uuids, owner, now, now + base.LEASE_S)]
 
-    def test_what_is_held_stays_ours_for_as_long_as_that_is_said(self):
+    def test_held_lease_is_renewed_until_its_end(self):
         held, other = self.accept(2)
         self.lease([held, other], 'mine')
         self.leases.hold({held: 'mine'})
@@ -36,7 +36,7 @@ class TestLeases(base.TestCase):
 
         self.assertEqual([other], self.lease([held, other], 'next'))
 
-    def test_what_was_let_go_is_renewed_no_more(self):
+    def test_released_lease_is_not_renewed(self):
         uuids = self.accept(2)
         self.lease(uuids, 'mine')
         self.leases.hold(dict.fromkeys(uuids, 'mine'))
@@ -48,7 +48,7 @@ class TestLeases(base.TestCase):
 
         self.assertEqual(uuids[:1], self.lease(uuids, 'next'))
 
-    def test_what_is_held_for_the_next_try_is_not_let_go_by_the_last(self):
+    def test_lease_of_the_next_attempt_outlives_the_last(self):
         uuids = self.accept(1)
         self.lease(uuids, 'next try')
         self.leases.hold({uuids[0]: 'last try'})

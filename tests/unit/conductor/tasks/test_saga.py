@@ -93,7 +93,7 @@ class TestRun(base.TestCase):
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
         self.assertEqual(self.builds, gone_on)
 
-    def test_what_ended_is_undone_in_reverse_and_the_rest_goes_on(self):
+    def test_ended_build_is_rolled_back_in_reverse(self):
         gone_on = self.run_steps(
             self.step('1'), self.step('2', end('b', reason=Failure())),
             self.step('3'))
@@ -104,7 +104,7 @@ class TestRun(base.TestCase):
         self.assertEqual([self.a, self.c], gone_on)
         self.assertTrue(self.b.to_bury)
 
-    def test_what_was_deleted_is_undone_and_not_buried(self):
+    def test_deleted_build_is_rolled_back_and_not_buried(self):
         self.run_steps(
             self.step('1'), self.step('2', end('a', Outcome.DELETED)))
 
@@ -112,7 +112,7 @@ class TestRun(base.TestCase):
             ['do 1 abc', 'do 2 abc', 'undo 2 a', 'undo 1 a'], self.notes)
         self.assertFalse(self.a.to_bury)
 
-    def test_what_somebody_finished_is_neither_undone_nor_buried(self):
+    def test_build_finished_elsewhere_is_not_rolled_back(self):
         gone_on = self.run_steps(
             self.step('1'),
             self.step('2', end('a', Outcome.FINISHED, Failure())))
@@ -156,7 +156,7 @@ class TestRun(base.TestCase):
         self.assertIs(first, self.a.reason)
         self.assertEqual('as told', str(self.b.reason))
 
-    def test_fence_saves_from_undoing_what_is_somebody_elses(self):
+    def test_fence_prevents_the_rollback_of_another_owner(self):
         asked = []
 
         @contextlib.contextmanager
@@ -205,19 +205,19 @@ class TestRun(base.TestCase):
         self.assertEqual(
             [first] * 3, [build.reason for build in self.builds])
 
-    def test_what_users_delete_is_not_missed(self):
+    def test_deletion_by_a_user_is_noticed(self):
         gone_on = self.run_steps(
             self.step('1', end('b', Outcome.DELETED)), self.step('2'), least=3)
 
         self.assertEqual([self.a, self.c], gone_on)
 
-    def test_what_is_past_undoing_is_not_failed_with_others(self):
+    def test_committed_build_does_not_fail_with_its_batch(self):
         last = self.step('1', end('b', reason=Failure()))
         last.final = True
 
         self.assertEqual([self.a, self.c], self.run_steps(last, least=3))
 
-    def test_what_nobody_answered_is_put_off(self):
+    def test_unanswered_build_is_deferred(self):
         def doing(builds):
             raise oslo_messaging.MessagingTimeout()
 
@@ -243,7 +243,7 @@ class TestRun(base.TestCase):
 
         self.assertEqual([True] * 3, [each.to_bury for each in self.builds])
 
-    def test_no_step_is_done_for_nobody(self):
+    def test_no_step_runs_without_builds(self):
         self.assertEqual([], self.run_steps(
             self.step('1', fail), self.step('2')))
 
@@ -336,7 +336,7 @@ class TestJointSteps(base.TestCase):
             ['do 0 bcd', 'do 1 bcd', 'do 2 bc', 'do 2 d'],
             sorted(self.joined()))
 
-    def test_what_ends_is_undone_before_its_batch_goes_on(self):
+    def test_ended_build_is_rolled_back_before_its_batch_continues(self):
         self.assertEqual('acd', self.race(
             self.batched('1', end('b', reason=Failure())), self.batched('2')))
 
@@ -377,14 +377,14 @@ class TestJointSteps(base.TestCase):
 
         self.assertEqual(['do 0 bcd', *['do 1 bcd'] * 3], self.joined())
 
-    def test_each_batch_is_told_of_each_step(self):
+    def test_each_step_of_each_batch_is_reported(self):
         reached = []
 
         self.race(self.batched('1'), reached=reached.append)
 
         self.assertEqual(['0', '1', '0', '0', '1', '1'], reached)
 
-    def test_death_of_who_works_for_others_is_theirs(self):
+    def test_crash_of_the_batch_leader_fails_the_batch(self):
         class Death(BaseException):
             pass
 
@@ -433,7 +433,7 @@ class TestBuild(base.TestCase):
             Outcome.FINISHED: (True, False, False, False, True),
             Outcome.BUILT_ELSEWHERE: (True, False, False, False, True)}, found)
 
-    def test_what_the_table_has_not_is_refused(self):
+    def test_unlisted_outcome_is_refused(self):
         for before, after in itertools.product(Outcome, Outcome):
             build = make(*WAYS[before])
             if after is before or after in saga.TRANSITIONS[before]:
@@ -449,7 +449,7 @@ class TestBuild(base.TestCase):
             self.assertIs(before, build.outcome)
             self.assertIsNone(build.reason)
 
-    def test_no_step_fails_what_is_settled_elsewhere(self):
+    def test_no_step_fails_a_build_that_ended_elsewhere(self):
         for outcome in LOST:
             self.assertRaises(
                 saga.OutcomeConflict, make(outcome).fail, ValueError())
@@ -461,7 +461,7 @@ class TestBuild(base.TestCase):
 
         self.assertIs(first, build.reason)
 
-    def test_what_failed_of_what_passes_is_put_off(self):
+    def test_build_with_a_transient_failure_is_deferred(self):
         for reason, outcome in (
                 (oslo_messaging.MessagingTimeout(), Outcome.RETRY),
                 (exception.NoValidHost(reason='Full.'), Outcome.FAILED)):
@@ -474,7 +474,7 @@ class TestBuild(base.TestCase):
 
 class TestBatch(base.TestCase):
 
-    def test_what_is_gone_is_not_missed(self):
+    def test_deleted_request_is_no_error(self):
         for outcome in LOST:
             batch = saga.Batch([make(), make(outcome)], 2)
             batch.fail_together()
@@ -492,7 +492,7 @@ class TestBatch(base.TestCase):
 
             self.assertEqual({others}, {each.outcome for each in builds})
 
-    def test_what_could_not_be_undone_stays_so(self):
+    def test_failed_rollback_is_recorded(self):
         builds = [make(), make(Outcome.RETRY), make(
             Outcome.FAILED, Outcome.UNKNOWN)]
         saga.Batch(builds, 3).fail_together()
@@ -504,7 +504,7 @@ class TestBatch(base.TestCase):
 
 class TestPasses(base.TestCase):
 
-    def test_what_passes_is_told_from_what_does_not(self):
+    def test_transient_errors_differ_from_permanent_ones(self):
         remote = type('DeadlineExceeded_Remote',
                       (exception.DeadlineExceeded,), {})
         for error, passing in (

@@ -306,7 +306,7 @@ class TestRemoveFromCell0(base.StepTestCase):
     def lying(self, batch):
         return [bool(self.rows(build.uuid)) for build in batch]
 
-    def test_what_was_retried_is_removed_however_often(self):
+    def test_retried_record_is_removed_repeatedly(self):
         batch = self.buried(2)
 
         for _ in range(2):
@@ -314,7 +314,7 @@ class TestRemoveFromCell0(base.StepTestCase):
             self.assertEqual([False, False, True], self.lying(batch))
             self.assertFalse(any(build.ended for build in batch))
 
-    def test_nobody_else_takes_it_up_for_a_lease_from_then_on(self):
+    def test_lease_starts_anew(self):
         batch = self.buried(1)
         self.clock.advance(base.LEASE_S / 2)
 

@@ -56,7 +56,7 @@ class TestDecide(base.StepTestCase):
 
         self.assertEqual('cell2', self.mapped(build.uuid))
 
-    def test_what_its_user_deleted_gets_no_cell(self):
+    def test_deleted_server_gets_no_cell(self):
         build, free = batch = self.builds(['a1', 'a1'])
         self.delete(build.uuid)
 
@@ -65,7 +65,7 @@ class TestDecide(base.StepTestCase):
         self.assertEqual([None, 'cell1'], self.decided(batch))
         self.assertEqual((False, True), (build.finished, build.deleted))
 
-    def test_who_lost_the_lease_decides_nothing(self):
+    def test_conductor_without_the_lease_decides_nothing(self):
         batch = self.builds(['a1', 'a1'])
         self.clock.advance(base.LEASE_S)
         self.lease([batch[0].uuid], OTHER)
@@ -76,7 +76,7 @@ class TestDecide(base.StepTestCase):
         self.assertEqual((True, False),
                          (batch[0].finished, batch[0].deleted))
 
-    def test_who_decides_has_the_whole_lease_before_it(self):
+    def test_decision_renews_the_lease(self):
         [build] = self.builds(['a1'])
         self.clock.advance(base.LEASE_S - 1)
         self.do(self.step(), [build])
@@ -120,7 +120,7 @@ class TestDecideAgain(base.StepTestCase):
             self.assertEqual({}, self.rows(self.uuid))
             self.assertFalse(self.build.ended)
 
-    def test_the_same_cell_is_kept_with_what_is_in_it(self):
+    def test_same_cell_is_kept_with_its_rows(self):
         self.build.cell = self.cells['cell2']
 
         self.do(self.step(), [self.build])
@@ -139,7 +139,7 @@ class TestDecideAgain(base.StepTestCase):
         self.assertEqual(['cell2'], [*self.rows(self.uuid)])
         self.assertTrue(self.build.reason)
 
-    def test_undoing_it_takes_back_what_the_earlier_try_decided(self):
+    def test_rollback_reverts_the_earlier_decision(self):
         for _ in range(2):
             self.undo(self.step(), [self.build])
 
@@ -155,7 +155,7 @@ class TestDecideAgain(base.StepTestCase):
 
             self.assertEqual({}, self.rows(self.uuid))
 
-    def test_who_lost_the_lease_takes_nothing_back(self):
+    def test_conductor_without_the_lease_reverts_nothing(self):
         self.build.owner = OTHER
         self.do(self.step(), [self.build])
 
@@ -224,7 +224,7 @@ class TestFindCell(base.StepTestCase):
             ([each.service_host for each in build.selections],
              self.holds(build.uuid)))
 
-    def test_build_whose_hosts_all_left_is_put_off(self):
+    def test_build_without_remaining_hosts_is_deferred(self):
         self.fill('a2')
         for hosts in (['x9'], ['x9', 'x8'], ['x9', 'a2']):
             build = self.find(*hosts)

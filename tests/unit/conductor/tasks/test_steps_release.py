@@ -48,7 +48,7 @@ class TestRelease(base.StepTestCase):
             [False] * 2, [self.requested(build.uuid) for build in batch])
         self.assertFalse(any(build.ended for build in batch))
 
-    def test_what_was_done_before_is_finished_and_not_deleted(self):
+    def test_finished_build_is_completed_and_not_deleted(self):
         batch = self.builds(['a1', 'b1'])
         self.do(self.step(), batch)
 
@@ -58,7 +58,7 @@ class TestRelease(base.StepTestCase):
             [(True, False)] * 2,
             [(build.finished, build.deleted) for build in batch])
 
-    def test_what_its_user_deleted_is_deleted(self):
+    def test_server_deleted_by_its_user_is_deleted(self):
         gone, there = batch = self.builds(['a1', 'b1'])
         self.decide(gone.uuid, 'cell1')
         self.delete(gone.uuid)
@@ -68,7 +68,7 @@ class TestRelease(base.StepTestCase):
         self.assertEqual((False, True), (gone.finished, gone.deleted))
         self.assertFalse(there.ended)
 
-    def test_what_somebody_else_leases_by_now_stays(self):
+    def test_request_leased_by_another_conductor_stays(self):
         batch = self.builds(['a1', 'b1'])
         self.clock.advance(base.LEASE_S)
         self.lease([batch[0].uuid], OTHER)
@@ -80,7 +80,7 @@ class TestRelease(base.StepTestCase):
         self.assertEqual((True, False),
                          (batch[0].finished, batch[0].deleted))
 
-    def test_lease_that_ran_out_and_that_nobody_took_is_good(self):
+    def test_expired_lease_without_a_new_owner_is_valid(self):
         [build] = batch = self.builds(['a1'])
         self.clock.advance(base.LEASE_S * 2)
 
@@ -89,7 +89,7 @@ class TestRelease(base.StepTestCase):
         self.assertFalse(self.requested(build.uuid))
         self.assertFalse(build.ended)
 
-    def test_what_its_user_changed_meanwhile_is_changed_in_the_cell(self):
+    def test_concurrent_change_is_applied_in_the_cell(self):
         changed, other = batch = self.builds(['a1', 'b1'])
         self.write_rows(batch)
         self.rename(changed.uuid)
@@ -122,7 +122,7 @@ class TestRelease(base.StepTestCase):
         self.do(self.step(), batch)
         return batch
 
-    def test_what_cannot_be_changed_in_its_cell_is_tried_again(self):
+    def test_failed_change_in_the_cell_is_retried(self):
         changed, other = self.changed_where_it_cannot_be_written(least=1)
 
         self.assertTrue(changed.to_retry)
@@ -139,7 +139,7 @@ class TestRelease(base.StepTestCase):
             [(build.to_retry, self.requested(build.uuid))
              for build in batch])
 
-    def test_nobody_takes_it_up_while_it_is_changed_in_its_cell(self):
+    def test_request_is_leased_during_the_change_in_its_cell(self):
         """Its user may change the row once another one has released it."""
         [build] = batch = self.builds(['a1'])
         self.write_rows(batch)
@@ -200,7 +200,7 @@ class TestCast(base.StepTestCase):
         return self.compute.get(
             self.transports.get(self.cells[cell].transport_url))
 
-    def test_agent_is_told_on_the_transport_of_its_cell(self):
+    def test_cast_uses_the_transport_of_the_cell(self):
         self.a1.selections.append(self.selection('a3'))
 
         self.do(self.step(), self.batch)
@@ -234,11 +234,11 @@ class TestCast(base.StepTestCase):
             self.assertEqual('building', self.row(build.uuid).vm_state)
             self.assertIsNotNone(self.holds(build.uuid))
 
-    def test_what_a_broker_does_not_take_waits_in_its_cell(self):
+    def test_cast_that_times_out_waits_in_its_cell(self):
         self.assert_waits_after(oslo_messaging.MessageDeliveryFailure(
             'to amqp://user:secret@broker'))
 
-    def test_what_a_broker_refuses_waits_in_its_cell(self):
+    def test_cast_that_the_broker_refuses_waits_in_its_cell(self):
         self.assert_waits_after(amqp_exc.AccessRefused(
             'to amqp://user:secret@broker'))
 
@@ -260,7 +260,7 @@ class TestCast(base.StepTestCase):
             self.assertIsNotNone(self.holds(build.uuid))
         self.assertEqual([self.b1.uuid], [uuid for _, uuid in self.sent()])
 
-    def test_what_cannot_be_sent_by_any_broker_ends_in_error(self):
+    def test_unsendable_cast_ends_in_error(self):
         self.client('cell1').failure = exception.VersionNotSendable(
             topic='compute', version='6.0', cap='5.0')
 
@@ -281,7 +281,7 @@ class TestCast(base.StepTestCase):
         self.assertInError(self.a2, 'cell1')
         self.assertSent(self.b1)
 
-    def test_cell_that_cannot_be_told_either_does_not_keep_the_others(self):
+    def test_unreachable_cell_does_not_block_other_cells(self):
         self.client('cell1').failure = ValueError()
         self.break_cell('cell1')
         for build in self.batch:
@@ -349,7 +349,7 @@ class Quotas(noop.NoopQuotaDriver):
 
 class TestReleaseQuota(base.StepTestCase):
 
-    def test_each_batch_is_asked_for_with_what_its_builds_take(self):
+    def test_each_batch_is_checked_with_its_own_demand(self):
         first, second = self.builds(['a1', 'a2']), self.builds(['b1'])
         for batch, least in ((first, 2), (second, 1)):
             batch_ = Batch(batch, least)
@@ -386,7 +386,7 @@ class TestCastNotifications(base.StepTestCase):
         super().setUp()
         self.told = self.useFixture(recorder.NotificationRecorder('vm_state'))
 
-    def test_what_cannot_be_handed_over_is_told(self):
+    def test_failed_handover_is_reported(self):
         lost, other = batch = self.builds(['a1', 'b1'])
         self.do(steps.WriteRows(
             self.database, self.targets, self.wrong_clock,
@@ -407,7 +407,7 @@ class TestCastNotifications(base.StepTestCase):
         self.assertNotIn('s3cret', str(data))
         self.assertIsNotNone(data['request_spec'])
 
-    def test_task_tells_of_what_it_cannot_hand_over(self):
+    def test_task_reports_a_failed_handover(self):
         [uuid] = self.accept()
         self.compute.get(self.transports.get(
             self.cells['cell1'].transport_url)).failure = ValueError('no way')

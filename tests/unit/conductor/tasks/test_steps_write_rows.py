@@ -150,7 +150,7 @@ class TestWriteRowsAgain(base.StepTestCase):
         return steps.WriteRows(
             self.database, self.targets, self.clock, base.LEASE_S)
 
-    def test_who_writes_again_has_the_whole_lease_before_it(self):
+    def test_repeated_write_renews_the_lease(self):
         self.clock.advance(base.LEASE_S - 1)
         self.do(self.step(), [self.build])
 
@@ -164,7 +164,7 @@ class TestWriteRowsAgain(base.StepTestCase):
 
         self.assertEqual('zone-a2', self.row(self.uuid).availability_zone)
 
-    def test_who_lost_the_lease_writes_nothing(self):
+    def test_conductor_without_the_lease_writes_nothing(self):
         self.clock.advance(base.LEASE_S)
         self.lease([self.uuid], OTHER)
 
@@ -174,7 +174,7 @@ class TestWriteRowsAgain(base.StepTestCase):
             self.build.finished, self.build.deleted, self.build.reason))
         self.assertEqual('zone-a1', self.row(self.uuid).availability_zone)
 
-    def test_what_its_user_deleted_is_not_written(self):
+    def test_deleted_server_is_not_written(self):
         self.delete(self.uuid)
 
         self.do(self.step(), [self.build])
@@ -182,7 +182,7 @@ class TestWriteRowsAgain(base.StepTestCase):
         self.assertTrue(self.build.deleted)
         self.assertEqual('zone-a1', self.row(self.uuid).availability_zone)
 
-    def test_nobody_takes_it_up_while_it_is_written(self):
+    def test_request_is_leased_during_the_write(self):
         """Else it could be of another one, and handed over already."""
         waiting, written = [], []
         database = self.targets.database
@@ -253,7 +253,7 @@ class TestWriteRowsNotifications(base.StepTestCase):
             base.LEASE_S,
             self.told.notifier)
 
-    def test_new_server_is_told(self):
+    def test_new_server_is_notified(self):
         batch = self.builds(['a1', 'b1'])
 
         self.do(self.rows_step, batch)
@@ -268,7 +268,7 @@ class TestWriteRowsNotifications(base.StepTestCase):
                       for name in ('old_state', 'state')))
             self.assertIn('zone-', data['availability_zone'])
 
-    def test_server_of_a_cell_that_cannot_be_written_is_not_told(self):
+    def test_server_of_an_unwritable_cell_is_not_notified(self):
         broken, other = batch = self.builds(['a1', 'b1'])
         self.break_cell('cell1')
         broken.cell = self.mapping('cell1')

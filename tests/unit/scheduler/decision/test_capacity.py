@@ -35,7 +35,7 @@ class TestCapacity(base.TestCase):
         self.assertEqual([False, False], stage.keep(
             builders.hosts(2), builders.request()).tolist())
 
-    def test_shortfall_is_what_is_missing_with_its_unit(self):
+    def test_shortfall_is_the_missing_amount_with_its_unit(self):
         hosts = builders.hosts(available={'MEMORY_MB': [100, 512, 600]})
 
         amounts, unit = capacity.Capacity('MEMORY_MB', 512).shortfall(
@@ -79,7 +79,7 @@ class TestSize(base.TestCase):
         self.assertEqual([False, True, True], stage.keep(
             hosts, builders.request()).tolist())
 
-    def test_shortfall_is_what_is_missing_with_its_unit(self):
+    def test_shortfall_is_the_missing_amount_with_its_unit(self):
         hosts = builders.hosts(total_usable_disk_gb=[1, 9])
 
         amounts, unit = capacity.Size('DISK_GB', 5).shortfall(
@@ -192,7 +192,7 @@ class TestStages(base.TestCase):
                            in capacity.stages(hosts, request)
                            if isinstance(stage, capacity.StepSize)], units)
 
-    def test_extra_specs_go_before_what_else_the_flavor_says(self):
+    def test_extra_specs_override_the_fields_of_the_flavor(self):
         stages = capacity.stages(builders.hosts(1), builders.request(
             vcpus=2, memory_mb=512, root_gb=1, extra_specs={
                 'resources:CUSTOM_GOLD': '1', 'resources:VCPU': '0',
@@ -204,7 +204,7 @@ class TestStages(base.TestCase):
             {stage.name: stage.amount for stage in stages
              if isinstance(stage, capacity.Capacity)})
 
-    def test_what_is_not_wanted_is_not_asked_for(self):
+    def test_unrequested_class_is_not_checked(self):
         stages = capacity.stages(
             builders.hosts(1), builders.request(root_gb=0))
 
@@ -297,7 +297,7 @@ class TestServerCounts(base.TestCase):
 
         self.assertEqual(placed(table, request), counts(table, request))
 
-    def test_what_hosts_share_counts_once(self):
+    def test_shared_provider_counts_once(self):
         hosts = [[Provider()] for _ in range(3)]
         table = make(hosts, [{0}, {0}, {0}], [Provider((11, 0))])
 
@@ -322,7 +322,7 @@ class TestServerCounts(base.TestCase):
 
         self.assertEqual([0, 2], counts(make(hosts), request))
 
-    def test_what_has_no_end_is_counted_to_a_bound(self):
+    def test_unlimited_capacity_is_counted_to_a_bound(self):
         request = ask(groups=[group(1)])
         request.flavor.extra_specs |= {
             f'resources:{name}': '0'

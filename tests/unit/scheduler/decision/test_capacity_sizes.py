@@ -31,7 +31,7 @@ class TestRememberedSizes(base.TestCase):
                 self.assertEqual(
                     [False, True], self.keep(hosts, resource, least + 1))
 
-    def test_what_fits_the_smallest_host_is_not_compared_with_each(self):
+    def test_amount_below_the_smallest_host_is_not_compared(self):
         self.assertIsNone(self.keep(self.hosts(), 'VCPU', 2))
 
     def test_no_host_is_too_small_where_there_is_none(self):

@@ -270,7 +270,7 @@ class TestIsolatedAggregate(prefiltering.PrefilterTestCase):
         self.assertEqual(['IsolatedAggregate'] * (len(rows) < 4), by)
         return rows
 
-    def test_hosts_are_kept_for_who_needs_all_their_traits(self):
+    def test_hosts_are_kept_for_requests_with_all_their_traits(self):
         both = {'trait:GPU': 'required', 'trait:SSD': 'required'}
 
         self.assertEqual([2, 3], self.left())

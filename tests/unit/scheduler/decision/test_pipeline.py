@@ -81,7 +81,7 @@ class TestCandidates(base.TestCase):
 
         self.assertEqual([0, 1], found.rows.tolist())
 
-    def test_room_for_all_resources_is_wanted(self):
+    def test_capacity_is_needed_for_all_resources(self):
         hosts = builders.hosts(available={
             'VCPU': [1, 2, 2, 2], 'MEMORY_MB': [9, 8, 9, 9],
             'DISK_GB': [3, 3, 2, 3]})
@@ -151,7 +151,7 @@ class TestCandidates(base.TestCase):
             builders.request(force_hosts=['host1']))
         self.assertEqual(0, len(found))
 
-    def test_rebuild_asks_only_what_it_concerns(self):
+    def test_rebuild_runs_only_its_filters(self):
         image = toys.Filter([True, False], rebuild=True)
         other = toys.Filter([False, False])
         decision = pipeline.Pipeline([other, image], [], [other])
@@ -263,7 +263,7 @@ class TestPlugins(base.TestCase):
         self.assertEqual({'a', 'b', 'c', 'e', 'f'},
                          decision.located(builders.request()))
 
-    def test_policy_that_nobody_serves_is_refused_before_any_host(self):
+    def test_unsupported_policy_is_refused_before_any_host(self):
         never = toys.Filter(toys.fail)
         serving = toys.Filter(None)
         serving.serves = frozenset(['affinity'])

@@ -57,7 +57,7 @@ class TestThrough(base.TestCase):
 
         self.assertEqual(((), 2), (left.steps, left.left))
 
-    def test_step_says_what_came_and_what_passed(self):
+    def test_step_has_its_entered_and_remaining_hosts(self):
         stages = [toys.Filter([True, False, True]),
                   toys.Filter([False, False, True])]
 
@@ -78,14 +78,14 @@ class TestThrough(base.TestCase):
 
         self.assertEqual({slow: 2.0}, calls.seconds)
 
-    def test_nothing_is_asked_where_nobody_is_left(self):
+    def test_no_filter_runs_without_hosts(self):
         never = toys.Filter(toys.fail)
 
         left = self.filtered(2, toys.Filter([False, False]), never)
 
         self.assertEqual((0, []), (left.left, left.rows.tolist()))
 
-    def test_what_was_sifted_before_is_kept(self):
+    def test_earlier_mask_is_kept(self):
         first = self.filtered(3, toys.Filter([True, False, True]))
 
         left = self.filtered(3, toys.Filter([True, True, False]), start=first)

@@ -58,7 +58,7 @@ class TestAsk(base.TestCase):
 
         self.assertEqual('Weigher Weigher failed.', str(error))
 
-    def test_what_would_end_the_thread_is_a_failure(self):
+    def test_exit_of_a_plugin_is_a_failure(self):
         for left in SystemExit(1), BaseException('odd'):
             error = self.assertRaises(
                 exception.PluginFailed, self.raising, left)
@@ -88,7 +88,7 @@ class TestAsk(base.TestCase):
 
         self.assertEqual({slow: 2.5, quick: 0.25}, calls.seconds)
 
-    def test_bad_input_is_told_as_it_is(self):
+    def test_invalid_input_is_raised_unchanged(self):
         wrong = exception.InvalidField(where='a', field='b', expected='c')
 
         def refuse():
@@ -139,7 +139,7 @@ class TestMask(base.TestCase):
     def test_mask_is_returned(self):
         self.assertEqual([True, False], self.ask([True, False]).tolist())
 
-    def test_what_is_no_mask_fails(self):
+    def test_result_that_is_no_mask_fails(self):
         for answer in ([True], [True] * 3, True, (True, True),
                        np.True_, np.ones(2), np.ones((2, 1), bool),
                        np.array([True, None]), np.array(True)):
@@ -204,7 +204,7 @@ class TestScores(base.TestCase):
         self.assertEqual([3, 1], scores.tolist())
         self.assertEqual(snapshot.extrema_of(scores), extrema)
 
-    def test_what_is_no_column_of_numbers_fails(self):
+    def test_result_that_is_no_numeric_column_fails(self):
         for answer in ([1], 1.0, [1, 2, 3], np.array(['a', 'b']),
                        np.array([1, None]), np.ones((1, 2)), 1j * np.ones(2)):
             error = self.assertRaises(
@@ -235,7 +235,7 @@ class TestMultiplier(base.TestCase):
         self.assertEqual((1.5, -1.0), (found[more], found[less]))
         self.assertEqual([0, 0], found[each].tolist())
 
-    def test_what_is_neither_fails(self):
+    def test_result_of_another_type_fails(self):
         for times in (None, '1', [1, 2], np.ones(3), np.array(['a', 'b']),
                       float('nan'), float('inf'), np.array([1, np.nan])):
             self.assertRaises(exception.PluginFailed, self.ask, times)

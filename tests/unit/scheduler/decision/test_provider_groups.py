@@ -320,7 +320,7 @@ class TestMany(base.TestCase):
         self.assertEqual([0, 1], passing(
             table, ask({}, groups[:5], 'isolate')))
 
-    def test_groups_that_want_the_same_children_are_told_apart(self):
+    def test_groups_with_the_same_children_are_distinguished(self):
         # The larger ones need all children that have room for two.
         table = self.equal([[2] * 4 + [1] * 4, [2] * 3 + [1] * 5])
         groups = [{'resources': {'CUSTOM_A': 2}}] * 4 + [

@@ -149,7 +149,7 @@ class TestChange(base.TestCase):
         self.assertEqual(-math.inf, made.weighed(1)[0])
         self.assertEqual([0.0, 1.0], made.weights.tolist())
 
-    def test_part_that_tells_nobody_apart_adds_nothing(self):
+    def test_weigher_with_equal_scores_adds_nothing(self):
         flat = part([7.0, 7.0, 7.0], 9.0)
         made = ranking.Ranking(
             builders.hosts(3), None, [flat, part([1.0, 2.0, 3.0])])
