@@ -27,6 +27,7 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import leases
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db.cell import server_moves
@@ -366,10 +367,17 @@ class StalledBuilds:
             if not build_casts.tell_again(
                     connection, cast, self._next(database, cast)):
                 return False
-            return instance.task_state is None or instances.transit(
-                connection, instance.uuid, 'hand_on', database.now(),
+            now = database.now()
+            freed = instance.task_state is None or instances.transit(
+                connection, instance.uuid, 'hand_on', now,
                 {'host': None, 'node': None}, host=instance.host,
                 build_attempts=instance.build_attempts)
+            if freed and instance.host is not None:
+                # If the host has spawned a guest, it must remove the guest.
+                instance_history.give_up(
+                    connection, instance.uuid, instance.host, now,
+                    _not_taken_up(instance.uuid))
+            return freed
 
     def _hand_on(
         self, cell_context: RequestContext, instance: objects.Instance,
@@ -380,8 +388,7 @@ class StalledBuilds:
                     'did not begin',
                     instance.uuid, cast.host)
         message = build_casts.BuildMessage.read(cast)
-        reason = exception.BuildFailed(
-            uuid=instance.uuid, reason='its host did not take it up')
+        reason = _not_taken_up(instance.uuid)
         self.conductors.get(cell_context.cell.transport).build_instances(
             cell_context, [instance],
             {**message.filter_properties, 'retry': {
@@ -389,6 +396,11 @@ class StalledBuilds:
                 'num_attempts': instance.build_attempts,
                 'exc_reason': reason.format_message()}},
             message.request_spec, [list(message.host_list)])
+
+
+def _not_taken_up(uuid: str) -> exception.BuildFailed:
+    return exception.BuildFailed(
+        uuid=uuid, reason='its host did not take it up')
 
 
 _Tell = Callable[

@@ -76,12 +76,16 @@ class NodeRow(NamedTuple):
     :param offers: total, reserved and allocation ratio by resource class
     :param children: uuids of its child providers; their inventories are only
         in the claim store
+    :param name: name of the node
+    :param vanished: whether the driver of its host no longer reports it
     """
 
     host: str
     mapped: bool
     offers: Mapping[str, tuple[int, int, float]]
     children: frozenset[str] = frozenset()
+    name: str = ''
+    vanished: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +206,8 @@ def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
                           row.ram_allocation_ratio or 1.0),
             'DISK_GB': (row.local_gb, row.local_gb_used,
                         row.disk_allocation_ratio or 1.0)},
-            _uuids(row.providers))
+            _uuids(row.providers), row.hypervisor_hostname or row.host,
+            row.vanished_at is not None)
         for row in connection.execute(sa.select(_NODES).where(
             _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
 

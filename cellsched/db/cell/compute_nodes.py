@@ -29,15 +29,24 @@ def save(
 ) -> str:
     """Add or update a node; return its uuid, which never changes.
 
+    A node that was deleted, or that another host reported, keeps its row if
+    it has the same uuid.
+
     :param uuid: the uuid for a new node
     """
     own = sa.and_(_TABLE.c.host == host,
                   _TABLE.c.hypervisor_hostname == node,
                   _TABLE.c.deleted == 0)
     lane = models.FEED.move(connection, host)
+    values = {**values, 'vanished_at': None}
     change = sa.update(_TABLE).where(own).values(
         {'updated_at': now, **values, **models.FEED.marks})
-    if not connection.execute(change, {'in_lane': lane}).rowcount:
+    back = sa.update(_TABLE).where(_TABLE.c.uuid == uuid).values({
+        'updated_at': now, 'host': host, 'hypervisor_hostname': node,
+        'deleted': 0, 'deleted_at': None, 'mapped': 0, **values,
+        **models.FEED.marks})
+    if not connection.execute(change, {'in_lane': lane}).rowcount and (
+            not connection.execute(back, {'in_lane': lane}).rowcount):
         statements.insert_missing(connection, _TABLE.c.uuid, [{
             'created_at': now, 'updated_at': now, 'uuid': uuid, 'host': host,
             'hypervisor_hostname': node, 'deleted': 0, 'mapped': 0, **values,
@@ -61,10 +70,105 @@ def find(
     return None if row is None else (row.uuid, row.providers)
 
 
+class HeldNode(NamedTuple):
+    """A node and its holder.
+
+    :ivar node: name of the node
+    :ivar vanished: whether the driver of its host no longer reports it
+    """
+
+    uuid: str
+    host: str
+    node: str
+    providers: str | None
+    vanished: bool
+
+
+_HELD = sa.select(
+    _TABLE.c.uuid, _TABLE.c.host, _TABLE.c.hypervisor_hostname,
+    _TABLE.c.providers, _TABLE.c.vanished_at,
+).where(_TABLE.c.deleted == 0, _TABLE.c.uuid.is_not(None),
+        _TABLE.c.host.is_not(None)).order_by(_TABLE.c.id)
+
+_HELD_BY = _HELD.where(_TABLE.c.host == sa.bindparam('on'))
+
+_HOLDER = _HELD.where(_TABLE.c.uuid == sa.bindparam('of'))
+
+
+def list_held(connection: sa.Connection, host: str) -> list[HeldNode]:
+    """Return the nodes of a host, with those that it no longer reports."""
+    return [HeldNode(*row[:4], row.vanished_at is not None)
+            for row in connection.execute(_HELD_BY, {'on': host})]
+
+
+def holder(connection: sa.Connection, uuid: str) -> HeldNode | None:
+    """Return a node by its uuid, whichever host reports it, or None."""
+    row = connection.execute(_HOLDER, {'of': uuid}).first()
+    return row and HeldNode(*row[:4], row.vanished_at is not None)
+
+
+def has_child(connection: sa.Connection, uuid: str, except_of: str) -> bool:
+    """Return whether another node than this one has a child provider.
+
+    :param except_of: uuid of the node to leave out
+    """
+    return any(
+        child.uuid == uuid for text, in connection.execute(
+            sa.select(_TABLE.c.providers).where(
+                _TABLE.c.deleted == 0, _TABLE.c.uuid != except_of,
+                _TABLE.c.providers.contains(uuid)))
+        for child in child_providers.load(text))
+
+
+def take(
+    connection: sa.Connection, held: HeldNode, host: str, node: str,
+    now: datetime.datetime,
+) -> None:
+    """Give a node, with its servers and their moves, to another host or name.
+
+    The uuid of the node, and so the claims of its servers, stay. Rows of
+    deleted servers follow too, because they say which host loses them.
+    """
+    lane = models.FEED.move(connection, host)
+    connection.execute(
+        sa.update(_TABLE).where(_TABLE.c.uuid == held.uuid).values({
+            'updated_at': now, 'host': host, 'hypervisor_hostname': node,
+            'mapped': 0 if host != held.host else _TABLE.c.mapped,
+            **models.FEED.marks}), {'in_lane': lane})
+    moves, casts = models.migrations.c, models.build_casts.c
+    for on_host, on_node in (
+            (models.instances.c.host, models.instances.c.node),
+            (moves.source_compute, moves.source_node),
+            (moves.dest_compute, moves.dest_node), (casts.host, casts.node)):
+        connection.execute(
+            sa.update(on_host.table)
+            .where(on_host == held.host, on_node == held.node)
+            .values({on_host.name: host, on_node.name: node}))
+
+
+def mark_vanished(
+    connection: sa.Connection, held: HeldNode, now: datetime.datetime,
+    delete: bool,
+) -> None:
+    """Record that the driver of its host no longer reports a node.
+
+    :param delete: whether nothing is on it, so that its row is deleted
+    """
+    lane = models.FEED.move(connection, held.host)
+    values: dict[str, Any] = {'deleted': _TABLE.c.id, 'deleted_at': now} if (
+        delete) else {'vanished_at': now}
+    connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.uuid == held.uuid, _TABLE.c.host == held.host,
+            _TABLE.c.deleted == 0).values({**values, **models.FEED.marks}),
+        {'in_lane': lane})
+
+
 def list_with_services(connection: sa.Connection) -> Sequence[Any]:
     """Return each node that has reported, with the columns of its service.
 
-    A node without a service is left out.
+    A node without a service is left out, and so is a node that the driver of
+    its host no longer reports.
     """
     return connection.execute(
         sa.select(
@@ -80,7 +184,7 @@ def list_with_services(connection: sa.Connection) -> Sequence[Any]:
             _SERVICES.c.host == _TABLE.c.host,
             _SERVICES.c.binary == services.COMPUTE,
             _SERVICES.c.deleted == 0))
-        .where(_TABLE.c.deleted == 0)
+        .where(_TABLE.c.deleted == 0, _TABLE.c.vanished_at.is_(None))
         .order_by(_TABLE.c.id)).all()
 
 
@@ -137,7 +241,7 @@ _ALL = sa.select(
 ).where(
     # Rows of other programs may have no host or no uuid.
     _TABLE.c.deleted == 0, _TABLE.c.uuid.is_not(None),
-    _TABLE.c.host.is_not(None),
+    _TABLE.c.host.is_not(None), _TABLE.c.vanished_at.is_(None),
 ).order_by(_TABLE.c.hypervisor_hostname, _TABLE.c.id)
 
 
@@ -156,7 +260,7 @@ class RootRow(NamedTuple):
 
 
 def list_all(connection: sa.Connection) -> list[RootRow]:
-    """Return every compute node with its child providers, by name."""
+    """Return every reported compute node with its children, by name."""
     return [
         RootRow(row.uuid, row.hypervisor_hostname or row.host, row.host,
                 _traits(row.traits), tuple(child_providers.load(

@@ -29,15 +29,19 @@ _ALL_NODES = sa.select(
         'disk_available_least', 'cpu_allocation_ratio',
         'ram_allocation_ratio', 'disk_allocation_ratio', 'hypervisor_type',
         'hypervisor_version', 'cpu_info', 'supported_instances', 'stats',
-        'metrics', 'pci_stats', 'traits', 'providers', 'host_ip',
-        'deleted')),
+        'metrics', 'pci_stats', 'traits', 'providers', 'host_ip')),
+    # A node that is no longer reported is gone for every reader.
+    sa.case((_NODES.c.vanished_at.is_not(None), _NODES.c.id),
+            else_=_NODES.c.deleted).label('deleted'),
     # The column may be NULL in rows of other programs.
     sa.func.coalesce(_NODES.c.mapped, 0).label('mapped'),
 ).order_by(_NODES.c.id)
 
+_REPORTED = sa.and_(_NODES.c.deleted == 0, _NODES.c.vanished_at.is_(None))
+
 _THERE = _ALL_NODES.add_columns(
     _NODES.c.id, _NODES.c.lane, _NODES.c.position,
-).where(_NODES.c.deleted == 0)
+).where(_REPORTED)
 
 _NODES_OF = _THERE.where(statements.in_list(_NODES.c.uuid))
 
@@ -58,7 +62,7 @@ _BEATS = sa.select(
     _NODES.c.uuid, *(_SERVICES.c[name] for name in (
         'disabled', 'forced_down', 'last_seen_up', 'created_at')),
 ).join_from(_NODES, _SERVICES, _SERVICES.c.host == _NODES.c.host).where(
-    _NODES.c.deleted == 0, _NODES.c.uuid.is_not(None),
+    _REPORTED, _NODES.c.uuid.is_not(None),
     _SERVICES.c.deleted == 0, _SERVICES.c.binary == services.COMPUTE)
 
 
@@ -110,7 +114,7 @@ def changes(
     if since == until:
         return nothing(until)
     if since is None or not feed.follows(since, until):
-        nodes, found = _NODES.c.deleted == 0, _SERVICES.c.deleted == 0
+        nodes, found = _REPORTED, _SERVICES.c.deleted == 0
         complete = True
     else:
         nodes, found = (feed.changed(table, since, until)

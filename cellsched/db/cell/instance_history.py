@@ -118,6 +118,37 @@ def _add_failure(
                 _LATEST, {'these': chunk, 'name': action}).scalars()])
 
 
+#: Nova's name of the event of a build on a host.
+BUILD_EVENT = 'compute__do_build_and_run_instance'
+
+_GIVEN_UP = (
+    sa.select(_ACTIONS.c.instance_uuid,
+              sa.func.max(_EVENTS.c.finish_time).label('at'))
+    .join(_EVENTS, _EVENTS.c.action_id == _ACTIONS.c.id)
+    .where(statements.in_list(_ACTIONS.c.instance_uuid),
+           _EVENTS.c.event == BUILD_EVENT, _EVENTS.c.result == _FAILED,
+           _EVENTS.c.host == sa.bindparam('on'))
+    .group_by(_ACTIONS.c.instance_uuid))
+
+
+def give_up(
+    connection: sa.Connection, uuid: str, host: str,
+    now: datetime.datetime, reason: Exception,
+) -> None:
+    """Record that the build of a server ends on a host, without success."""
+    _add_failure(connection, [uuid], 'create', BUILD_EVENT, now, reason, host,
+                 message_of(reason))
+
+
+def given_up(
+    connection: sa.Connection, uuids: Iterable[str], host: str
+) -> dict[str, datetime.datetime]:
+    """Return by server the time of the last :func:`give_up` on a host."""
+    return {uuid: at for chunk in statements.chunks(uuids)
+            for uuid, at in connection.execute(
+                _GIVEN_UP, {'these': chunk, 'on': host})}
+
+
 def delete_events(connection: sa.Connection, uuids: list[str]) -> None:
     """Delete the events of the servers' actions."""
     connection.execute(sa.delete(_EVENTS).where(_EVENTS.c.action_id.in_(

@@ -46,9 +46,13 @@ services = _table(
     sa.Column('forced_down', sa.Boolean, default=False),
     sa.Column('version', sa.Integer, default=0),
     # Additions: the number of starts of its process, the start that owns the
-    # host name, and the mark of the last change.
+    # host name, the uuid that the host keeps in its state directory, guests
+    # that disagree with the cell (JSON, cellsched.db.cell.on_host), and the
+    # mark of the last change.
     sa.Column('starts', sa.Integer),
     sa.Column('run', sa.Integer),
+    sa.Column('host_id', sa.String(36)),
+    sa.Column('guests', MEDIUM_TEXT),
     *feed.mark_columns('services'),
     sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
     sa.UniqueConstraint('host', 'topic', 'deleted',
@@ -87,9 +91,11 @@ compute_nodes = _table(
     sa.Column('disk_allocation_ratio', sa.Float),
     sa.Column('mapped', sa.Integer, default=0),
     # Additions: JSON lists of trait names and of child providers
-    # (cellsched.objects.child_providers), and the mark of the last change.
+    # (cellsched.objects.child_providers), the time since which its driver
+    # does not report it, and the mark of the last change.
     sa.Column('traits', sa.Text),
     sa.Column('providers', MEDIUM_TEXT),
+    sa.Column('vanished_at', sa.DateTime),
     *feed.mark_columns('compute_nodes'),
     sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
     sa.UniqueConstraint('host', 'hypervisor_hostname', 'deleted',
@@ -232,6 +238,8 @@ migrations = _table(
     sa.Column('migration_type', sa.String(255)),
     sa.Column('user_id', sa.String(255)),
     sa.Column('project_id', sa.String(255)),
+    # Addition: the uuid that the source host keeps, as in services.
+    sa.Column('source_host_id', sa.String(36)),
     sa.UniqueConstraint('uuid', name='uniq_migrations0uuid'),
     sa.Index('migrations_instance_uuid_idx', 'instance_uuid'),
 )

@@ -2,12 +2,18 @@
 """Queries for the servers of a host, and for guests that must not be there."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
+import datetime
+import enum
+import json
 from typing import Any
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
@@ -46,16 +52,48 @@ _ONE = (
     .where(_TABLE.c.uuid == sa.bindparam('of')))
 
 _MANY = (
-    sa.select(_TABLE.c.uuid, _TABLE.c.host, _TABLE.c.vm_state,
-              _TABLE.c.task_state)
+    sa.select(_TABLE.c.uuid, _TABLE.c.host, _TABLE.c.node, _TABLE.c.deleted,
+              _TABLE.c.launched_at)
     .where(statements.in_list(_TABLE.c.uuid)))
 
+_RESTING = sa.select(_TABLE.c.uuid).where(
+    _TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0,
+    _TABLE.c.vm_state == states.ACTIVE.vm_state,
+    _TABLE.c.task_state.is_(None))
 
-def count(connection: sa.Connection, host: str) -> int:
-    """Return the number of servers of a host."""
-    return connection.execute(
-        sa.select(sa.func.count()).select_from(_TABLE)
-        .where(_TABLE.c.host == host, _TABLE.c.deleted == 0)).scalar_one()
+_MOVES_OF = (
+    sa.select(_MOVES.c.instance_uuid, _MOVES.c.migration_type,
+              _MOVES.c.status, _MOVES.c.source_compute,
+              _MOVES.c.source_host_id, _MOVES.c.dest_compute,
+              _MOVES.c.created_at, _MOVES.c.updated_at)
+    .where(statements.in_list(_MOVES.c.instance_uuid)))
+
+#: Kinds of moves after which the source host has no guest.
+_LEAVING = (server_moves.EVACUATION, server_moves.MIGRATION,
+            server_moves.SHELVE)
+
+_SECOND = datetime.timedelta(seconds=1)
+
+#: The most guests of each kind that a host reports.
+REPORTED_MAX = 1000
+
+
+def count(
+    connection: sa.Connection, host: str, node: str | None = None
+) -> int:
+    """Return the number of servers of a host, or of one of its nodes."""
+    query = sa.select(sa.func.count()).select_from(_TABLE).where(
+        _TABLE.c.host == host, _TABLE.c.deleted == 0)
+    if node is not None:
+        query = query.where(_TABLE.c.node == node)
+    return connection.execute(query).scalar_one()
+
+
+def is_awaited(connection: sa.Connection, host: str, node: str) -> bool:
+    """Return whether an unfinished move has a node as its destination."""
+    return connection.execute(sa.select(_MOVES.c.id).where(
+        _MOVES.c.dest_compute == host, _MOVES.c.dest_node == node,
+        _MOVES.c.status.in_(server_moves.LIVE))).first() is not None
 
 
 def list_all(connection: sa.Connection, host: str) -> Sequence[Any]:
@@ -76,32 +114,166 @@ def list_deleting(connection: sa.Connection, host: str) -> list[str]:
     return list(connection.execute(_DELETING, {'on': host}).scalars())
 
 
-def list_strays(
-    connection: sa.Connection, host: str, uuids: Iterable[str]
-) -> list[str]:
-    """Return the servers, of the given ones, that must not be on a host.
+def list_resting(connection: sa.Connection, host: str) -> set[str]:
+    """Return the active servers of a host that have no task."""
+    return set(connection.execute(_RESTING, {'on': host}).scalars())
 
-    Servers without a row in the cell are left out.
+
+class Fate(enum.Enum):
+    """The relation of the cell's records to a guest on a host.
+
+    ``HERE``: its server is on this host, or moves to or from it. ``LOST``: a
+    record says that this host must lose the guest. The other guests stay:
+    the server is on another host (``ELSEWHERE``), on no host (``UNPLACED``),
+    or the cell does not know it (``UNKNOWN``).
     """
+
+    HERE = 'here'
+    LOST = 'lost'
+    ELSEWHERE = 'elsewhere'
+    UNPLACED = 'unplaced'
+    UNKNOWN = 'unknown'
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestRecord:
+    """A guest on a host, and the record of its server.
+
+    :param host: host in the row of the server, or None
+    :param node: node in the row, or None
+    """
+
+    uuid: str
+    fate: Fate
+    host: str | None = None
+    node: str | None = None
+
+
+def explain(
+    connection: sa.Connection, host: str, host_id: str | None,
+    guests: Mapping[str, datetime.datetime | None],
+) -> list[GuestRecord]:
+    """Return the records of the guests on a host.
+
+    A host loses a guest only if a record says so: the server was deleted on
+    this host; it left in a move that began after the guest was spawned; or
+    the guest was spawned by a move or a build that this host had to give up.
+    A guest without a time is lost only by a deletion.
+
+    :param host_id: the uuid that the host keeps
+    :param guests: by uuid, the time at which the guest was spawned on this
+        host, by the clock of the database
+    """
+    rows = {row.uuid: row for chunk in statements.chunks(guests)
+            for row in connection.execute(_MANY, {'these': chunk})}
+    elsewhere = [uuid for uuid, row in rows.items()
+                 if row.host != host or row.deleted]
+    moves: dict[str, list[Any]] = {}
+    for chunk in statements.chunks(elsewhere):
+        for move in connection.execute(_MOVES_OF, {'these': chunk}):
+            moves.setdefault(move.instance_uuid, []).append(move)
+    given_up = instance_history.given_up(connection, elsewhere, host)
+
+    def fate(uuid: str, row: Any) -> Fate:
+        spawned_at = guests[uuid]
+        if row.deleted and row.host in (host, None):
+            return Fate.LOST
+        if not row.deleted and row.host == host or any(
+                move.status in server_moves.LIVE
+                and (host in (move.source_compute, move.dest_compute)
+                     or _is_source(move, host, host_id))
+                for move in moves.get(uuid, ())):
+            return Fate.HERE
+        if spawned_at is not None and (
+                # A slow host can spawn it late, but the server ran elsewhere
+                # only after that.
+                uuid in given_up and (
+                    _is_after(given_up[uuid], spawned_at)
+                    or _is_after(row.launched_at, spawned_at))
+                or any(_loses(move, host, host_id, spawned_at)
+                       for move in moves.get(uuid, ()))):
+            return Fate.LOST
+        return (Fate.UNPLACED if row.deleted or row.host is None
+                else Fate.ELSEWHERE)
+
     return [
-        row.uuid for chunk in statements.chunks(uuids)
-        for row in connection.execute(_MANY, {'these': chunk})
-        if is_stray(row, host)]
+        GuestRecord(uuid, fate(uuid, row), row.host, row.node)
+        if (row := rows.get(uuid)) is not None
+        else GuestRecord(uuid, Fate.UNKNOWN) for uuid in sorted(guests)]
 
 
-def is_stray(instance: Any, host: str) -> bool:
-    """Return whether a server must not be on this host.
+def _is_source(move: Any, host: str, host_id: str | None) -> bool:
+    """Return whether the source of a move is this host, by its uuid.
 
-    It is deleted, is on another host, or is being built elsewhere. A server
-    that is being moved may be on two hosts for a while.
+    A move that an older release recorded has only the name.
     """
-    if instance.vm_state == states.DELETED.vm_state:
-        return True
-    if instance.host == host:
+    if move.source_host_id is None or host_id is None:
+        return bool(move.source_compute == host)
+    return bool(move.source_host_id == host_id)
+
+
+def _loses(
+    move: Any, host: str, host_id: str | None, spawned_at: datetime.datetime
+) -> bool:
+    if move.status in (server_moves.FINISHED, server_moves.DONE):
+        return (move.migration_type in _LEAVING
+                and _is_source(move, host, host_id)
+                and _is_after(move.created_at, spawned_at))
+    # The destination of an aborted move spawned the guest during the move.
+    return (move.status == server_moves.ERROR and move.dest_compute == host
+            and move.source_compute != host
+            and move.created_at <= spawned_at
+            and _is_after(move.updated_at, spawned_at))
+
+
+def _is_after(
+    time: datetime.datetime | None, spawned_at: datetime.datetime
+) -> bool:
+    """Return whether a record is newer than a guest.
+
+    Some databases store whole seconds.
+    """
+    if time is None:
         return False
-    state = states.State(instance.vm_state, instance.task_state)
-    return state in (states.SCHEDULING, states.SPAWNING, states.WAITING) or (
-        instance.host is not None and instance.task_state is None)
+    return time + (0 if time.microsecond else 1) * _SECOND > spawned_at
+
+
+def dump(records: Iterable[GuestRecord], missing: Iterable[str]) -> str:
+    """Return the text of a host's guests that disagree with the cell.
+
+    :param records: guests that no row explains
+    :param missing: servers of the host without a guest
+    """
+    return json.dumps({
+        'unexplained': [[record.uuid, record.fate.value, record.host]
+                        for record in records][:REPORTED_MAX],
+        'missing': sorted(missing)[:REPORTED_MAX]})
+
+
+def load(text: str | None) -> tuple[list[GuestRecord], list[str]]:
+    """Return the guests and the servers in a text of :func:`dump`.
+
+    A text that cannot be read has none.
+    """
+    try:
+        value = json.loads(text or '{}')
+        return ([GuestRecord(str(uuid), Fate(fate), host)
+                 for uuid, fate, host in value.get('unexplained', ())],
+                [str(uuid) for uuid in value.get('missing', ())])
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return [], []
+
+
+def adopt(
+    connection: sa.Connection, record: GuestRecord, host: str, node: str,
+    now: datetime.datetime,
+) -> None:
+    """Place the server of a guest on the host that has the guest."""
+    connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.uuid == record.uuid, _TABLE.c.host == record.host,
+            _TABLE.c.deleted == 0)
+        .values(host=host, node=node, updated_at=now))
 
 
 def get(connection: sa.Connection, uuid: str) -> objects.Instance | None:

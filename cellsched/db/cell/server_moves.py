@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
+from cellsched.db.cell import services
 from cellsched.db import statements
 
 _TABLE = models.migrations
@@ -113,10 +114,12 @@ def create(
     connection: sa.Connection, migration: Migration, context: Any,
     now: datetime.datetime,
 ) -> None:
-    """Add a move."""
+    """Add a move, with the uuid that its source host keeps."""
+    seen = services.look(connection, migration.source_compute or '')
     connection.execute(sa.insert(_TABLE).values(
         created_at=now, updated_at=now, deleted=0, user_id=context.user_id,
-        project_id=context.project_id, **dataclasses.asdict(migration)))
+        project_id=context.project_id, source_host_id=seen.host_id,
+        **dataclasses.asdict(migration)))
 
 
 def get(connection: sa.Connection, uuid: str) -> Migration | None:
@@ -191,11 +194,21 @@ def list_given_up(
             _TABLE.c.updated_at.between(after, before))).scalars())
 
 
-def list_left(connection: sa.Connection, host: str) -> list[Migration]:
-    """Return the moves after which a source host has to clean up."""
+def list_left(
+    connection: sa.Connection, host: str, host_id: str | None = None
+) -> list[Migration]:
+    """Return the moves after which a source host has to clean up.
+
+    :param host_id: the uuid that the host keeps; a move that an older release
+        recorded has only the name
+    """
     return [_from_row(row) for row in connection.execute(
-        sa.select(_TABLE).where(_TABLE.c.status == FINISHED,
-                                _TABLE.c.source_compute == host)
+        sa.select(_TABLE).where(
+            _TABLE.c.status == FINISHED, sa.case(
+                (sa.or_(_TABLE.c.source_host_id.is_(None),
+                        sa.literal(host_id is None)),
+                 _TABLE.c.source_compute == host),
+                else_=_TABLE.c.source_host_id == (host_id or '')))
         .order_by(_TABLE.c.id))]
 
 

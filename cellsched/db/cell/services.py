@@ -89,23 +89,25 @@ def is_up(
 
 def report(
     connection: sa.Connection, uuid: str, host: str, binary: str, topic: str,
-    now: datetime.datetime, version: int = 0,
+    now: datetime.datetime, version: int = 0, host_id: str | None = None,
 ) -> None:
     """Record a report of a service.
 
     :param uuid: the uuid for a new service
     :param version: its version, which can change at a restart
+    :param host_id: the uuid that the host keeps, if it has one
     """
     lane = models.FEED.move(connection, host)
+    identity = {} if host_id is None else {'host_id': host_id}
     if not _change(connection, host, binary, lane, {
             'updated_at': now, 'last_seen_up': now,
             'report_count': _TABLE.c.report_count + 1,
-            'version': version}):
+            'version': version, **identity}):
         statements.insert_missing(connection, _TABLE.c.uuid, [{
             'created_at': now, 'uuid': uuid, 'host': host, 'binary': binary,
             'topic': topic, 'last_seen_up': now, 'report_count': 1,
             'disabled': False, 'forced_down': False, 'deleted': 0,
-            'version': version, 'lane': lane,
+            'version': version, **identity, 'lane': lane,
             'position': models.FEED.position(connection, lane)}])
 
 
@@ -161,6 +163,7 @@ _ITS = sa.and_(
 
 _LOOK = sa.select(
     sa.select(_TABLE.c.run).where(_ITS).scalar_subquery(),
+    sa.select(_TABLE.c.host_id).where(_ITS).scalar_subquery(),
     sa.select(sa.func.min(_NODES.c.mapped)).where(
         _NODES.c.host == sa.bindparam('on'), _NODES.c.deleted == 0,
     ).scalar_subquery())
@@ -183,16 +186,59 @@ class Seen(NamedTuple):
 
     :param run: number of the start that owns the name, or None
     :param foreign: whether a host of another cell has the name
+    :param host_id: the uuid that the host with the name keeps, or None
     """
 
     run: int | None
     foreign: bool
+    host_id: str | None = None
 
 
 def look(connection: sa.Connection, host: str) -> Seen:
     """Return the owner of a host name."""
-    run, mapped = connection.execute(_LOOK, {'on': host}).one()
-    return Seen(run, mapped is not None and mapped < 0)
+    run, host_id, mapped = connection.execute(_LOOK, {'on': host}).one()
+    return Seen(run, mapped is not None and mapped < 0, host_id)
+
+
+def is_known(connection: sa.Connection, host: str) -> bool:
+    """Return whether a host has a compute service, up or down."""
+    return connection.execute(_LOCK, {'on': host}).first() is not None
+
+
+def host_of(connection: sa.Connection, host_id: str) -> str | None:
+    """Return the name under which a host with this uuid reports, or None."""
+    return connection.execute(
+        sa.select(_TABLE.c.host).where(
+            _TABLE.c.host_id == host_id, _TABLE.c.binary == COMPUTE,
+            _TABLE.c.deleted == 0).order_by(_TABLE.c.id.desc())).scalar()
+
+
+def rename(
+    connection: sa.Connection, host: str, name: str, now: datetime.datetime
+) -> None:
+    """Give the compute service of a host another host name."""
+    _set(connection, host, {'updated_at': now, 'host': name})
+
+
+def set_guests(connection: sa.Connection, host: str, text: str) -> None:
+    """Store the guests of a host that disagree with the cell.
+
+    It does not change the feed: only an audit reads it.
+
+    :param text: see :func:`cellsched.db.cell.on_host.dump`
+    """
+    connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.host == host, _TABLE.c.binary == COMPUTE,
+            _TABLE.c.deleted == 0).values(guests=text))
+
+
+def list_guests(connection: sa.Connection) -> dict[str, str]:
+    """Return the texts of :func:`set_guests`, by host."""
+    return {host: text for host, text in connection.execute(
+        sa.select(_TABLE.c.host, _TABLE.c.guests).where(
+            _TABLE.c.binary == COMPUTE, _TABLE.c.deleted == 0,
+            _TABLE.c.guests.is_not(None)).order_by(_TABLE.c.host))}
 
 
 def lock(connection: sa.Connection, host: str) -> int | None:

@@ -57,8 +57,11 @@ BARE_TABLES = {'tags': {'resource_id', 'tag'}}
 
 #: What is here and not in Nova.
 OURS = {'instances': {'build_attempts', 'network_allocated'},
-        'services': {'lane', 'position', 'starts', 'run'},
-        'compute_nodes': {'lane', 'position', 'traits', 'providers'}}
+        'services': {'lane', 'position', 'starts', 'run', 'host_id',
+                     'guests'},
+        'migrations': {'source_host_id'},
+        'compute_nodes': {'lane', 'position', 'traits', 'providers',
+                          'vanished_at'}}
 
 #: Tables that are here and not in Nova.
 OUR_TABLES = {

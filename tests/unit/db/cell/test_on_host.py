@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may lie about on a host."""
 
+import datetime
+
+import sqlalchemy as sa
+
 from cellsched.db.cell import instances
+from cellsched.db.cell import models
 from cellsched.db.cell import on_host
 from cellsched.testing import databases
 from tests.unit import base
@@ -47,13 +52,75 @@ class TestOnHost(base.TestCase):
         self.assertEqual(
             [made['deleting']], self.ask(on_host.list_deleting))
 
-    def test_strays_are_those_that_the_cell_knows_to_be_gone(self):
-        made = self.make_all()
+    def fates(self, uuids, host_id=None, spawned_at=samples.NOW):
+        return {record.uuid: record.fate.name for record in self.ask(
+            on_host.explain, host_id, dict.fromkeys(uuids, spawned_at))}
 
-        self.assertEqual(
-            {made[name] for name in ('elsewhere', 'gone', 'waiting')},
-            set(self.ask(on_host.list_strays,
-                         [*made.values(), *samples.uuids(3)])))
+    def test_guest_is_lost_if_it_was_deleted_here_alone(self):
+        made = self.make_all()
+        [unknown] = samples.uuids(1)
+
+        self.assertEqual({
+            made['gone']: 'LOST', made['removed']: 'LOST',
+            made['elsewhere']: 'ELSEWHERE', made['waiting']: 'UNPLACED',
+            unknown: 'UNKNOWN', **{made[name]: 'HERE' for name in (
+                'spawning', 'unshelving', 'active', 'deleting')},
+        }, self.fates([*made.values(), unknown]))
+
+    def move(self, uuid, age_s=1, took_s=1, host_id=None, **values):
+        began = samples.NOW + datetime.timedelta(seconds=age_s)
+        with self.cell.writer() as connection:
+            connection.execute(sa.insert(models.migrations).values(**{
+                'uuid': samples.uuids(1)[0], 'instance_uuid': uuid,
+                'created_at': began, 'status': 'finished', 'deleted': 0,
+                'updated_at': began + datetime.timedelta(seconds=took_s),
+                'migration_type': 'evacuation', 'source_compute': 'host1',
+                'source_host_id': host_id, 'dest_compute': 'host2',
+                **values}))
+
+    def check(self, fate, of=None, **values):
+        uuid = self.make(host='host2', vm_state='active', task_state=None)
+        self.move(uuid, **values)
+        self.assertEqual({uuid: fate}, self.fates([uuid], of))
+
+    def test_guest_is_lost_by_a_newer_move_that_is_finished(self):
+        for kind in 'evacuation', 'migration', 'shelve':
+            for status in 'finished', 'done':
+                self.check('LOST', migration_type=kind, status=status)
+        self.check('ELSEWHERE', age_s=-1)
+        self.check('ELSEWHERE', status='error')
+        self.check('ELSEWHERE', migration_type='rebuild')
+        self.check('HERE', status='post-migrating')
+
+    def test_move_is_bound_to_the_uuid_of_the_host(self):
+        self.check('LOST', 'one', host_id='one', source_compute='former')
+        self.check('ELSEWHERE', 'one', host_id='two')
+        # An older release has recorded the name alone.
+        self.check('LOST', 'one')
+
+    def test_guest_of_an_aborted_move_is_lost_if_the_move_made_it(self):
+        aborted = {'status': 'error', 'source_compute': 'host2',
+                   'dest_compute': 'host1'}
+        self.check('LOST', age_s=-1, took_s=2, **aborted)
+        self.check('ELSEWHERE', age_s=-2, took_s=1, **aborted)
+        self.check('ELSEWHERE', age_s=1, **aborted)
+
+    def test_guest_of_unknown_age_is_lost_by_a_deletion_alone(self):
+        uuid = self.make(host='host2', vm_state='active', task_state=None)
+        self.move(uuid)
+
+        self.assertEqual({uuid: 'ELSEWHERE'},
+                         self.fates([uuid], spawned_at=None))
+
+    def test_reported_guests_are_read_as_they_were_written(self):
+        records = [on_host.GuestRecord('a', on_host.Fate.ELSEWHERE, 'host2'),
+                   on_host.GuestRecord('b', on_host.Fate.UNKNOWN)]
+
+        self.assertEqual((records, ['c']), on_host.load(
+            on_host.dump(records, {'c'})))
+        for text in None, '', '[]', 'x', '{"missing": 1}', (
+                '{"unexplained": [["a", "b", "c"]]}'):
+            self.assertEqual(([], []), on_host.load(text))
 
     def test_server_comes_with_its_flavor_deleted_or_not(self):
         for deleted in 0, 1:
