@@ -17,6 +17,7 @@ import oslo_messaging
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.clock import Semaphore
+from cellsched.compute.guests import Guests
 from cellsched.compute import progress
 from cellsched.context import of_owner
 from cellsched.context import RequestContext
@@ -50,6 +51,7 @@ class Agent:
     :param reached: called with the name of each step that was done
     :param locks: semaphores of instances by name, shared by all endpoints of a
         host; by default those of oslo.concurrency
+    :param guests: the guests of the host; by default a host without a uuid
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -61,10 +63,11 @@ class Agent:
         outcomes: progress.Outcomes, network: network_base.NetworkAPI,
         builds_max: int = 0,
         reached: Callable[[str], None] = lambda step: None,
-        locks: Any = None,
+        locks: Any = None, guests: Guests | None = None,
     ) -> None:
         self._host = host
         self._database = database
+        self._guests = guests or Guests(host, database, driver, clock)
         self._claims = claims
         self._driver = driver
         self._conductor = conductor
@@ -117,8 +120,9 @@ class Agent:
 
         An interrupted build is built again from its stored message; without
         the message it ends in ERROR. An interrupted deletion is finished. A
-        server on this host that the cell has deleted or placed elsewhere is
-        destroyed. A server that is unknown to the cell is left alone.
+        guest is destroyed only if a record says that this host must lose it,
+        see :func:`cellsched.db.cell.on_host.explain`. Other guests that do not
+        belong here, and servers without a guest, are reported to the cell.
 
         Safe at any time: instances that a message is working on are locked and
         skipped.
@@ -126,17 +130,26 @@ class Agent:
         with self._database.reader() as connection:
             building = on_host.list_building(connection, self._host)
             deleting = on_host.list_deleting(connection, self._host)
-            strays = on_host.list_strays(
-                connection, self._host, self._driver.list_instances())
+        lost = [record.uuid for record in self._guests.explain()
+                if record.fate is on_host.Fate.LOST]
         for uuid in deleting:
             self._take_up(uuid, self._resume_deletion)
-        for uuid in strays:
-            self._take_up(uuid, self._remove_stray)
+        for uuid in lost:
+            self._take_up(uuid, self._remove_lost)
         for uuid in building:
             # In this order, or a build could wait for its lock with the turn
             # that is waited for here.
             with self._turn:
                 self._take_up(uuid, self._resume_build)
+        self._guests.report(self._is_idle)
+
+    def _is_idle(self, uuid: str) -> bool:
+        """Return whether no message is working on an instance."""
+        try:
+            with self._lock(uuid, blocking=False):
+                return True
+        except lockutils.AcquireLockFailedException:
+            return False
 
     def resume_soon(self) -> None:
         """Resume work that was interrupted by a database failure, if any."""
@@ -369,10 +382,10 @@ class Agent:
                         instance.uuid)
             self._terminate(of_owner(instance), instance)
 
-    def _remove_stray(self, instance: objects.Instance) -> None:
-        if on_host.is_stray(instance, self._host):
-            LOG.warning('Removing instance %s, which is on another host',
-                        instance.uuid)
+    def _remove_lost(self, instance: objects.Instance) -> None:
+        if self._guests.is_lost(instance.uuid):
+            LOG.warning('Removing the guest of instance %s, which was deleted '
+                        'or has left this host', instance.uuid)
             self._leave(of_owner(instance), instance)
 
     def _resume_build(self, instance: objects.Instance) -> None:

@@ -9,9 +9,11 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched.claims import base as claims_base
+from cellsched.compute.guests import Guests
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.cell import instances
+from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
 from cellsched.db import session
@@ -42,6 +44,7 @@ class MovingAgent:
         ``MoveBegin``, ``MoveSpawn``, ``MoveFinish``, ``MoveClaim``,
         ``MoveDestroy``
     :param locks: as for :class:`cellsched.compute.agent.Agent`
+    :param guests: likewise
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -51,10 +54,11 @@ class MovingAgent:
         claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
         compute_: compute.ComputeAPI, network: network_base.NetworkAPI,
         reached: Callable[[str], None] = lambda step: None,
-        locks: Any = None,
+        locks: Any = None, guests: Guests | None = None,
     ) -> None:
         self._host = host
         self._database = database
+        self._guests = guests or Guests(host, database, driver)
         self._driver = driver
         self._compute = compute_
         self._network = network
@@ -106,28 +110,32 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
-        """Remove a server that has moved to another host; idempotent."""
+        """Remove a server that has moved to another host; idempotent.
+
+        A guest stays unless the move, or another record, says that this host
+        must lose it: the guest can be newer than a move of a restored
+        database.
+        """
         with self._lock(instance.uuid):
-            with self._database.reader() as connection:
-                move = server_moves.get(connection, migration_uuid)
-                row = instances.get(connection, instance.uuid)
-                live = server_moves.live(connection, instance.uuid)
-            belongs = row is not None and row.host == self._host
-            # It may be on its way back, and what is here be that.
-            comes = live is not None and live.dest_compute == self._host
-            if not belongs and not comes:
+            fate = self._guests.fate(instance.uuid)
+            if fate is on_host.Fate.LOST or (
+                    fate is not on_host.Fate.HERE
+                    and instance.uuid not in self._driver.list_instances()):
                 self._remove(context, instance)
                 self._reached('MoveDestroy')
-            if move is not None and move.source_compute == self._host:
-                with self._database.writer() as connection:
+            with self._database.writer() as connection:
+                if migration_uuid in {each.uuid for each in (
+                        server_moves.list_left(
+                            connection, self._host, self._guests.host_id))}:
                     server_moves.advance(
-                        connection, move.uuid, [server_moves.FINISHED],
+                        connection, migration_uuid, [server_moves.FINISHED],
                         server_moves.DONE, self._database.now())
 
     def clean_up(self) -> None:
         """Remove servers that left this host while it was down."""
         with self._database.reader() as connection:
-            remaining = server_moves.list_left(connection, self._host)
+            remaining = server_moves.list_left(
+                connection, self._host, self._guests.host_id)
         for move in remaining:
             instance = objects.Instance(uuid=move.instance_uuid)
             try:
@@ -149,6 +157,9 @@ class MovingAgent:
             if move is None:
                 return
             self._reached('MoveBegin')
+            # A guest that was here before is removed only by a record.
+            removes = move.source_compute != self._host and (
+                instance.uuid not in self._driver.list_instances())
             try:
                 if move.source_compute == self._host:
                     self._driver.destroy(instance)
@@ -158,7 +169,7 @@ class MovingAgent:
             except Exception as exc:
                 LOG.exception('The %s of instance %s failed on this host',
                               move.migration_type, instance.uuid)
-                if move.source_compute != self._host:
+                if removes:
                     self._remove(context, instance)
                 self._migrations.abort(self._database, move, exc)
                 return
@@ -167,7 +178,7 @@ class MovingAgent:
                 'host': self._host, 'node': node, 'power_state': RUNNING,
                 'availability_zone': instance.get('availability_zone')})
             if not arrived:
-                if move.source_compute != self._host:
+                if removes:
                     self._remove(context, instance)
                 self._pass_over(move)
                 return

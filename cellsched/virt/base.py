@@ -5,6 +5,7 @@ import abc
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import datetime
 from typing import Any
 from typing import ClassVar
 
@@ -20,9 +21,10 @@ class ChildProvider:
     """A resource provider below a node, such as a GPU or a NUMA node.
 
     Its inventory is claimed separately and is not part of the node's
-    inventory. Its uuid is derived from the node's uuid and its name, so the
-    name must be stable across restarts. A child that is no longer reported has
-    no inventory left; the claims of existing servers stay.
+    inventory. Without a uuid of its own, its uuid is derived from the node's
+    uuid and its name, so the name must be stable across restarts. A child that
+    is no longer reported has no inventory left; the claims of existing servers
+    stay.
 
     :param inventories: inventories by resource class; may be empty, for
         example if only its children have inventories
@@ -30,12 +32,15 @@ class ChildProvider:
         characters each; the node's traits are not inherited
     :param parent: name of its parent, a child of the same node; None directly
         below the node
+    :param uuid: uuid that the device keeps when its name or its node changes;
+        None if it has none
     """
 
     inventories: Mapping[str, resources.Inventory] = dataclasses.field(
         default_factory=dict)
     traits: frozenset[str] = frozenset()
     parent: str | None = None
+    uuid: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,9 @@ class NodeResources:
         report of the host
     :param stats: further statistics by name, JSON-compatible; the agent's own
         statistics override them
+    :param uuid: uuid that the node keeps when its name, its agent or its cell
+        changes, such as that of a bare-metal node; None if the node is this
+        host itself, which keeps its uuid in ``[DEFAULT] state_path``
     """
 
     vcpus: int
@@ -79,6 +87,7 @@ class NodeResources:
         default_factory=dict)
     providers: Mapping[str, ChildProvider] = dataclasses.field(
         default_factory=dict)
+    uuid: str | None = None
 
 
 class ComputeDriver(abc.ABC):
@@ -102,7 +111,12 @@ class ComputeDriver(abc.ABC):
 
     @abc.abstractmethod
     def nodes(self) -> dict[str, NodeResources]:
-        """Return the nodes of this host by name; most hosts have one."""
+        """Return the nodes of this host by name; most hosts have one.
+
+        A node that is left out gets no more servers. Its row and the claims
+        of its servers stay until nothing is on it. Raise an error if the
+        nodes cannot be listed.
+        """
 
     @abc.abstractmethod
     def spawn(self, instance: objects.Instance, node: str) -> None:
@@ -133,3 +147,13 @@ class ComputeDriver(abc.ABC):
     @abc.abstractmethod
     def list_instances(self) -> list[str]:
         """Return the uuids of the servers on this host."""
+
+    def spawned_at(self, uuid: str) -> datetime.datetime | None:
+        """Return the time at which a server was spawned on this host.
+
+        It is in UTC, without a time zone, by the clock of the host, and stays
+        across restarts. The agent removes a server that left this host only
+        if a move record is newer than this time. By default it is None, not
+        known: then the server stays until it is deleted.
+        """
+        return None

@@ -2,6 +2,7 @@
 """A driver that builds nothing and can be slow or fail."""
 
 from collections.abc import Mapping
+import datetime
 import functools
 import json
 import threading
@@ -41,6 +42,12 @@ Whether a rescheduled build gets new networks on the next host, as with
 bare-metal drivers.
 """),
 ]
+
+
+class _Guest(str):
+    """The uuid of a server, with the time of its spawn."""
+
+    spawned_at: datetime.datetime | None = None
 
 
 class FakeDriver(base.ComputeDriver):
@@ -142,6 +149,8 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                 f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
+        guest = _Guest(instance.uuid)
+        guest.spawned_at = self.clock.now()
         if self.conf.fake_virt.build_delay:
             self.clock.sleep(self.conf.fake_virt.build_delay)
         self._go_on.wait()
@@ -158,7 +167,7 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                 raise exception.BuildAborted(
                     uuid=instance.uuid,
                     reason='the driver is configured to abort')
-            self._instances.add(instance.uuid)
+            self._instances.add(guest)
 
     def destroy(self, instance: objects.Instance) -> None:
         with self._lock:
@@ -171,7 +180,12 @@ Metrics of the host, such as ``cpu.percent:0.5``.
 
     def list_instances(self) -> list[str]:
         with self._lock:
-            return sorted(self._instances)
+            return sorted(map(str, self._instances))
+
+    def spawned_at(self, uuid: str) -> datetime.datetime | None:
+        with self._lock:
+            return next((getattr(guest, 'spawned_at', None)
+                         for guest in self._instances if guest == uuid), None)
 
 
 def providers(values: Mapping[str, Any]) -> dict[str, base.ChildProvider]:

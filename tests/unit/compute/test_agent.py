@@ -6,6 +6,7 @@ import gc
 import threading
 
 from amqp import exceptions as amqp_exc
+import fixtures
 from oslo_concurrency import lockutils
 import oslo_messaging
 from oslo_serialization import jsonutils
@@ -16,7 +17,11 @@ from cellsched.compute import agent
 from cellsched.compute import progress
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
+from cellsched.db.cell import on_host
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched import migrations
 from cellsched import objects
@@ -933,7 +938,7 @@ class TestResume(agents.AgentTestCase):
         self.assertGone()
 
 
-class TestStrays(agents.AgentTestCase):
+class TestGuests(agents.AgentTestCase):
 
     def left_with(self, **values):
         """Let the driver have the server, and the row say otherwise."""
@@ -943,30 +948,106 @@ class TestStrays(agents.AgentTestCase):
         with self.cell.writer() as connection:
             samples.put(connection, self.uuid, {
                 'network_allocated': True, 'task_state': None, **values})
+            services.report(connection, samples.uuids(1)[0], 'host1',
+                            services.COMPUTE, 'compute', self.clock.now())
 
-    def test_deleted_server_is_removed(self):
-        self.left_with(vm_state='deleted', deleted=1, host='host1')
+    def move(self, **values):
+        """Record a move of the server from this host, which is over."""
+        self.clock.advance(1)
+        with self.cell.writer() as connection:
+            server_moves.create(connection, server_moves.Migration(
+                samples.uuids(1)[0], self.uuid, **{
+                    'migration_type': server_moves.MIGRATION,
+                    'status': server_moves.FINISHED,
+                    'source_compute': 'host1', 'dest_compute': 'host2',
+                    **values}), agents.USER, self.cell.now())
+
+    def reported(self):
+        """Return the guests and the servers that the host reports."""
+        with self.cell.reader() as connection:
+            found, missing = on_host.load(
+                services.list_guests(connection)['host1'])
+        return {each.uuid: (each.fate.value, each.host)
+                for each in found}, missing
+
+    def assertStays(self, fate, host=None):
+        log = self.useFixture(fixtures.FakeLogger())
 
         self.agent.resume()
+        self.agent.resume()
 
-        self.assertEqual([], self.driver.list_instances())
-        self.assertNoNetworks()
+        self.assertEqual([self.uuid], self.driver.list_instances())
+        self.assertEqual({self.uuid: {'host1'}}, self.network.allocated())
+        self.assertEqual(({self.uuid: (fate, host)}, []), self.reported())
+        self.assertEqual(1, log.output.count(self.uuid))
 
-    def test_server_of_another_host_is_removed_and_keeps_its_networks(self):
+    def test_server_that_was_deleted_on_this_host_is_removed(self):
+        for host in 'host1', None:
+            self.left_with(vm_state='deleted', deleted=1, host=host)
+
+            self.agent.resume()
+
+            self.assertEqual([], self.driver.list_instances())
+            self.assertNoNetworks()
+
+    def test_server_that_was_deleted_on_another_host_stays(self):
+        self.left_with(vm_state='deleted', deleted=1, host='host2')
+
+        self.assertStays('unplaced', 'host2')
+
+    def test_server_that_has_left_is_removed_and_keeps_its_networks(self):
         self.left_with(vm_state='active', host='host2')
+        self.move()
 
         self.agent.resume()
 
         self.assertEqual([], self.driver.list_instances())
         self.assertNetworks()
+        self.assertEqual(({}, []), self.reported())
 
-    def test_server_that_is_built_on_no_host_is_removed(self):
+    def test_server_of_another_host_stays_without_a_record(self):
+        self.left_with(vm_state='active', host='host2')
+
+        self.assertStays('elsewhere', 'host2')
+
+    def test_guest_that_is_newer_than_the_move_stays(self):
+        self.move()
+        self.clock.advance(1)
+        self.left_with(vm_state='active', host='host2')
+
+        self.assertStays('elsewhere', 'host2')
+
+    def test_guest_of_unknown_age_stays(self):
+        self.left_with(vm_state='active', host='host2')
+        self.driver.spawned_at = lambda uuid: None
+        self.move()
+
+        self.assertStays('elsewhere', 'host2')
+
+    def test_server_that_is_built_on_no_host_stays(self):
         for task_state in None, 'scheduling':
             self.left_with(vm_state='building', task_state=task_state)
 
             self.agent.resume()
 
-            self.assertEqual([], self.driver.list_instances())
+            self.assertEqual([self.uuid], self.driver.list_instances())
+            self.assertEqual(
+                ({self.uuid: ('unplaced', None)}, []), self.reported())
+
+    def test_guest_of_a_build_that_was_given_up_here_is_removed(self):
+        self.left_with(vm_state='building', task_state='scheduling')
+        self.clock.advance(1)
+        with self.cell.writer() as connection:
+            instance_history.create_all(
+                connection, {self.uuid: agents.USER}, 'create',
+                self.clock.now())
+            instance_history.give_up(
+                connection, self.uuid, 'host1', self.clock.now(),
+                exception.BuildFailed(uuid=self.uuid, reason='x'))
+
+        self.agent.resume()
+
+        self.assertEqual([], self.driver.list_instances())
 
     def test_what_belongs_here_stays(self):
         for values in ({'vm_state': 'active'}, {'vm_state': 'error'},
@@ -977,30 +1058,55 @@ class TestStrays(agents.AgentTestCase):
 
             self.assertEqual([self.uuid], self.driver.list_instances())
             self.assertNetworks('host1')
+            self.assertEqual(({}, []), self.reported())
 
     def test_what_is_being_moved_stays(self):
-        for task_state in 'resize_migrating', 'rebuild_spawning':
-            self.left_with(vm_state='active', task_state=task_state,
-                           host='host2')
-
-            self.agent.resume()
-
-            self.assertEqual([self.uuid], self.driver.list_instances())
-
-    def test_server_in_error_that_is_on_no_host_stays(self):
-        self.left_with(vm_state='error', host=None)
+        self.left_with(vm_state='active', task_state='resize_migrating',
+                       host='host2')
+        self.move(status=server_moves.MIGRATING)
 
         self.agent.resume()
 
         self.assertEqual([self.uuid], self.driver.list_instances())
+        self.assertEqual(({}, []), self.reported())
+
+    def test_server_in_error_that_is_on_no_host_stays(self):
+        self.left_with(vm_state='error', host=None)
+
+        self.assertStays('unplaced')
 
     def test_server_that_the_cell_does_not_know_stays(self):
+        self.left_with(vm_state='active', host='host1')
         foreign = objects.Instance(uuid=samples.uuids(1)[0])
         self.driver.spawn(foreign, 'node1')
 
         self.agent.resume()
 
-        self.assertEqual([foreign.uuid], self.driver.list_instances())
+        self.assertEqual(sorted([self.uuid, foreign.uuid]),
+                         self.driver.list_instances())
+        self.assertEqual(
+            ({foreign.uuid: ('unknown', None)}, []), self.reported())
+
+    def test_server_without_its_guest_is_reported(self):
+        self.left_with(vm_state='active', host='host1')
+        self.driver.destroy(self.instance)
+
+        self.agent.resume()
+
+        self.assertEqual(({}, [self.uuid]), self.reported())
+
+        self.driver.spawn(self.instance, 'node1')
+        self.agent.resume()
+
+        self.assertEqual(({}, []), self.reported())
+
+    def test_server_that_is_worked_on_is_not_reported(self):
+        self.left_with(vm_state='active', host='host2')
+
+        with lockutils.lock(f'host1-{self.uuid}'):
+            self.agent.resume()
+
+        self.assertEqual(({}, []), self.reported())
 
 
 class TestResumeChildren(agents.AgentTestCase):
