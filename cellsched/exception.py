@@ -30,6 +30,7 @@
     │   ├── AggregateExists
     │   ├── CellMappingExists
     │   ├── FlavorExists
+    │   ├── HostIdentityConflict     another machine has the name or the uuid
     │   ├── HostInOtherZone          names its zone
     │   ├── HostNameTaken            by another agent
     │   ├── HostMappingExists        names both cells
@@ -327,6 +328,12 @@ class HostNameTaken(Exists):
 
     msg_fmt = ("The name '%(host)s' is that of %(by)s already; host names are "
                'unique.')
+
+
+class HostIdentityConflict(Exists):
+    """A host is not the machine that its name or its guests belong to."""
+
+    msg_fmt = '[DEFAULT] host = %(host)s: %(problem)s; expected %(expected)s.'
 
 
 class HostMappingExists(Exists):

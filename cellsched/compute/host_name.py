@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ownership of a host name by one agent process."""
+"""Identity of a host, and ownership of its name by one agent process."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
+import os
+import pathlib
 from typing import Any
+import uuid
 
+from oslo_config import cfg
 from oslo_log import log
 
 from cellsched.clock import Clock
+from cellsched.compute import guests
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.virt import base
 
 LOG = log.getLogger(__name__)
 
@@ -34,6 +43,8 @@ class HostName:
         self._database = database
         self._clock = clock
         self._down_s = down_s
+        #: The uuid that the host keeps; None if it keeps none.
+        self.host_id: str | None = None
         self._run: int | None = None
         self._kept_at = 0.0
 
@@ -59,6 +70,9 @@ class HostName:
         """
         if self._run is None:
             return False
+        if seen.host_id not in (None, self.host_id):
+            raise exception.HostNameTaken(
+                host=self._host, by='another machine of this cell')
         if seen.foreign:
             raise exception.HostNameTaken(
                 host=self._host, by='a host of another cell')
@@ -79,3 +93,241 @@ class HostName:
             LOG.warning('Another agent has started as %s, which this one is; '
                         'it has to end', self._host)
         services.take(connection, self._host, self._run)
+
+
+class StateFile:
+    """The uuid that a host keeps, in the file ``compute_id``.
+
+    :param directory: the value of ``[DEFAULT] state_path``
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.path = pathlib.Path(directory) / 'compute_id'
+
+    def read(self) -> str | None:
+        """Return the uuid, or None if there is no file.
+
+        :raises cellsched.exception.ConfigurationInvalid: the file has no uuid,
+            or cannot be read
+        """
+        try:
+            text = self.path.read_text(encoding='ascii').strip()
+            return str(uuid.UUID(text))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            raise exception.ConfigurationInvalid(
+                field='[DEFAULT] state_path',
+                expected=f'a readable file {self.path} with the uuid of this '
+                         'host') from None
+
+    def write(self, host_id: str) -> None:
+        """Write the uuid, as a whole or not at all.
+
+        :raises cellsched.exception.ConfigurationInvalid: the directory cannot
+            be written
+        """
+        new = self.path.with_name(f'{self.path.name}.new')
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with new.open('w', encoding='ascii') as file:
+                file.write(f'{host_id}\n')
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError as exc:
+            raise exception.ConfigurationInvalid(
+                field='[DEFAULT] state_path',
+                expected='a directory in which the agent can write '
+                         f'{self.path}: {exc.strerror}') from None
+
+
+class HostIdentity:
+    """Finds out at the start of an agent which host of the cell it is.
+
+    The uuid in the state file decides, and not the name. A host that only has
+    the name of another one gets neither its nodes nor its servers.
+
+    :param guests_: the guests of this machine
+    :param new_uuid: makes the uuid of a new host
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, database: session.Database,
+        driver: base.ComputeDriver, state: StateFile, guests_: guests.Guests,
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self._host = conf.host
+        self._adopts = conf.compute.adopt_guests
+        self._down_s = conf.service_down_time
+        self._database = database
+        self._driver = driver
+        self._state = state
+        self._guests = guests_
+        self._new_uuid = new_uuid
+
+    def begin(self) -> str:
+        """Return the uuid of this host; check the guests of its machine.
+
+        A host that was renamed keeps its nodes and its claims. So does a host
+        without a file, if an older release made its rows.
+
+        :raises cellsched.exception.HostIdentityConflict: another machine has
+            the name or the uuid, or the machine has guests of another host;
+            names the guests, the host and the option that adopts them
+        :raises cellsched.exception.ConfigurationInvalid: the state file cannot
+            be read or written
+        """
+        stored = self._state.read()
+        with self._database.reader() as connection:
+            known = services.is_known(connection, self._host)
+            recorded = services.look(connection, self._host).host_id
+            held = compute_nodes.list_held(connection, self._host)
+            former = stored and services.host_of(connection, stored)
+        host_id = stored or self._first_uuid(recorded, held)
+        self._check_name(host_id, recorded, held)
+        self._guests.host_id = host_id
+        records = self._guests.explain()
+        placed = [record for record in records
+                  if record.fate is on_host.Fate.ELSEWHERE]
+        unknown = [record.uuid for record in records
+                   if record.fate is on_host.Fate.UNKNOWN]
+        if former not in (None, self._host) and not known:
+            assert former is not None
+            self._check_former(former, placed)
+            self._rename(former, host_id)
+        elif placed and not self._adopts:
+            raise self._refusal(
+                [record.uuid for record in placed],
+                'the cell places on host '
+                + ', '.join(sorted({str(each.host) for each in placed})))
+        elif placed:
+            host_id = self._adopt(placed, host_id, alone=not known)
+        elif unknown and not known and not self._adopts:
+            raise self._refusal(unknown, 'its cell does not know')
+        if host_id != stored:
+            self._state.write(host_id)
+        self._guests.host_id = host_id
+        return host_id
+
+    def _first_uuid(
+        self, recorded: str | None, held: Sequence[compute_nodes.HeldNode]
+    ) -> str:
+        """Return the uuid of a host that has no state file yet."""
+        if recorded is not None:
+            raise self._conflict(
+                f'the host of this name has the uuid {recorded}, and '
+                f'{self._state.path} is missing',
+                'another name on another machine; on the same machine, the '
+                'file with that uuid; or the old service to be deleted')
+        # An older release has kept no uuid.
+        return held[0].uuid if len(held) == 1 else self._new_uuid()
+
+    def _check_name(
+        self, host_id: str, recorded: str | None,
+        held: Sequence[compute_nodes.HeldNode],
+    ) -> None:
+        uuids = [each.uuid for each in held]
+        other = recorded or (
+            uuids[0] if len(uuids) == 1 and host_id not in uuids else host_id)
+        if other != host_id:
+            raise self._conflict(
+                f'the host of this name has the uuid {other}, and this '
+                f'machine has {host_id} in {self._state.path}',
+                'another name, or the service of the other machine to be '
+                'deleted')
+
+    def _check_former(
+        self, former: str, placed: Sequence[on_host.GuestRecord]
+    ) -> None:
+        """Check that this machine had another name before."""
+        with self._database.reader() as connection:
+            servers = on_host.count(connection, former)
+            up = services.is_up(
+                connection, former, self._database.now(), self._down_s)
+        if up:
+            raise self._conflict(
+                f'host {former} has the same uuid in its state file, and is '
+                'up', 'a state file that was not copied, or an agent of host '
+                f'{former} that is stopped or forced down')
+        if (servers or placed) and not self._adopts:
+            raise self._conflict(
+                f'this machine was host {former}, which has {servers} servers',
+                'the former name, or [compute] adopt_guests = true; guests: '
+                + (guests.name_some([each.uuid for each in placed]) or 'none'))
+
+    def _adopt(
+        self, placed: Sequence[on_host.GuestRecord], host_id: str, alone: bool
+    ) -> str:
+        """Place guests of other hosts here; return the uuid of this host.
+
+        A new host that has the guests of one host is that host under another
+        name, and takes its nodes.
+        """
+        hosts = sorted({str(each.host) for each in placed})
+        with self._database.reader() as connection:
+            down = {host for host in hosts if not services.is_up(
+                connection, host, self._database.now(), self._down_s)}
+            texts = services.list_guests(connection)
+            seen = services.look(connection, hosts[0])
+            held = compute_nodes.list_held(connection, hosts[0])
+        for record in placed:
+            missing = on_host.load(texts.get(str(record.host)))[1]
+            if record.host not in down and record.uuid not in missing:
+                raise self._conflict(
+                    f'guest {record.uuid} is to be adopted from host '
+                    f'{record.host}, which is up and may run it too',
+                    f'an agent of host {record.host} that is stopped or '
+                    'forced down')
+        if alone and len(hosts) == 1 and hosts[0] in down and held:
+            taken = seen.host_id or held[0].uuid
+            self._rename(hosts[0], taken)
+            return taken
+        for record in placed:
+            node = self._node_of(record)
+            LOG.warning('Adopting instance %s from host %s', record.uuid,
+                        record.host)
+            with self._database.writer() as connection:
+                on_host.adopt(connection, record, self._host, node,
+                              self._database.now())
+        return host_id
+
+    def _node_of(self, record: on_host.GuestRecord) -> str:
+        nodes = sorted(self._driver.nodes())
+        if record.node in nodes:
+            return str(record.node)
+        if len(nodes) == 1:
+            return nodes[0]
+        raise self._conflict(
+            f'guest {record.uuid} is to be adopted from node {record.node}, '
+            'which this host does not have', 'the same node')
+
+    def _rename(self, former: str, host_id: str) -> None:
+        """Give the rows of this host's former name its name."""
+        LOG.warning('Host %s of the cell is named %s now', former, self._host)
+        nodes = sorted(self._driver.nodes())
+        with self._database.writer() as connection:
+            now = self._database.now()
+            services.rename(connection, former, self._host, now)
+            for held in compute_nodes.list_held(connection, former):
+                name = held.node
+                if name not in nodes and len(nodes) == 1 and (
+                        held.uuid == host_id):
+                    # The node has the name of the host.
+                    [name] = nodes
+                compute_nodes.take(connection, held, self._host, name, now)
+
+    def _refusal(
+        self, uuids: Sequence[str], problem: str
+    ) -> exception.HostIdentityConflict:
+        return self._conflict(
+            f'this machine has guests that {problem}: '
+            f'{guests.name_some(uuids)}',
+            'the former name of the host, a machine without guests, or '
+            '[compute] adopt_guests = true')
+
+    def _conflict(
+        self, problem: str, expected: str
+    ) -> exception.HostIdentityConflict:
+        return exception.HostIdentityConflict(
+            host=self._host, problem=problem, expected=expected)

@@ -14,6 +14,19 @@ Name of this host in the services, compute nodes and host mappings.
 
 Compute hosts need names that are unique across all cells.
 """),
+    cfg.StrOpt('state_path', default='/var/lib/cellsched', help="""
+Directory in which a compute agent keeps the identity of its host.
+
+The file ``compute_id`` has the uuid of the host and of its compute node. It
+must survive restarts and upgrades of the machine, and must not be copied to
+another one. If several agents run on one machine, each needs its own
+directory.
+
+Related options:
+
+* ``host``
+* ``[compute] adopt_guests``
+"""),
     cfg.IntOpt('report_interval', default=10, min=1, help="""
 Seconds between two reports of a service that it is alive.
 

@@ -72,7 +72,8 @@ class Harness:
         self, options: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
         self.pool = scheduler.WorkerPool()
-        self.confs = _confs(options or {})
+        self._state = tempfile.TemporaryDirectory()
+        self.confs = _confs(options or {}, self._state.name)
         self.stores = {
             url: stores.Store(url, schema) for url, schema in [
                 (API, api_schema.SCHEMA.name),
@@ -92,6 +93,7 @@ class Harness:
     def close(self) -> None:
         """End the threads, and close the stores."""
         self.pool.dismiss()
+        self._state.cleanup()
         for store in self.stores.values():
             store.database.close()
         for image in self._images.values():
@@ -133,8 +135,13 @@ def _mappings() -> list[objects.CellMapping]:
         for number, name in enumerate(['cell0', *CELLS])]
 
 
-def _confs(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the configurations of all services, by name."""
+def _confs(
+    options: Mapping[str, Mapping[str, Any]], state_path: str
+) -> dict[str, Any]:
+    """Return the configurations of all services, by name.
+
+    :param state_path: the directory of what hosts keep
+    """
     made: dict[str, dict[str, dict[str, Any]]] = {'api': {
         'DEFAULT': {'host': 'api', 'transport_url': broker('api')},
         'api_database': {'connection': API}}}
@@ -145,7 +152,8 @@ def _confs(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         own = {'transport_url': broker(cell)}
         for name in (f'conductor-{cell}', *hosts):
             made[name] = {
-                'DEFAULT': {**own, 'host': name},
+                'DEFAULT': {**own, 'host': name,
+                            'state_path': f'{state_path}/{name}'},
                 'fake_virt': {'vcpus': hosts.get(name, 0)},
                 'database': {'connection': database(cell)}}
     with tempfile.TemporaryDirectory() as directory:

@@ -201,7 +201,7 @@ class Deployment:
         """Start the agent of one more host."""
         # In a directory of their own, for a cell may have any name too.
         name = f'hosts/{host.name}'
-        self._write(name, _host_options(host))
+        self._write(name, self._host_options(host))
         conf = self.conf(cell, name)
         service = services.compute(conf, self._parts(conf))
         self._run(service)
@@ -216,7 +216,7 @@ class Deployment:
         try:
             service, agents = compute.agent_group(parts, (
                 services.Components(
-                    view(conf, _host_options(host)), parts.clock,
+                    view(conf, self._host_options(host)), parts.clock,
                     parts.claims, parts.databases, parts.transports,
                     self._reached)
                 for host in cell.hosts), started=self._started)
@@ -319,6 +319,18 @@ class Deployment:
                              {'availability_zone': zone})
             for zone in sorted(filter(None, zones))}}
 
+    def _host_options(self, host: DeployedHost) -> Options:
+        state = self.directory.resolve() / 'state' / host.name
+        return {
+            'DEFAULT': {'host': host.name, 'reserved_host_memory_mb': 0,
+                        'state_path': str(state)},
+            'fake_virt': {
+                'vcpus': host.vcpus, 'memory_mb': host.memory_mb,
+                'local_gb': host.disk_gb,
+                'providers': (json.dumps(host.providers) if host.providers
+                              else ''),
+                **host.behaviour}}
+
     def _transport(self, name: str) -> str:
         return f'local://{self._world}/{name}'
 
@@ -371,16 +383,6 @@ def _mapping(
     return objects.CellMapping(
         uuid=uuid, name=name, transport_url=transport_url,
         database_connection=database_connection, disabled=False)
-
-
-def _host_options(host: DeployedHost) -> Options:
-    return {
-        'DEFAULT': {'host': host.name, 'reserved_host_memory_mb': 0},
-        'fake_virt': {
-            'vcpus': host.vcpus, 'memory_mb': host.memory_mb,
-            'local_gb': host.disk_gb,
-            'providers': json.dumps(host.providers) if host.providers else '',
-            **host.behaviour}}
 
 
 def _text(value: Any) -> str:

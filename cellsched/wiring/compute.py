@@ -13,7 +13,10 @@ from oslo_log import log
 from cellsched.batching import TaskQueue
 from cellsched.compute import agent
 from cellsched.compute.agent import Semaphores
+from cellsched.compute.guests import Guests
+from cellsched.compute.host_name import HostIdentity
 from cellsched.compute.host_name import HostName
+from cellsched.compute.host_name import StateFile
 from cellsched.compute import moves
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
@@ -52,33 +55,42 @@ class HostAgent:
         outcomes = progress.Outcomes()
         config = ProviderConfig(conf.compute.provider_config_location)
         config.load()
-        tracker = Tracker(
+        self._name = HostName(
+            conf.host, parts.cell_database, parts.clock,
+            conf.service_down_time)
+        self._tracker = Tracker(
             conf, parts.cell_database, parts.claims, parts.driver, outcomes,
-            new_uuid=parts.new_uuid, provider_config=config,
-            name=HostName(
-                conf.host, parts.cell_database, parts.clock,
-                conf.service_down_time))
+            new_uuid=parts.new_uuid, provider_config=config, name=self._name)
+        self._guests = Guests(
+            conf.host, parts.cell_database, parts.driver, parts.clock)
         builder = agent.Agent(
             conf.host, parts.cell_database, parts.claims, parts.driver,
             conductor_rpc.ConductorAPI(
                 transport, None, conf.upgrade_levels.conductor,
                 conductor_rpc.BUILD_INSTANCES),
             parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
-            parts.reached, locks)
-        self._mover = moving_agent(parts, locks)
+            parts.reached, locks, self._guests)
+        self._mover = moving_agent(parts, locks, self._guests)
         self.server = rpc_server.server(
             transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],
             queue=queue, clock=parts.clock)
-        self.report = tracker.report
+        self.report = self._tracker.report
         self.resume = builder.resume
         self.resume_soon = builder.resume_soon
 
     def prepare(self) -> None:
-        """Map the host, report it, and clean up after interrupted moves.
+        """Find out which host this is, map it, report it, and clean up.
 
         :raises cellsched.exception.HostMappingExists: another cell has a host
             of this name
+        :raises cellsched.exception.HostIdentityConflict: another machine has
+            its name or its uuid, or it has guests of another host
         """
+        parts = self.parts
+        self._name.host_id = HostIdentity(
+            parts.conf, parts.cell_database, parts.driver,
+            StateFile(parts.conf.state_path), self._guests,
+            parts.new_uuid).begin()
         if self.parts.conf.api_database.connection:
             _map_host(self.parts)
         self.report()
@@ -95,6 +107,8 @@ def compute(conf: cfg.ConfigOpts, parts: base.AgentComponents) -> Service:
 
     :raises cellsched.exception.HostMappingExists: another cell has a host of
         this name
+    :raises cellsched.exception.HostIdentityConflict: another machine has its
+        name or its uuid, or it has guests of another host
     :raises cellsched.exception.InvalidField: a provider configuration file is
         invalid
     """
@@ -154,16 +168,20 @@ class _AgentGroup(Service):
 
 
 def moving_agent(
-    parts: base.AgentComponents, locks: Semaphores | None = None
+    parts: base.AgentComponents, locks: Semaphores | None = None,
+    guests: Guests | None = None,
 ) -> moves.MovingAgent:
     """Return the endpoint of migrations on a host.
 
     :param locks: locks of instances that the agent's endpoints share
+    :param guests: the guests of the host
     """
     return moves.MovingAgent(
         parts.conf.host, parts.cell_database, parts.claims, parts.driver,
         parts.compute.get(parts.transports.get()), parts.network,
-        parts.reached, locks or Semaphores(parts.clock))
+        parts.reached, locks or Semaphores(parts.clock),
+        guests or Guests(parts.conf.host, parts.cell_database, parts.driver,
+                         parts.clock))
 
 
 def _call_each(functions: Sequence[Callable[[], None]]) -> Callable[[], None]:

@@ -146,7 +146,10 @@ class Deployment(fixtures.Fixture):
             })
             for host, behaviour in hosts.items():
                 self._write(host, {
-                    'DEFAULT': {'host': host}, 'fake_virt': behaviour})
+                    'DEFAULT': {
+                        'host': host,
+                        'state_path': self.directory / 'state' / host},
+                    'fake_virt': behaviour})
 
     def _transport(self, name: str) -> dict[str, str]:
         return {'transport_url': self._broker.url(name)}
