@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 import re
 from typing import Any
+from uuid import UUID
 
 from cellsched.claims import validation
 from cellsched import exception
@@ -46,6 +47,9 @@ def check(node: str, providers: Mapping[str, base.ChildProvider]) -> None:
         _expect(child.parent is None or _is_key(child.parent, providers),
                 where, f'{field}.parent',
                 f'the name of a child of the node, not {child.parent!a:.80}')
+    uuids = [child.uuid for child in providers.values() if child.uuid]
+    _expect(len(set(uuids)) == len(uuids), where, 'providers',
+            'a different uuid for each child')
     _check_levels(where, providers)
     length = sum(len(trait) for child in providers.values()
                  for trait in child.traits)
@@ -54,12 +58,38 @@ def check(node: str, providers: Mapping[str, base.ChildProvider]) -> None:
             f'{length}')
 
 
+def check_uuids(nodes: Mapping[str, base.NodeResources]) -> None:
+    """Validate the uuids that a driver gives to its nodes.
+
+    :raises cellsched.exception.InvalidField: names the node and the field
+    """
+    known: dict[str, str] = {}
+    for name, node in nodes.items():
+        if node.uuid is not None:
+            where = f'node {name!a:.80}'
+            _expect(_is_uuid(node.uuid), where, 'uuid',
+                    f'a uuid, not {node.uuid!a:.80}')
+            _expect(node.uuid not in known, where, 'uuid',
+                    'another one than that of node '
+                    f'{known.get(node.uuid)!a:.80}')
+            known[node.uuid] = name
+
+
+def _is_uuid(value: Any) -> bool:
+    try:
+        return str(UUID(value)) == value
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
 def _is_name(name: Any) -> bool:
     return (isinstance(name, str) and 0 < len(name) <= NAME_MAX
             and name.isprintable())
 
 
 def _check_fields(child: base.ChildProvider, where: str, field: str) -> None:
+    _expect(child.uuid is None or _is_uuid(child.uuid), where,
+            f'{field}.uuid', f'a uuid, not {child.uuid!a:.80}')
     _expect(isinstance(child.traits, (frozenset, set)) and all(
         isinstance(trait, str) and _TRAIT.fullmatch(trait)
         for trait in child.traits), where, f'{field}.traits',

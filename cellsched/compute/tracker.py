@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
+import dataclasses
 import datetime
 import json
 from typing import Any
+from uuid import UUID
+from uuid import uuid5
 
 from oslo_config import cfg
 from oslo_log import log
@@ -25,6 +28,7 @@ from cellsched.compute.provider_config import ProviderConfig
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
+from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
@@ -86,6 +90,12 @@ class Tracker:
         self._children: dict[str, set[str]] = {}
         # Resource classes of files that were ignored, by provider.
         self._ignored: dict[str, Set[str]] = {}
+        # Nodes with a uuid of their own, or with devices that have one.
+        self._moving: set[str] = set()
+        # Reasons why nodes are not reported, as the log has them.
+        self._refused: dict[str, str] = {}
+        # Vanished nodes of this report: whether nothing was on them.
+        self._emptied: dict[str, bool] = {}
 
     def report(self) -> None:
         """Report that the host is up, and its resources if they changed.
@@ -104,6 +114,7 @@ class Tracker:
         nodes = self._driver.nodes()
         for node, resources in nodes.items():
             children.check(node, resources.providers)
+        children.check_uuids(nodes)
         self._provider_config.follow()
         with self._database.reader() as connection:
             servers = instances.count_states(connection, self._conf.host)
@@ -112,17 +123,166 @@ class Tracker:
                 self._images = instance_children.count_image_properties(
                     connection, self._conf.host)
                 self._servers = servers
+            held = compute_nodes.list_held(connection, self._conf.host)
+        self._emptied = {}
+        nodes = self._place(nodes, held, now)
+        self._verify()
         for node, resources in nodes.items():
             self._report_node(node, resources, servers, now)
+        self._drop_vanished(nodes, held, now)
         self._provider_config.note_idle({
             name for node, resources in nodes.items()
             for name in (node, *resources.providers)}.union(
                 *self._reported.values()))
         self._write(
             services.report, self._new_uuid(), self._conf.host,
-            services.COMPUTE, compute.TOPIC, now, compute.SERVICE_VERSION)
+            services.COMPUTE, compute.TOPIC, now, compute.SERVICE_VERSION,
+            self._host_id)
         if self._name is not None:
             self._name.take(self._write)
+
+    @property
+    def _host_id(self) -> str | None:
+        return None if self._name is None else self._name.host_id
+
+    def _place(
+        self, nodes: Mapping[str, virt_base.NodeResources],
+        held: Sequence[compute_nodes.HeldNode], now: datetime.datetime,
+    ) -> dict[str, virt_base.NodeResources]:
+        """Return the nodes that this host may report, each with its uuid.
+
+        A node with a uuid of its driver comes with its row and its servers
+        from another name or another host of the cell, once that host does not
+        report it. A node that only has the name of another one waits until
+        nothing is on the other one.
+        """
+        rows = {each.node: each for each in held}
+        uuids = {each.uuid for each in held}
+        placed: dict[str, virt_base.NodeResources] = {}
+        self._moving = set()
+        for node, resources in nodes.items():
+            row, uuid = rows.get(node), resources.uuid
+            if self._providers.get(node) not in uuids:
+                # It was deleted, or another host has taken it.
+                self._forget(node)
+            if uuid is None:
+                uuid = row.uuid if row else self._new_node_uuid(
+                    node, uuids, len(nodes))
+            elif row is None or row.uuid != uuid:
+                if row is not None and not self._vanish(row, now):
+                    self._refuse(node, f'has the uuid {uuid}, and the servers '
+                                 f'of node {row.uuid} of the same name are '
+                                 'not deleted yet')
+                    continue
+                if not self._bring(uuid, node, now):
+                    continue
+                self._forget(node)
+            if resources.uuid or any(
+                    child.uuid for child in resources.providers.values()):
+                self._moving.add(node)
+            placed[node] = dataclasses.replace(resources, uuid=uuid)
+            self._refused.pop(node, None)
+        return placed
+
+    def _new_node_uuid(
+        self, node: str, taken: Set[str], count: int
+    ) -> str | None:
+        """Return the uuid of a new node without one of its driver.
+
+        The only node of a host has the uuid of the host.
+        """
+        host_id = self._host_id
+        if host_id is None or count == 1 and host_id not in taken:
+            return host_id
+        return str(uuid5(UUID(host_id), f'node {node}'))
+
+    def _bring(self, uuid: str, node: str, now: datetime.datetime) -> bool:
+        """Move a node's row to this host and name; return if that is done."""
+        with self._database.reader() as connection:
+            held = compute_nodes.holder(connection, uuid)
+            here = (self._conf.host, node)
+            if held is None or (held.host, held.node) == here:
+                return True
+            reported = not held.vanished and held.host != here[0] and (
+                services.is_up(connection, held.host, now,
+                               self._conf.service_down_time))
+        if reported:
+            self._refuse(node, f'is reported by host {held.host} too, under '
+                         f'the same uuid {uuid}')
+            return False
+        LOG.warning('Node %s of host %s is node %s of host %s now', held.node,
+                    held.host, node, here[0])
+        self._write(compute_nodes.take, held, *here, now)
+        return True
+
+    def _refuse(self, node: str, problem: str) -> None:
+        if self._refused.get(node) != problem:
+            LOG.error('Node %s is not reported: it %s', node, problem)
+        self._refused[node] = problem
+        self._forget(node)
+
+    def _forget(self, node: str) -> None:
+        """Forget what was reported of a node."""
+        self._told.pop(node, None)
+        self._children.pop(node, None)
+        for uuid in self._reported.pop(node, {}):
+            self._described.pop(uuid, None)
+        self._providers.pop(node, None)
+
+    def _verify(self) -> None:
+        """Report inventories again that another host has emptied since.
+
+        That can happen to what moves between hosts: a node or a device with a
+        uuid of its driver, whose former host stops to report it.
+        """
+        nodes = {uuid: node for node in self._moving
+                 for uuid in self._reported.get(node, ())}
+        for usage in self._claims.usages(
+                providers=list(nodes)).usages if nodes else ():
+            reported = self._reported[nodes[usage.provider]]
+            if not any(usage.capacity.values()) and any(
+                    each.capacity
+                    for each in reported[usage.provider].values()):
+                del reported[usage.provider]
+
+    def _drop_vanished(
+        self, nodes: Mapping[str, Any],
+        held: Sequence[compute_nodes.HeldNode], now: datetime.datetime,
+    ) -> None:
+        """Stop to offer the nodes that the driver no longer reports."""
+        for node in self._told.keys() - nodes.keys():
+            self._forget(node)
+        reported = set(self._providers.values())
+        for each in held:
+            if each.uuid not in reported:
+                self._vanish(each, now)
+
+    def _vanish(
+        self, held: compute_nodes.HeldNode, now: datetime.datetime
+    ) -> bool:
+        """Empty a node, and delete it if nothing is on it; return if so."""
+        if held.uuid in self._emptied:
+            return self._emptied[held.uuid]
+        uuids = [held.uuid, *_uuids(held.providers)]
+        if not held.vanished:
+            LOG.warning('Node %s of host %s is no longer reported by its '
+                        'driver, and gets no more servers', held.node,
+                        held.host)
+            for uuid in uuids:
+                if uuid == held.uuid or not self._is_elsewhere(
+                        uuid, held.uuid):
+                    self._claims.set_inventory(uuid, {})
+        with self._database.reader() as connection:
+            empty = not (
+                on_host.count(connection, held.host, held.node)
+                or on_host.is_awaited(connection, held.host, held.node))
+        empty = empty and not any(
+            usage.consumers for usage in self._claims.usages(
+                providers=uuids).usages)
+        if empty or not held.vanished:
+            self._write(compute_nodes.mark_vanished, held, now, empty)
+        self._emptied[held.uuid] = empty
+        return empty
 
     def _keep_name(self) -> None:
         if self._name is None:
@@ -147,16 +307,16 @@ class Tracker:
             **of_images(
                 value for on, *value in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
-        new = self._new_uuid()
+        new = resources.uuid or self._new_uuid()
         provider = self._providers.get(node) or self._find(node) or new
         # A node that was deleted meanwhile comes back as another one.
         while self._told.get(node) != (values := {
                 **values, **self._facts(node, provider, resources)}):
-            self._empty(node, values['providers'])
+            self._empty(node, provider, values['providers'])
             provider = self._providers[node] = self._write(
                 compute_nodes.save, new, self._conf.host, node, values, now)
             self._told[node] = values
-            new = self._new_uuid()
+            new = resources.uuid or self._new_uuid()
         reported = self._reported.setdefault(node, {})
         inventories = self._inventories(node, provider, resources)
         for uuid, inventory in inventories.items():
@@ -176,7 +336,7 @@ class Tracker:
         """
         traits = {provider: self._node_traits(node, provider, resources)}
         for name, child in resources.providers.items():
-            uuid = child_providers.uuid_of(provider, name)
+            uuid = _child_uuid(provider, name, child)
             traits[uuid] = self._child_traits(name, uuid, child)
         for uuid, names in traits.items():
             value = provider, frozenset(filter(validation.is_trait, names))
@@ -194,7 +354,16 @@ class Tracker:
         self._children[node] = _uuids(providers)
         return uuid
 
-    def _empty(self, node: str, providers: str | None) -> None:
+    def _is_elsewhere(self, uuid: str, provider: str) -> bool:
+        """Return whether a device is below another node by now."""
+        root = self._claims.roots([uuid]).get(uuid, provider)
+        with self._database.reader() as connection:
+            return root != provider or compute_nodes.has_child(
+                connection, uuid, provider)
+
+    def _empty(
+        self, node: str, provider: str, providers: str | None
+    ) -> None:
         """Remove the inventories of children that a node no longer has.
 
         The cell forgets them afterwards: a restarted agent knows them only
@@ -204,7 +373,8 @@ class Tracker:
         """
         known, have = self._children.setdefault(node, set()), _uuids(providers)
         for uuid in sorted(known - have):
-            self._claims.set_inventory(uuid, {})
+            if not self._is_elsewhere(uuid, provider):
+                self._claims.set_inventory(uuid, {})
             self._reported.get(node, {}).pop(uuid, None)
             self._described.pop(uuid, None)
             known.discard(uuid)
@@ -230,7 +400,7 @@ class Tracker:
             {**self._figures(resources), **resources.inventories},
             self._provider_config.inventories(node, provider))}
         for name, child in resources.providers.items():
-            uuid = child_providers.uuid_of(provider, name)
+            uuid = _child_uuid(provider, name, child)
             found[uuid] = self._joined(
                 f'child provider {name!a} of node {node}', uuid,
                 child.inventories, self._provider_config.inventories(
@@ -294,17 +464,13 @@ class Tracker:
             'traits': _text(sorted(
                 self._node_traits(node, provider, resources))),
             'providers': child_providers.dump(
-                self._child(provider, name, child)
+                child_providers.Child(
+                    uuid := _child_uuid(provider, name, child), name,
+                    child.parent and _child_uuid(
+                        provider, child.parent,
+                        resources.providers[child.parent]),
+                    self._child_traits(name, uuid, child))
                 for name, child in resources.providers.items())}
-
-    def _child(
-        self, node: str, name: str, child: virt_base.ChildProvider
-    ) -> child_providers.Child:
-        uuid = child_providers.uuid_of(node, name)
-        return child_providers.Child(
-            uuid, name,
-            child.parent and child_providers.uuid_of(node, child.parent),
-            self._child_traits(name, uuid, child))
 
     def _node_traits(
         self, node: str, provider: str, resources: virt_base.NodeResources
@@ -337,6 +503,12 @@ class Tracker:
 
     def _reserved_disk_gb(self) -> int:
         return -(-self._conf.reserved_host_disk_mb // 1024)
+
+
+def _child_uuid(
+    node: str, name: str, child: virt_base.ChildProvider
+) -> str:
+    return child.uuid or child_providers.uuid_of(node, name)
 
 
 def _uuids(providers: str | None) -> set[str]:

@@ -207,6 +207,8 @@ class CellFollower:
                 # The cell was removed during a slow read.
                 return []
             known = [table.row(uuid) for uuid in uuids]
+            names = table.written('host')
+            before = [None if row is None else names[row] for row in known]
             failed = table.written('failed_builds')
             failures = sum(
                 max(count - failed[row], 0) for row, count
@@ -221,7 +223,10 @@ class CellFollower:
             table.drop(gone)
             if rows:
                 table.put(uuids, values)
-            self._note(gone, zip(hosts, uuids))
+            # A node can come from another host, or from another name.
+            self._note(gone | {
+                uuid for uuid, host, old in zip(uuids, hosts, before)
+                if old not in (None, host)}, zip(hosts, uuids))
             beats = [(row, uuid) for row in served
                      for uuid in self._nodes.get(row.host, ())]
             if beats:

@@ -512,8 +512,12 @@ class Hosts:
                 if node == uuid]
 
     def named(self, host: str) -> list[int]:
-        """Return the table rows of a host's nodes; the case is ignored."""
-        return self.memo('rows by host', _by_host).get(host.lower(), [])
+        """Return the table rows of a host's nodes.
+
+        The case is ignored, unless a host has exactly this name.
+        """
+        rows = self.memo('rows by host', _by_host).get(host.lower(), [])
+        return [row for row in rows if self['host'][row] == host] or rows
 
     # Allocations of the request.
 

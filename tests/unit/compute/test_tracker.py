@@ -788,7 +788,7 @@ class TestFigures(tracking.TrackerTestCase):
 
         self.assertEqual(1, self.claims.said)
 
-    def test_report_of_nothing_new_asks_once_and_beats(self):
+    def test_report_of_nothing_new_asks_twice_and_beats(self):
         reports = self.tracker()
         reports.report()
 
@@ -796,7 +796,7 @@ class TestFigures(tracking.TrackerTestCase):
             reports.report()
 
         self.assertEqual(
-            ['SELECT', 'UPDATE', 'UPDATE'],
+            ['SELECT', 'SELECT', 'UPDATE', 'UPDATE'],
             [text.split(None, 1)[0] for text, _ in statements])
 
     def test_inventory_that_failed_is_told_with_the_next_report(self):
