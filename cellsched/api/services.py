@@ -18,6 +18,7 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.context import admin
 from cellsched.context import RequestContext
+from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts
 from cellsched.db.cell import on_host
@@ -133,8 +134,8 @@ class Services(base.Controller):
     ) -> ServiceRecord:
         """Delete a service with the nodes and the mapping of its host.
 
-        The inventories of the nodes are removed. If the agent starts again,
-        the host is added as a new one.
+        The inventories of the nodes are removed, and the host leaves all
+        aggregates. If the agent starts again, the host is in none of them.
 
         :raises cellsched.exception.ServiceNotFound: it does not exist in the
             cells that answer
@@ -153,6 +154,7 @@ class Services(base.Controller):
         database = self._targets.database(cell)
         with self._database.writer() as above:
             host_mappings.delete(above, cell.id, [found.host])
+            aggregates.forget_hosts(above, [found.host], database.now())
             with database.writer() as connection:
                 if services.is_up(connection, found.host, database.now(),
                                   self._down_s):

@@ -12,6 +12,7 @@ from oslo_log import log
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
+from cellsched.db.api import aggregates
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -174,7 +175,9 @@ class CellMaintenance:
              for host in names), key=lambda pair: pair[1])
 
     def delete_host(self, uuid: str, host: str) -> None:
-        """Unmap a host; the next discovery maps it again.
+        """Unmap a host, and remove it from all aggregates.
+
+        The next discovery maps it again.
 
         :raises cellsched.exception.CellMappingNotFound: no such cell
         :raises cellsched.exception.HostMappingNotFound: it is not mapped
@@ -192,6 +195,7 @@ class CellMaintenance:
                     host=host, cell=cell.identity,
                     mapped_cell=mapped.identity)
             host_mappings.delete(connection, cell.id, [host])
+            aggregates.forget_hosts(connection, [host], self._clock.now())
             with self._targets.database(cell).writer() as in_cell:
                 count = on_host.count(in_cell, host)
                 if count:
@@ -229,6 +233,7 @@ class CellMaintenance:
                     cell=cell.identity, by=exception.CellInUse.DELETED,
                     count=deleted)
             host_mappings.delete(connection, cell.id)
+            aggregates.forget_hosts(connection, hosts, self._clock.now())
             instance_mappings.delete_in_cell(connection, cell.id)
             cell_mappings.delete(connection, cell.id)
             if hosts:

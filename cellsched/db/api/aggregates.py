@@ -215,6 +215,21 @@ def remove_hosts(
             _HOSTS.c.aggregate_id == number, _HOSTS.c.host.in_(chunk)))
 
 
+def forget_hosts(
+    connection: sa.Connection, hosts: Iterable[str], now: datetime.datetime
+) -> None:
+    """Remove hosts that are no longer mapped from all aggregates.
+
+    Otherwise another host of the same name would be a member.
+    """
+    members: dict[int, set[str]] = {}
+    for chunk in statements.chunks(hosts):
+        for number, host in connection.execute(_GROUPS_OF, {'these': chunk}):
+            members.setdefault(number, set()).add(host)
+    for number in sorted(members):
+        remove_hosts(connection, number, members[number], now)
+
+
 def delete(
     connection: sa.Connection, number: int, now: datetime.datetime
 ) -> None:
