@@ -132,6 +132,7 @@ class Auditor:
         """Return all findings, and the unknown consumers of claims."""
         found = list(self._of_servers(suspects))
         found += checks.check_hosts(self._reader)
+        found += checks.check_guests(self._reader)
         foreign: set[str] = set()
         store = self._reader.claims
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
+from typing import Any
 from typing import NamedTuple
 
 from cellsched.audit import findings
@@ -27,7 +28,9 @@ from cellsched.claims import listing
 from cellsched.db.api import host_mappings
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
+from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched.db.cell import states
 from cellsched import objects
 
@@ -477,7 +480,15 @@ def check_hosts(reader: StateReader) -> list[findings.Finding]:
     for cell, nodes in nodes_by_cell.items():
         # By host: whether one of its nodes was marked as mapped.
         hosts: dict[str, bool] = {}
-        for node in nodes.values():
+        for uuid, node in nodes.items():
+            if node.vanished:
+                found.append(findings.Finding(
+                    'node-vanished', uuid,
+                    f'is node {node.name} of host {node.host}, which its '
+                    'driver no longer reports, and has servers, moves or '
+                    'claims', names[cell], cell, None,
+                    'make the driver report it again, or evacuate or delete '
+                    'its servers'))
             hosts[node.host] = node.mapped or hosts.get(node.host, False)
         with reader.database.reader() as connection:
             mapped = host_mappings.get_many(connection, hosts)
@@ -499,6 +510,49 @@ def check_hosts(reader: StateReader) -> list[findings.Finding]:
                     'let its agent report to one of them only, and delete '
                     'its rows in the other'))
     return found
+
+
+def check_guests(reader: StateReader) -> Iterator[findings.Finding]:
+    """Check that each guest has its row, and each row its guest.
+
+    The agents report the guests and the servers; a report can be as old as
+    ``[DEFAULT] resume_interval``, or as the last report of a host that is
+    down.
+    """
+    def read(
+        cell: str, connection: Any
+    ) -> tuple[dict[str, str], dict[str, audit_queries.ServerRow]]:
+        texts = services.list_guests(connection)
+        loaded = [on_host.load(text) for text in texts.values()]
+        return texts, audit_queries.rows(connection, [
+            uuid for guests, missing in loaded
+            for uuid in (*(guest.uuid for guest in guests), *missing)])
+
+    names = reader.names()
+    for cell, (texts, rows) in reader.ask(read, reader.cells()).items():
+        for host, text in sorted(texts.items()):
+            guests, missing = on_host.load(text)
+            for uuid in [guest.uuid for guest in guests]:
+                row = rows.get(uuid)
+                place = ('the cell does not know it' if row is None else
+                         f'its server is deleted on host {row.host}'
+                         if row.deleted else f'its server is on {row.host}'
+                         if row.host else 'its server is on no host')
+                if row is None or row.deleted or row.host != host:
+                    yield findings.Finding(
+                        'guest-unexplained', uuid,
+                        f'runs on host {host}, and {place}', names[cell],
+                        cell, None, 'find out on the hosts which guest is in '
+                        'use; [compute] adopt_guests places it here')
+            for uuid in missing:
+                row = rows.get(uuid)
+                if row is not None and not row.deleted and row.host == host:
+                    yield findings.Finding(
+                        'guest-missing', uuid,
+                        f'is on host {host}, which has no guest of it',
+                        names[cell], cell, None,
+                        'find out whether another host runs it; if none '
+                        'does, rebuild or delete it')
 
 
 #: Number of walks through all claims to check providers that change.
@@ -668,7 +722,8 @@ def _compare_node(
     usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str,
     names: Mapping[str, str],
 ) -> Iterator[findings.Finding]:
-    for resource, offer in node.offers.items():
+    # A node that is no longer reported offers nothing.
+    for resource, offer in () if node.vanished else node.offers.items():
         right = claims_base.Inventory(*offer).capacity
         capacity = usage.capacity.get(resource, 0)
         if abs(capacity - right) > max(1, _TOLERANCE * right):

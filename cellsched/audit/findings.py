@@ -16,7 +16,8 @@ KINDS = {
     'cell-unreachable': 'S2',
     'undecided': 'S3', 'row-unmapped': 'S3', 'request-unmapped': 'S3',
     'row-lost': 'S3', 'row-elsewhere': 'S3', 'host-elsewhere': 'S3',
-    'host-unmapped': 'S3',
+    'host-unmapped': 'S3', 'guest-unexplained': 'S3', 'guest-missing': 'S3',
+    'node-vanished': 'S3',
     'claim-leaked': 'S4', 'move-claim-leaked': 'S4', 'unclaimed': 'S4',
     'claim-elsewhere': 'S4', 'claim-second': 'S4', 'claim-amount': 'S4',
     'no-reason': 'S13', 'no-action': 'S13', 'spec-missing': 'S13',
@@ -80,7 +81,8 @@ class Finding:
     def is_of_server(self) -> bool:
         """Return whether it concerns a server."""
         return self.invariant != 'S1' and self.kind not in (
-            'cell-unreachable', 'host-elsewhere', 'host-unmapped')
+            'cell-unreachable', 'host-elsewhere', 'host-unmapped',
+            'guest-unexplained', 'guest-missing', 'node-vanished')
 
     @property
     def key(self) -> tuple[str, str, str | None]:
