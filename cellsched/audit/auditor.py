@@ -140,16 +140,16 @@ class Auditor:
             consumers = list(held)
             unknown = (held.keys() - self._reader.known(consumers)) - moved
             foreign.update(unknown)
+            found.extend(checks.check_amounts(held))
 
         if store is not None:
             # The counters of an unreadable provider are not known.
             problems = store.problems()
             unreadable = {each.provider for each in problems}
             found += checks.check_records(problems)
-            found += [each for each in itertools.chain(
-                checks.check_capacity(store, self._reader.page, look),
-                checks.check_providers(self._reader, store))
-                if each.of not in unreadable]
+            found += checks.check_capacity(
+                store, self._reader.page, look, unreadable)
+            found += checks.check_providers(self._reader, store, unreadable)
         found += self._unheard()
         return found, foreign
 

@@ -9,6 +9,7 @@ hosts (S3), and counters and capacities of the claim store (S1).
 
 import collections
 from collections.abc import Callable
+from collections.abc import Container
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -564,6 +565,7 @@ Held = Mapping[str, Sequence[claims_base.Claim]]
 def check_capacity(
     store: claims_base.ClaimStore, page: int,
     seen: Callable[[Held], None] = lambda held: None,
+    unreadable: Container[str] = (),
 ) -> list[findings.Finding]:
     """Check the counters of the claim store against its claims.
 
@@ -575,6 +577,7 @@ def check_capacity(
 
     :param page: number of consumers in a page
     :param seen: called with the claims of each page in the first walk
+    :param unreadable: providers to leave out
     """
     found: list[findings.Finding] = []
     open_: set[str] | None = None
@@ -587,6 +590,8 @@ def check_capacity(
         seeming: dict[str, _Taken] = {}
         for usage in before.usages:
             provider = usage.provider
+            if provider in unreadable:
+                continue
             if provider in changed or (
                     open_ is not None and provider not in open_):
                 continue
@@ -630,7 +635,7 @@ def _add_up(
     for consumers in listing.pages(store, page):
         held = store.claims_of(consumers)
         for consumer, claims in held.items():
-            for claim in claims:
+            for claim in filter(claims_base.is_readable, claims):
                 here = taken[claim.provider]
                 here.sums.update(claim.resources)
                 here.holders += 1
@@ -671,14 +676,18 @@ _NOTHING = claims_base.Inventory(0)
 
 
 def check_providers(
-    reader: StateReader, store: claims_base.ClaimStore
+    reader: StateReader, store: claims_base.ClaimStore,
+    unreadable: Container[str] = (),
 ) -> Iterator[findings.Finding]:
     """Check the providers of the claim store against the databases.
 
     The store is read first, as a provider is in a database before it is in
     the store. Unknown providers are no finding while a cell does not answer.
+
+    :param unreadable: providers to leave out
     """
-    usages = {usage.provider: usage for usage in store.usages().usages}
+    usages = {usage.provider: usage for usage in store.usages().usages
+              if usage.provider not in unreadable}
     names = reader.names()
     nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
     for cell, found in reader.ask(
@@ -703,8 +712,19 @@ def check_providers(
                        'is gone for good, delete the servers with claims '
                        'there')
     for uuid, provider in shared.items():
+        if uuid in unreadable:
+            continue
         usage = usages.get(uuid) or claims_base.Usage(uuid, {}, {}, 0)
         yield from _compare_shared(usage, provider)
+
+
+def check_amounts(held: Held) -> Iterator[findings.Finding]:
+    """Yield the consumers with claims whose amounts are no numbers."""
+    for consumer, claims in held.items():
+        if not all(map(claims_base.is_readable, claims)):
+            yield findings.Finding(
+                'store-record', consumer, 'holds a claim with an amount that '
+                'is no number', advice='correct the amount, and audit again')
 
 
 def check_records(

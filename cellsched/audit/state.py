@@ -337,6 +337,9 @@ class StateReader:
     ) -> dict[str, list[claims_base.Claim]]:
         if self.claims is None:
             return {}
-        return self.claims.claims_of([
+        held = self.claims.claims_of([
             name for name in migrations.consumers(uuids)
             if holders is None or name in holders])
+        # The amounts of other claims cannot be added up.
+        return {name: claims for name, claims in held.items()
+                if all(map(claims_base.is_readable, claims))}

@@ -189,6 +189,28 @@ class Usage:
     units: Mapping[str, Units] = dataclasses.field(default_factory=dict)
 
 
+def flaw(usage: Usage) -> str:
+    """Return why a usage cannot be read; empty if it can.
+
+    A store may return what an operator or another program wrote.
+    """
+    for name, amounts in (('capacity', usage.capacity), ('used', usage.used)):
+        for resource, amount in amounts.items():
+            if type(amount) is not int:
+                return f'the {name} of {resource} is {amount!r:.80}'
+    for resource, units in usage.units.items():
+        if any(type(unit) is not int or unit < 1 for unit in units):
+            return f'the units of {resource} are {tuple(units)!r:.80}'
+    if type(usage.consumers) is not int:
+        return f'the number of consumers is {usage.consumers!r:.80}'
+    return ''
+
+
+def is_readable(claim: Claim) -> bool:
+    """Return whether the amounts of a stored claim are numbers."""
+    return all(type(amount) is int for amount in claim.resources.values())
+
+
 @dataclasses.dataclass(frozen=True)
 class UsageChanges:
     """Changed providers, and the token for the next call.
@@ -577,7 +599,10 @@ class ClaimStore(abc.ABC):
         The cost may grow with the number of all records. A record in change
         may be reported, and is not reported by a second call.
         """
-        return []
+        return [StoreProblem(
+            f'provider {usage.provider}', f'{problem}; expected a number',
+            'correct the value', usage.provider)
+            for usage in self.usages().usages if (problem := flaw(usage))]
 
     def mend(self) -> None:
         """Resolve those of :meth:`problems` that have no advice.

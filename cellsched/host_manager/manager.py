@@ -16,6 +16,7 @@ from oslo_log import log
 from cellsched.cells.discovery import Discovery
 from cellsched.cells import gather
 from cellsched.cells import registry
+from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
@@ -102,6 +103,8 @@ class HostManager(source.HostSource):
         self._aggregates_token: Any = None
         self._aggregates_full_at = 0.0
         self._doubtful: set[str] = set()
+        #: Why providers of the claim store cannot be read.
+        self._flaws: dict[str, str] = {}
         # Unclaimed choices, with the times at which they expire.
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
@@ -375,7 +378,7 @@ class HostManager(source.HostSource):
             with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
-                doubtful = list(self._doubtful)
+                doubtful = list(self._doubtful | self._flaws.keys())
             if doubtful:
                 changes = self.claims.usages(providers=doubtful)
                 with self._lock:
@@ -385,6 +388,18 @@ class HostManager(source.HostSource):
 
     def _apply(self, usages: Iterable[Any]) -> None:
         for usage in usages:
+            problem = claims_base.flaw(usage)
+            if problem:
+                # It keeps no other provider, and is read again each time, as
+                # a correction by hand is no reported change.
+                if problem != self._flaws.get(usage.provider):
+                    LOG.error('Provider %s in the claim store cannot be read, '
+                              'and gets no servers: %s', usage.provider,
+                              problem)
+                self._flaws[usage.provider] = problem
+                usage = claims_base.Usage(usage.provider, {}, {}, 0)
+            else:
+                self._flaws.pop(usage.provider, None)
             self.table.set_usage(usage.provider, usage.capacity, usage.used,
                                  usage.consumers, usage.units)
 

@@ -21,6 +21,7 @@ from typing import TypeVar
 import zlib
 
 from oslo_config import cfg
+from oslo_log import log
 
 from cellsched.claims import base
 from cellsched.claims.placement.guards import Guard
@@ -38,7 +39,12 @@ from cellsched.claims import validation
 from cellsched.clock import Clock
 from cellsched import exception
 
+LOG = log.getLogger(__name__)
+
 _GROUP = 'placement'
+
+#: Seconds for which a read of one provider is retried.
+_ONE_S = 3.0
 
 #: Number of locks, which the providers and consumers of a process share.
 _LOCKS = 512
@@ -139,6 +145,8 @@ class PlacementClaims(base.ClaimStore):
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
         self._guards = Guards(self._server, owners, clock, random, guards)
+        #: Why a provider could not be read last.
+        self._unreadable: dict[str, str] = {}
         self._locks = [clock.lock() for _ in range(_LOCKS)]
 
     @classmethod
@@ -230,8 +238,8 @@ class PlacementClaims(base.ClaimStore):
             and self._identity() == other._identity())
 
     def consumers_of(self, provider: str) -> list[str]:
-        return self._repeat(
-            lambda: resource_providers.consumers_of(self._server, provider))
+        return self._of_provider(provider, lambda: (
+            resource_providers.consumers_of(self._server, provider)), [])
 
     def providers_in_use(self) -> list[str]:
         # Usages would take several requests for each provider. One without an
@@ -276,8 +284,14 @@ class PlacementClaims(base.ClaimStore):
         self, providers: Iterable[str] | None = None
     ) -> dict[str, dict[str, base.Inventory]]:
         names = self._generations() if providers is None else providers
-        return self._each(names, lambda provider: (
-            resource_providers.inventories_of(self._server, provider)))
+        found = {name: self._inventory(name) for name in dict.fromkeys(names)}
+        return {name: inventory for name, inventory in found.items()
+                if inventory is not None}
+
+    def _inventory(self, name: str) -> dict[str, base.Inventory] | None:
+        nothing: dict[str, base.Inventory] | None = None
+        return self._of_provider(name, lambda: (
+            resource_providers.inventories_of(self._server, name)), nothing)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
@@ -288,12 +302,61 @@ class PlacementClaims(base.ClaimStore):
             token = self._generations()
             names = [provider for provider, generation in token.items()
                      if (since or {}).get(provider) != generation]
-        usages = self._each(names or (), lambda provider: (
-            resource_providers.usage_of(self._server, provider)))
+        usages = {name: usage for name in dict.fromkeys(names or ())
+                  if (usage := self._usage(name)) is not None}
+        if providers is None:
+            # An unreadable provider is read again next time.
+            token = {name: generation for name, generation in token.items()
+                     if name not in self._unreadable}
         gone = [] if providers is not None else [
             base.Usage(provider, {}, {}, 0)
-            for provider in (since or {}) if provider not in token]
+            for provider in (since or {})
+            if provider not in token and provider not in usages]
         return base.UsageChanges(token, [*usages.values(), *gone])
+
+    def _usage(self, name: str) -> base.Usage | None:
+        nothing: base.Usage | None = base.Usage(name, {}, {}, 0)
+        return self._of_provider(name, lambda: (
+            resource_providers.usage_of(self._server, name)), nothing)
+
+    def _of_provider(
+        self, name: str, read: Callable[[], _Outcome], default: _Outcome
+    ) -> _Outcome:
+        """Return what is read of a provider.
+
+        :param default: returned if Placement answers for others only
+        """
+        def attempt() -> tuple[_Outcome]:
+            try:
+                return read(),
+            except resource_providers.ANSWER_ERRORS:
+                raise remote.OutcomeUnknown(
+                    'an answer has other fields than expected') from None
+
+        for _ in range(2):
+            try:
+                outcome, = remote.first_outcome(
+                    attempt, self._clock, self._random,
+                    min(self._retry_timeout_s, _ONE_S))
+            except remote.GivenUp as exc:
+                error = exc
+                # Placement as a whole is away, or only this provider is.
+                self._generations()
+            else:
+                self._unreadable.pop(name, None)
+                return outcome
+        if name not in self._unreadable:
+            LOG.error('Provider %s in Placement cannot be read, and gets no '
+                      'servers: %s', name, error)
+        self._unreadable[name] = str(error)
+        return default
+
+    def problems(self) -> list[base.StoreProblem]:
+        self.usages()
+        return [base.StoreProblem(
+            f'provider {name}', f'cannot be read: {reason}',
+            'find the cause in the log of Placement', name)
+            for name, reason in sorted(self._unreadable.items())]
 
     def _empty(self) -> EmptyConsumers:
         return EmptyConsumers(

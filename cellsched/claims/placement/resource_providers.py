@@ -23,6 +23,9 @@ _ANY = {'min_unit': 1, 'max_unit': validation.AMOUNT_MAX, 'step_size': 1}
 #: An inventory without capacity, which Placement accepts.
 _NOTHING = {'total': 1, 'reserved': 1, 'allocation_ratio': 1.0, **_ANY}
 
+#: Errors of answers with other fields than expected.
+ANSWER_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
+
 Inventories = dict[str, dict[str, base.Inventory]]
 
 
@@ -98,7 +101,11 @@ def refusal(
     claims = list(claims)
     inventories, used = {}, {}
     for provider in dict.fromkeys(claim.provider for claim in claims):
-        inventory = inventories_of(server, provider)
+        try:
+            inventory = inventories_of(server, provider)
+        except ANSWER_ERRORS:
+            # An unreadable inventory refuses each claim.
+            inventory = None
         if inventory is not None:
             inventories[provider] = inventory
             used[provider] = used_of(server, provider)
@@ -203,7 +210,12 @@ def mark(server: PlacementServer, provider: str) -> bool:
 
 
 def _inventory(has: Mapping[str, Any]) -> base.Inventory:
-    return base.Inventory(**{field: has[field] for field in _NOTHING})
+    found = base.Inventory(**{field: has[field] for field in _NOTHING})
+    if not all(type(value) in (float, int) for value in (
+            *found.units, found.total, found.reserved,
+            found.allocation_ratio)) or found.step_size < 1:
+        raise ValueError(f'the inventory {has!r:.200}')
+    return found
 
 
 def _is_ours(provider: str) -> bool:

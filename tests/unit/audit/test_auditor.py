@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+
 from cellsched.audit import state
 from cellsched.claims import base as claims_base
 from cellsched.db.api import host_mappings
@@ -231,6 +233,30 @@ class TestStoreRecords(base.TestCase):
         self.assertEqual('none is safe: restore it',
                          report.remaining[0].repair)
         self.assertEqual([uuid], [*self.claims.claims_of([uuid])])
+
+    def test_amounts_that_are_no_numbers_stop_no_audit(self):
+        uuid, other = self.running(), self.running('cell2', 'b1')
+        read, usages = self.claims.claims_of, self.claims.usages
+
+        def claims_of(consumers):
+            found = read(consumers)
+            return {name: [dataclasses.replace(
+                each, resources={'VCPU': 'junk'}) for each in claims]
+                if name == uuid else claims for name, claims in found.items()}
+
+        self.claims.claims_of = claims_of
+        self.claims.usages = lambda *args, **kwargs: dataclasses.replace(
+            usages(*args, **kwargs), usages=[
+                dataclasses.replace(each, used={'VCPU': None})
+                if each.provider == self.providers['a2'] else each
+                for each in usages(*args, **kwargs).usages])
+
+        found = {(each.kind, each.of) for each in self.audit().remaining}
+
+        self.assertLessEqual({
+            ('store-record', uuid),
+            ('store-record', f'provider {self.providers["a2"]}')}, found)
+        self.assertNotIn(other, [of for _, of in found])
 
     def test_record_that_contradicts_another_is_mended(self):
         problems = [claims_base.StoreProblem('g/1', 'has a member too many')]

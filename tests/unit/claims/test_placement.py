@@ -13,6 +13,7 @@ from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
 from cellsched.simulator.servers import placement as servers
+from cellsched.testing import clock as clocks
 from cellsched.testing.suite import claims as suite
 from tests.unit import base
 from tests.unit.claims import model
@@ -281,3 +282,61 @@ class TestPlacementClaims(
     def of_one_guard(self):
         return placement.PlacementClaims(
             self.client, clock.Clock(), random.Random(1), guards=1)
+
+
+class TestUnreadableProvider(OnModel, base.TestCase):
+    """A provider that Placement cannot read leaves out itself only."""
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clocks.FakeClock()
+        self.providers = [str(uuid.uuid4()) for _ in range(2)]
+        for provider in self.providers:
+            self.store.set_inventory(provider, {'VCPU': claims.Inventory(4)})
+        self.store = placement.PlacementClaims(
+            self.client, self.clock, random.Random(1))
+        self.answer = None
+        served = self.client.server.answer
+
+        def answer(request):
+            if self.answer is not None and request.method == 'GET' and (
+                    f'{self.providers[0]}/' in request.path):
+                return self.answer
+            return served(request)
+
+        self.client.server.answer = answer
+
+    def capacities(self, token=None):
+        found = self.store.usages(token)
+        return [{each.provider: each.capacity.get('VCPU', 0)
+                 for each in found.usages}.get(provider)
+                for provider in self.providers], found.token
+
+    def test_it_has_no_capacity_until_it_can_be_read(self):
+        for status, body in ((500, None), (200, {}), (200, {
+                'inventories': {'VCPU': {'total': 4}}, 'usages': [],
+                'allocations': 5})):
+            with self.subTest(status=status, body=body):
+                self.answer = messages.PlacementAnswer(status, body)
+
+                found, token = self.capacities()
+
+                self.assertEqual([0, 4], found)
+                self.assertIn(self.providers[0], self.logs.output)
+                self.assertEqual([self.providers[0]], [
+                    each.provider for each in self.store.problems()])
+                self.assertEqual(
+                    [self.providers[1]], [*self.store.inventories()])
+                self.assertEqual(
+                    [], self.store.consumers_of(self.providers[0]))
+                self.answer = None
+                self.assertEqual(4, self.capacities(token)[0][0])
+                self.assertEqual([], self.store.problems())
+
+    def test_placement_that_is_away_has_no_usages(self):
+        def answer(request):
+            raise remote.OutcomeUnknown('no answer')
+
+        self.client.server.answer = answer
+
+        self.assertRaises(exception.DatabaseUnreachable, self.store.usages)

@@ -94,6 +94,34 @@ class TestSQLClaims(
                 schema.allocations.c.amount))).scalar())
 
 
+class TestUnreadableRows(base.TestCase):
+
+    def test_row_is_a_problem_of_its_provider_only(self):
+        store = sql.SQLClaims(self.make_database())
+        bad, good = (str(uuid.UUID(int=number)) for number in (1, 2))
+        for provider in bad, good:
+            store.set_inventory(provider, {'VCPU': claims.Inventory(4)})
+        table = schema.inventories
+        for values in {'capacity': 'junk'}, {'used': 1.5}, {'step_size': 0}:
+            with self.subTest(values=values):
+                with self.make_database().writer() as connection:
+                    connection.execute(sa.text(
+                        'UPDATE inventories SET '
+                        + ', '.join(f'{name} = :{name}' for name in values)
+                        + ' WHERE provider = :bad'), {**values, 'bad': bad})
+
+                self.assertEqual([bad], [
+                    each.provider for each in store.problems()])
+                store.claim([claims.Claim(
+                    str(uuid.uuid4()), good, {'VCPU': 1})])
+
+                with self.make_database().writer() as connection:
+                    connection.execute(sa.update(table).where(
+                        table.c.provider == bad).values(
+                            capacity=4, used=0, step_size=1))
+                self.assertEqual([], store.problems())
+
+
 class TestCheck(base.TestCase):
 
     def test_schema_that_is_there_passes(self):

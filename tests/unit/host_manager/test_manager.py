@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filling the host table from the cells."""
 
+import dataclasses
+
 import sqlalchemy as sa
 
 from cellsched.db.api import aggregates
@@ -219,3 +221,33 @@ class TestMapping(loading.LoaderTestCase):
 
         self.assertEqual(['b1'], self.names())
         self.assertEqual([cell.identity], self.loader.silent)
+
+
+class TestUnreadableProvider(loading.LoaderTestCase):
+
+    def test_it_has_no_capacity_until_it_can_be_read(self):
+        self.refresh()
+        read, flaws = self.loader.claims.usages, []
+
+        def usages(since=None, providers=None):
+            found = read(since, providers)
+            return dataclasses.replace(found, usages=[
+                dataclasses.replace(each, **flaws[0])
+                if flaws and each.provider == self.a1 else each
+                for each in found.usages])
+
+        self.loader.claims.usages = usages
+        for flaw in ({'capacity': {'VCPU': 'junk'}}, {'used': {'VCPU': None}},
+                     {'consumers': None}, {'units': {'VCPU': (1, 8, 0)}}):
+            with self.subTest(flaw=flaw):
+                flaws.append(flaw)
+                self.loader._claims_token = None
+                self.refresh()
+                self.assertEqual(0, self.value('a1', 'available:VCPU'))
+                self.assertEqual(4, self.value('b1', 'available:VCPU'))
+                self.assertIn(f'Provider {self.a1}', self.logs.output)
+
+                # The store reports no change when it is corrected by hand.
+                flaws.clear()
+                self.refresh()
+                self.assertEqual(8, self.value('a1', 'available:VCPU'))
