@@ -16,6 +16,8 @@ from cellsched import clock
 from cellsched.db import session
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
+from cellsched.wiring import services
+from tests.functional import base as stories
 from tests.integration import base
 from tests.integration.claims import test_sql
 from tests.integration.fates import cutting
@@ -181,6 +183,20 @@ class SilentClientTests:
 
         self.assertEqual({}, self.other.claims_of([claim.consumer]))
 
+    def test_lost_connection_is_an_error_of_this_project(self):
+        for call in (lambda: self.silent.release(['c']),
+                     lambda: self.silent.transfer('c', 'd'),
+                     lambda: self.silent.set_inventory(self.host, {}),
+                     lambda: self.silent.claim([self.member()])):
+            self.group = str(uuid.uuid4())
+            self.silent.consumers()
+            self.wire.break_off()
+
+            self.assertRaises(exception.DatabaseUnreachable, call)
+
+            self.wire.mend()
+            self.silent.consumers()
+
 
 class TestSilentClients(
         SilentClientTests, test_sql.OnPostgreSQL,
@@ -201,3 +217,65 @@ class TestMariaDB(
 class TestByPsycopg(TestSilentClients):
 
     by_driver = staticmethod(servers.by_psycopg)
+
+
+@profile.full_only('the time of builds, which needs a real clock')
+class TestBuilds(stories.TestCase, base.TestCase):
+    """Builds go on while an API or a client of the store is silent."""
+
+    #: Seconds within which a server is active.
+    bar_s = 5.0
+
+    #: Builds for each packet, and packets of a call of the API.
+    builds, packets = 5, 60
+
+    def setUp(self):
+        super().setUp()
+        self.database_url = self.part_of(servers.PostgreSQL).url
+        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
+        self.seconds = []
+
+    def silent_api(self):
+        """Return an API whose connections go over a wire, and the wire."""
+        wire = self.useFixture(cutting.Wire(self.database_url('api')))
+        conf = self.world.conf('api')
+        conf.set_override('connection', wire.url, 'api_database')
+        conf.set_override('connection', self.database_url('claims'), 'claims')
+        api = services.api(conf)
+        self.addCleanup(api.close)
+        api.servers.list(stories.USER)
+        return api, wire
+
+    def check_builds(self):
+        for _ in range(self.builds):
+            began = stories.CLOCK.monotonic()
+            [built] = self.built()
+            self.seconds.append(stories.CLOCK.monotonic() - began)
+            self.assertEqual('ACTIVE', built.status)
+            self.delete(built.uuid)
+            self.gone(built.uuid)
+
+    def test_builds_go_on_whatever_packet_an_api_is_silent_at(self):
+        for packets in range(self.packets):
+            api, wire = self.silent_api()
+            with futures.ThreadPoolExecutor(1) as pool:
+                wire.freeze_after(packets)
+                calling = pool.submit(
+                    api.servers.create, stories.USER, 'silent', 'small')
+                while not (wire.is_silent.wait(0.01) or calling.done()):
+                    pass
+                was_silent = wire.is_silent.is_set()
+                if was_silent:
+                    self.check_builds()
+                wire.go_on()
+            # What was not accepted is said so.
+            error = calling.exception()
+            if error is None:
+                self.settled(calling.result())
+            else:
+                self.assertIsInstance(error, exception.DatabaseError)
+            if not was_silent:
+                break
+        self.assertFalse(was_silent)
+        self.assertLess(5, packets)
+        self.assertLess(max(self.seconds), self.bar_s)
