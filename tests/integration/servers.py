@@ -240,8 +240,6 @@ class PostgreSQL(serving.Server):
             'fsync': 'on' if self._durable else 'off',
             'full_page_writes': 'on' if self._durable else 'off',
             'max_connections': '500',
-            # As the page on databases advises; here, within a test's time.
-            'idle_in_transaction_session_timeout': '30s',
         }
         return [_Postgres(
             [*self._as_user(), self.program['postgres'],
