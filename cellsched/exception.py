@@ -37,9 +37,11 @@
     │   └── ResourceProviderExists
     ├── InUse                        cannot be deleted yet
     │   ├── AggregateInUse           names the shared resource provider
+    │   ├── CellAnswers              it is not lost
     │   ├── CellInUse                names hosts, servers or deleted servers
     │   ├── HostInUse
-    │   └── ResourceProviderInUse    servers have allocations of it
+    │   ├── ResourceProviderInUse    servers have allocations of it
+    │   └── ZoneInUse                the host has servers
     ├── InstanceInvalidState         names the state
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
@@ -57,6 +59,7 @@
     ├── ServiceBusy                  too many requests wait; try again later
     ├── DeadlineExceeded             the caller no longer waits for the answer
     ├── BuildDeadlineExceeded        the build took too long
+    ├── MoveAbandoned                an evacuation replaces it, for example
     ├── MoveDeadlineExceeded         the migration took too long
     ├── RequestUnreadable            the record of the request is lost
     ├── TaskAbandoned                its process stopped
@@ -367,6 +370,17 @@ class CellInUse(InUse):
     msg_fmt = 'Cell %(cell)s has %(count)s %(by)s.'
 
 
+class ZoneInUse(InUse):
+    msg_fmt = ("The availability zone of host '%(host)s' would change from "
+               '%(before)s to %(after)s, and the host has %(count)s servers; '
+               'move the servers away first.')
+
+
+class CellAnswers(InUse):
+    msg_fmt = ('The database of cell %(cell)s answers, so the cell is not '
+               'lost; delete or move its servers, and delete it then.')
+
+
 class HostInUse(InUse):
     msg_fmt = "Host '%(host)s' has %(count)s servers."
 
@@ -512,6 +526,13 @@ class DeadlineExceeded(CellschedException):
 class BuildDeadlineExceeded(CellschedException):
     msg_fmt = ('The build was given up after %(seconds)s seconds and '
                '%(attempts)s attempts. %(reason)s')
+    safe = True
+
+
+class MoveAbandoned(CellschedException):
+    """An evacuation or an administrator ended a move in progress."""
+
+    msg_fmt = 'The %(kind)s was ended: %(reason)s.'
     safe = True
 
 

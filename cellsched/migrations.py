@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Migrations of servers: their claims, and their end.
+"""Migrations of servers: their claims, and their end; local deletion.
 
 Until a server is on its destination it holds its claims on the source, and
 the claims on the destination belong to a second consumer, whose uuid follows
 from the server's. At the end of the migration they are transferred to the
 server.
+
+A deletion on a host that is down is completed in the cell, without the agent.
 """
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import dataclasses
+import datetime
 from typing import Any
 from uuid import UUID
 from uuid import uuid5
@@ -18,7 +22,9 @@ from oslo_log import log
 from cellsched.claims import base
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
+from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import objects
 from cellsched.rpc import delivery
@@ -144,6 +150,86 @@ class Migrations:
         elif server_moves.live(connection, uuid) is None:
             self._claims.release(
                 consumers([uuid]) if row.host is None else [consumer(uuid)])
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalDeletion:
+    """Completes deletions on hosts that are down.
+
+    The row of the server is marked as deleted, its move ends, and its claims
+    are released. A conductor of the cell deallocates the networks. The row
+    keeps its host: if the agent returns, the row tells it to remove the guest.
+    Idempotent, and safe for concurrent callers and a late agent.
+
+    :param down_s: seconds without a report after which a host is down
+    """
+
+    claims: base.ClaimStore
+    down_s: float
+
+    def delete(self, database: session.Database, uuid: str) -> bool:
+        """Complete the deletion of a server.
+
+        :returns: False if the server is not being deleted, or its host is up
+        """
+        with database.reader() as connection:
+            if not self._is_stranded(connection, database, uuid):
+                return False
+        # The claims go first, without a lock. If the process stops here, the
+        # row is found again. A claim that a late move makes goes at the end.
+        self.claims.release(consumers([uuid]))
+        with database.writer() as connection:
+            now = database.now()
+            server_moves.hold(connection, uuid)
+            if not self._is_stranded(connection, database, uuid):
+                return False
+            move = server_moves.live(connection, uuid)
+            if move is not None:
+                server_moves.advance(connection, move.uuid, server_moves.LIVE,
+                                     server_moves.ERROR, now)
+            instances.delete(connection, uuid, now)
+        self.claims.release(consumers([uuid]))
+        LOG.warning('Deleted instance %s in its cell: its host is down', uuid)
+        return True
+
+    def delete_all(
+        self, database: session.Database, host: str | None = None,
+        batch: int = 100,
+    ) -> int:
+        """Complete the deletions of a cell; return the number of servers.
+
+        A deletion that fails is logged, and can be repeated.
+
+        :param host: of this host only
+        :param batch: servers to read at a time
+        """
+        count, after = 0, ''
+        while True:
+            with database.reader() as connection:
+                uuids = on_host.list_stranded_deletions(
+                    connection, self._seen(database), batch, after, host)
+            for uuid in uuids:
+                try:
+                    count += self.delete(database, uuid)
+                except Exception:
+                    # A failure of one deletion does not stop the others.
+                    LOG.exception('Could not delete instance %s, whose host '
+                                  'is down', uuid)
+            if len(uuids) < batch:
+                return count
+            after = uuids[-1]
+
+    def _is_stranded(
+        self, connection: Any, database: session.Database, uuid: str
+    ) -> bool:
+        row = instances.get(connection, uuid)
+        return (row is not None and row.host is not None
+                and row.task_state == 'deleting'
+                and not services.is_up(
+                    connection, row.host, database.now(), self.down_s))
+
+    def _seen(self, database: session.Database) -> datetime.datetime:
+        return database.now() - datetime.timedelta(seconds=self.down_s)
 
 
 def _stays(row: objects.Instance | None) -> bool:

@@ -19,6 +19,7 @@ _TABLE = models.aggregates
 _HOSTS = models.aggregate_hosts
 _METADATA = models.aggregate_metadata
 _SHARED = models.shared_providers
+_MAPPINGS = models.host_mappings
 
 #: The most digits of an id that fits into its column.
 _DIGITS_MAX = 9
@@ -267,6 +268,22 @@ def metadata_by_host(
             .order_by(_METADATA.c.aggregate_id)):
         values.setdefault(host, value)
     return values
+
+
+def is_zone_in_cell(
+    connection: sa.Connection, zone: str, cell_id: int
+) -> bool:
+    """Return whether a host of a cell is in an availability zone.
+
+    The default zone, of hosts without a zone, is not known here.
+    """
+    return connection.execute(
+        sa.select(_HOSTS.c.id)
+        .join(_METADATA, _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id)
+        .join(_MAPPINGS, _MAPPINGS.c.host == _HOSTS.c.host)
+        .where(_METADATA.c.key == 'availability_zone',
+               _METADATA.c.value == zone, _MAPPINGS.c.cell_id == cell_id)
+        .limit(1)).first() is not None
 
 
 def values_by_host(

@@ -290,6 +290,28 @@ def count_by_cell(connection: sa.Connection) -> dict[int, int]:
         .group_by(_TABLE.c.cell_id))}
 
 
+def count_by_project(
+    connection: sa.Connection, cell_id: int
+) -> dict[str, int]:
+    """Return the number of servers of a cell, by project.
+
+    Deleted servers do not count.
+    """
+    return {project: count for project, count in connection.execute(
+        sa.select(_TABLE.c.project_id, sa.func.count())
+        .where(_TABLE.c.cell_id == cell_id, _WANTED)
+        .group_by(_TABLE.c.project_id).order_by(_TABLE.c.project_id))}
+
+
+def list_in_cell(
+    connection: sa.Connection, cell_id: int, limit: int
+) -> list[str]:
+    """Return some servers of a cell, deleted or not."""
+    return list(connection.execute(
+        sa.select(_TABLE.c.instance_uuid).where(_TABLE.c.cell_id == cell_id)
+        .order_by(_TABLE.c.id).limit(limit)).scalars())
+
+
 def delete_in_cell(connection: sa.Connection, cell_id: int) -> None:
     """Delete every mapping of a cell."""
     connection.execute(sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))

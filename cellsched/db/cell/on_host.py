@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched.db.cell import states
 from cellsched.db import statements
 from cellsched import objects
@@ -38,7 +39,8 @@ _MOVES = models.migrations
 
 _WITH_MOVES = (
     sa.select(_TABLE.c.uuid, _TABLE.c.display_name, _TABLE.c.vm_state,
-              _TABLE.c.task_state, _MOVES.c.status.label('move'))
+              _TABLE.c.task_state, _MOVES.c.status.label('move'),
+              _MOVES.c.migration_type.label('kind'))
     .select_from(_TABLE.outerjoin(_MOVES, sa.and_(
         _MOVES.c.instance_uuid == _TABLE.c.uuid,
         _MOVES.c.status.in_(server_moves.LIVE))))
@@ -99,7 +101,8 @@ def is_awaited(connection: sa.Connection, host: str, node: str) -> bool:
 def list_all(connection: sa.Connection, host: str) -> Sequence[Any]:
     """Return the servers of a host, in order of their arrival.
 
-    ``move`` is the status of an unfinished move, or None.
+    ``move`` and ``kind`` are the status and the type of an unfinished move,
+    or None.
     """
     return connection.execute(_WITH_MOVES, {'on': host}).all()
 
@@ -117,6 +120,28 @@ def list_deleting(connection: sa.Connection, host: str) -> list[str]:
 def list_resting(connection: sa.Connection, host: str) -> set[str]:
     """Return the active servers of a host that have no task."""
     return set(connection.execute(_RESTING, {'on': host}).scalars())
+
+
+def list_stranded_deletions(
+    connection: sa.Connection, seen: datetime.datetime, limit: int,
+    after: str = '', host: str | None = None,
+) -> list[str]:
+    """Return a page of the servers that a host should delete and cannot.
+
+    Their hosts have no compute service that is up.
+
+    :param seen: a service is up if it has reported later
+    :param after: the uuid at which the last page ended
+    :param host: of this host only
+    """
+    query = sa.select(_TABLE.c.uuid).where(
+        _TABLE.c.task_state == 'deleting', _TABLE.c.deleted == 0,
+        _TABLE.c.host.is_not(None), _TABLE.c.uuid > after,
+        ~services.up_on(_TABLE.c.host, seen))
+    if host is not None:
+        query = query.where(_TABLE.c.host == host)
+    return list(connection.execute(
+        query.order_by(_TABLE.c.uuid).limit(limit)).scalars())
 
 
 class Fate(enum.Enum):

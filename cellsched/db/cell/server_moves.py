@@ -63,8 +63,8 @@ SHELVE, UNSHELVE = 'shelve', 'unshelve'
 
 #: Kinds of moves by ``migration_type``; Nova has the first two.
 KINDS: Mapping[str, MoveKind] = {
-    EVACUATION: MoveKind('evacuate', 'rebuild', 'begin_rebuild',
-                         'finish_rebuild', 'fail_rebuild', leaves=True),
+    EVACUATION: MoveKind('evacuate', 'evacuate', 'begin_evacuate',
+                         'finish_evacuate', 'fail_evacuate', leaves=True),
     MIGRATION: MoveKind('migrate', 'migrate', 'begin_migrate',
                         'finish_migrate', 'revert_migrate', leaves=True),
     REBUILD: MoveKind('rebuild', 'rebuild', 'begin_rebuild', 'finish_rebuild',
@@ -96,6 +96,19 @@ class Migration:
     @property
     def kind(self) -> MoveKind:
         return KINDS[self.migration_type]
+
+    @property
+    def worker(self) -> str | None:
+        """Return the host whose agent performs the next step of the move.
+
+        None if a conductor selects the destination of an evacuation or of an
+        unshelved server. Other moves need the source host from the beginning.
+        """
+        if self.status in (ACCEPTED, PREPARING):
+            return (None if self.migration_type == EVACUATION
+                    else self.source_compute)
+        return (self.source_compute if self.migration_type == SHELVE
+                else self.dest_compute)
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Migration))

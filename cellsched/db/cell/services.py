@@ -80,11 +80,22 @@ def is_up(
     :param down_s: seconds without a report after which it is down
     """
     seen = now - datetime.timedelta(seconds=down_s)
-    return connection.execute(
-        sa.select(_TABLE.c.id).where(
-            _TABLE.c.host == host, _TABLE.c.binary == COMPUTE,
-            _TABLE.c.deleted == 0, _TABLE.c.forced_down.is_not(sa.true()),
-            _TABLE.c.last_seen_up > seen)).first() is not None
+    return bool(connection.execute(
+        sa.select(up_on(sa.literal(host), seen))).scalar())
+
+
+def up_on(
+    host: sa.ColumnElement[str], seen: datetime.datetime
+) -> sa.Exists:
+    """Return the condition that the compute service of a host is up.
+
+    :param host: the host, for example a column of a query
+    :param seen: the service is up if it has reported later
+    """
+    return sa.select(_TABLE.c.id).where(
+        _TABLE.c.host == host, _TABLE.c.binary == COMPUTE,
+        _TABLE.c.deleted == 0, _TABLE.c.forced_down.is_not(sa.true()),
+        _TABLE.c.last_seen_up > seen).exists()
 
 
 def report(

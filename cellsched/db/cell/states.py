@@ -56,8 +56,21 @@ FIRST = frozenset({SCHEDULING, ERROR})
 OF_BUILD = frozenset({SCHEDULING, SPAWNING, WAITING})
 
 
+#: The ``vm_state`` of servers that can be evacuated.
+EVACUABLE = (ACTIVE.vm_state, ERROR.vm_state)
+
+#: The states of servers on a host with a task that an evacuation replaces.
+_BUSY = (REBUILDING, REBUILD_SPAWNING, RESIZE_PREP, RESIZE_MIGRATING,
+         OFFLOADING, State('error', 'rebuilding'),
+         State('error', 'rebuild_spawning'))
+
+
 def _transition(*before: State, to: State) -> Transition:
     return Transition(frozenset(before), to)
+
+
+def _each(*tasks: str) -> list[State]:
+    return [State(vm_state, task) for vm_state in EVACUABLE for task in tasks]
 
 
 TRANSITIONS: Mapping[str, Transition] = {
@@ -67,12 +80,22 @@ TRANSITIONS: Mapping[str, Transition] = {
     'hand_on': _transition(SCHEDULING, SPAWNING, to=WAITING),
     'try_next': _transition(WAITING, to=SCHEDULING),
     'fail': Transition(OF_BUILD, ERROR),
-    # A rebuild, on the same host or (evacuation) on another host of the cell.
+    # A rebuild on the same host.
     'rebuild': _transition(ACTIVE, ERROR, to=REBUILDING),
     'begin_rebuild': _transition(REBUILDING, to=REBUILD_SPAWNING),
     'finish_rebuild': _transition(REBUILD_SPAWNING, to=ACTIVE),
     'revert_rebuild': _transition(REBUILDING, to=ACTIVE),
     'fail_rebuild': _transition(REBUILDING, REBUILD_SPAWNING, to=ERROR),
+    # An evacuation keeps the vm_state until it has succeeded. It replaces any
+    # task that a host that is down cannot end; 'end_task' ends such a task.
+    'evacuate': _transition(
+        ACTIVE, ERROR, *_BUSY, to=State('', 'rebuilding')),
+    'begin_evacuate': _transition(
+        *_each('rebuilding'), to=State('', 'rebuild_spawning')),
+    'finish_evacuate': _transition(*_each('rebuild_spawning'), to=ACTIVE),
+    'fail_evacuate': _transition(
+        *_each('rebuilding', 'rebuild_spawning'), to=State('')),
+    'end_task': _transition(*_BUSY, to=State('')),
     # A migration to another host of the cell.
     'migrate': _transition(ACTIVE, to=RESIZE_PREP),
     'begin_migrate': _transition(RESIZE_PREP, to=RESIZE_MIGRATING),
@@ -90,14 +113,22 @@ TRANSITIONS: Mapping[str, Transition] = {
     # A deletion, which the user can request in any state.
     'mark_deleting': Transition(None, State('', 'deleting')),
     'delete': Transition(None, DELETED),
+    # An administrator corrects a state, whatever it is.
+    'reset_active': Transition(None, ACTIVE),
+    'reset_error': Transition(None, ERROR),
 }
 
+#: Transitions that only an administrator can request.
+RESETS = frozenset({'reset_active', 'reset_error'})
+
 #: Transitions after which a build message is not needed any more.
-ENDS_OF_BUILD = frozenset({'finish', 'fail', 'delete'})
+ENDS_OF_BUILD = frozenset({'finish', 'fail', 'delete', *RESETS})
 
 
 def is_allowed(before: State | None, after: State | None) -> bool:
     """Return whether a single transition leads from one state to another.
+
+    The transitions of an administrator, :data:`RESETS`, do not count.
 
     :param before: None if there was no row
     :param after: None if the row was deleted because its build was undone
@@ -113,4 +144,4 @@ def is_allowed(before: State | None, after: State | None) -> bool:
         (each.before is None or before in each.before)
         and after == State(each.after.vm_state or before.vm_state,
                            each.after.task_state)
-        for each in TRANSITIONS.values())
+        for name, each in TRANSITIONS.items() if name not in RESETS)
