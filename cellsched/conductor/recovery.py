@@ -522,6 +522,26 @@ class StalledMigrations:
 
 
 @dataclasses.dataclass(eq=False)
+class StrandedDeletions:
+    """Completes deletions that wait for the agent of a host that is down.
+
+    Several conductors may do this at the same time.
+
+    :param database: the cell's database
+    :param down_s: seconds without a report after which a host is down
+    """
+
+    database: session.Database
+    claims: claims_base.ClaimStore
+    down_s: float
+
+    def run(self) -> None:
+        """Complete the deletions; a failure is retried in the next run."""
+        migrations.LocalDeletion(self.claims, self.down_s).delete_all(
+            self.database)
+
+
+@dataclasses.dataclass(eq=False)
 class NetworkCleanup:
     """Deallocates the networks of ended servers.
 

@@ -71,6 +71,10 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
             recovery.NetworkCleanup(
                 parts.cell_database, networks).run,
             conf.conductor.network_sweep_interval))
+        periodic.append((
+            recovery.StrandedDeletions(
+                parts.cell_database, parts.claims, conf.service_down_time).run,
+            conf.conductor.recovery_interval))
         deadline_s = conf.conductor.move_deadline
         periodic.append((
             recovery.StalledMigrations(
@@ -165,7 +169,8 @@ def _moves(parts: Components) -> conductor_service.MovingConductor:
     return conductor_service.MovingConductor(move.Move(
         parts.database, parts.targets,
         _scheduler(parts, conf.rpc_response_timeout), parts.compute,
-        parts.claims, conf.host, parts.task_notifier, parts.reached))
+        parts.claims, conf.host, parts.task_notifier, parts.reached,
+        conf.default_availability_zone))
 
 
 def _build_instances(

@@ -12,6 +12,7 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
+from cellsched.db.api import aggregates
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instances
@@ -79,13 +80,15 @@ class Move:
 
     The scheduler is called once, for this cell alone. It claims for a second
     consumer until the destination host has the server. After any failure the
-    server keeps its state and its host; a failed rebuild ends in ERROR.
+    server has the state and the host that it had before; only a failed
+    rebuild ends in ERROR.
 
     :param database: the API database
     :param host: recorded as the host of faults
     :param reached: called with the name of each step that was done:
         ``MovePrepare``, ``MoveSelect``, ``MoveDecide``, ``MoveCast``,
         ``MoveGiveUp``
+    :param default_zone: the availability zone of hosts without one
     """
 
     database: session.Database
@@ -96,6 +99,7 @@ class Move:
     host: str
     notifier: MoveNotifier | None = None
     reached: Callable[[str], None] = lambda step: None
+    default_zone: str = 'nova'
 
     def __post_init__(self) -> None:
         self._migrations = migrations.Migrations(self.claims, self.host)
@@ -144,7 +148,8 @@ class Move:
         self.reached('MoveDecide')
         self._cast(context, work)
         self.reached('MoveCast')
-        if work.move.kind.ask == 'rebuild' and self.notifier is not None:
+        if (self.notifier is not None and work.move.migration_type in (
+                server_moves.REBUILD, server_moves.EVACUATION)):
             self.notifier.rebuild_scheduled(context, work.instance)
 
     def _prepare(
@@ -180,15 +185,34 @@ class Move:
     ) -> objects.Selection:
         assert work.spec is not None
         with_image(work.spec, work.image_ref)
+        asked = restrict(work.spec, work.cell, work.move, work.host)
+        self._drop_lost_zone(asked, work)
         [[selection, *_]] = self.scheduler.select_destinations(
-            context, restrict(
-                work.spec, work.cell, work.move, work.host),
-            [work.instance.uuid])
+            context, asked, [work.instance.uuid])
         if selection.cell_uuid != work.cell.uuid:
             raise exception.NoValidHost(
                 reason='The scheduler chose a host of another cell.')
         found: objects.Selection = selection
         return found
+
+    def _drop_lost_zone(
+        self, asked: objects.RequestSpec, work: MoveWork
+    ) -> None:
+        """Ignore the zone of a server if its cell has no such zone any more.
+
+        A zone cannot go while servers are on its hosts, but a shelved server
+        is on no host, and can be restored in its cell only.
+        """
+        zone = asked.get('availability_zone')
+        if not zone or zone == self.default_zone:
+            return
+        with self.database.reader() as connection:
+            if aggregates.is_zone_in_cell(connection, zone, work.cell.id):
+                return
+        LOG.warning('Moving instance %s without its availability zone %s, '
+                    'which no host of cell %s has', work.instance.uuid, zone,
+                    work.cell.identity)
+        asked.availability_zone = None
 
     def _decide(
         self, work: MoveWork, selection: objects.Selection | None
@@ -249,10 +273,11 @@ class Move:
     ) -> None:
         def tell() -> None:
             after = states.TRANSITIONS[work.move.kind.revert].after
+            state = after.vm_state or work.instance.vm_state or ''
             if self.notifier is not None:
                 self.notifier.failed(
                     context, _METHODS[work.move.migration_type],
-                    work.instance, work.spec, reason, after.vm_state)
+                    work.instance, work.spec, reason, state)
 
         self._migrations.abort(
             self.targets.database(work.cell), work.move, reason,

@@ -9,7 +9,7 @@ from cellsched.db.cell import models
 from cellsched.standalone import deployment
 from tests.unit import base
 
-HOSTS = 12
+HOSTS = 16
 
 
 class TestAgentGroup(base.TestCase):

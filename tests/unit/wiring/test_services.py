@@ -251,7 +251,7 @@ class TestRunning(configured.WiringTestCase):
             above = ['Leases', 'Recoverer', 'StalledBuilds', 'LeakedClaims']
             self.assertEqual(
                 above * ('api' in databases_)
-                + ['NetworkCleanup', 'StalledMigrations']
+                + ['NetworkCleanup', 'StrandedDeletions', 'StalledMigrations']
                 * ('cell' in databases_),
                 [type(each[0].__self__).__name__
                  for each in service._periodic])

@@ -168,10 +168,10 @@ class TestMove(base.TestCase):
 
         self.assertIsBack(self.moved())
 
-    def test_evacuation_without_a_host_ends_in_error(self):
+    def test_server_whose_evacuation_failed_has_its_former_state(self):
         self.chosen = []
 
-        self.assertIsBack(self.moved(server_moves.EVACUATION), 'error')
+        self.assertIsBack(self.moved(server_moves.EVACUATION), 'active')
         self.assertEqual('rebuild_server', self.notifier.told[0][0])
 
     def test_agent_that_cannot_be_told_leaves_it_as_it_was(self):
