@@ -2,8 +2,10 @@
 """Aggregates: create, get, list, change, delete."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import datetime
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -12,10 +14,12 @@ from cellsched.api import authorization
 from cellsched.api import base
 from cellsched.api import schemas
 from cellsched.api import validation
+from cellsched.cells import target
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
+from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
 
@@ -30,16 +34,20 @@ class Aggregates(base.Controller):
 
     An aggregate is identified by its id or its name. The key
     ``availability_zone`` is the zone of its hosts; a host is in at most one
-    zone.
+    zone. As in Nova, no change moves a host with servers to another zone.
+
+    :param default_zone: the zone of hosts without one
     """
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
-        clock: Clock,
+        targets: target.Targets, clock: Clock, default_zone: str,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         super().__init__(authorizer)
         self._database = database
+        self._targets = targets
+        self._default_zone = default_zone
         self._clock = clock
         self._new_uuid = new_uuid
 
@@ -96,6 +104,10 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.HostInOtherZone: one of its hosts is
             in another zone
+        :raises cellsched.exception.ZoneInUse: the zone would change, and a
+            host has servers
+        :raises cellsched.exception.DatabaseUnreachable: the zone would change,
+            and a cell does not answer
         """
         validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
         return self._change(name, aggregates.set_metadata, metadata)
@@ -114,6 +126,8 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.HostMappingNotFound: a host is not mapped
         :raises cellsched.exception.HostInOtherZone: a host is in another zone;
             no host is added then
+        :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
+        :raises cellsched.exception.DatabaseUnreachable: likewise
         """
         validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
         with self._database.reader() as connection:
@@ -121,7 +135,7 @@ class Aggregates(base.Controller):
         for host in hosts:
             if host not in mapped:
                 raise exception.HostMappingNotFound(host=host)
-        return self._change(name, aggregates.add_hosts, hosts)
+        return self._change(name, aggregates.add_hosts, hosts, hosts)
 
     @base.requires('os_compute_api:os-aggregates:remove_host')
     def remove_hosts(
@@ -134,6 +148,8 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.AggregateHostNotFound: a host is not in
             it; no host is removed then
+        :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
+        :raises cellsched.exception.DatabaseUnreachable: likewise
         """
         validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
         present = set(self._get(name).hosts)
@@ -151,10 +167,16 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.AggregateNotFound: it does not exist
         :raises cellsched.exception.AggregateInUse: its hosts share a resource
             provider, which must be deleted first
+        :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
+        :raises cellsched.exception.DatabaseUnreachable: likewise
         """
-        number = self._get(name).id
-        with self._database.writer() as connection:
-            aggregates.delete(connection, number, self._clock.now())
+        def delete(
+            connection: Any, number: int, values: None,
+            now: datetime.datetime,
+        ) -> None:
+            aggregates.delete(connection, number, now)
+
+        self._apply(self._get(name), delete, None)
 
     def _get(self, name: str) -> aggregates.AggregateRow:
         validation.check_text(_WHERE, 'name', name)
@@ -162,22 +184,88 @@ class Aggregates(base.Controller):
             return aggregates.get(connection, name)
 
     def _change(
-        self, name: str, query: Callable[..., None], values: Any
+        self, name: str, query: Callable[..., None], values: Any,
+        added: Sequence[str] = (),
     ) -> aggregates.AggregateRow:
-        # Concurrent changes of aggregates wait for each other, so the check
-        # after the change stays valid.
-        number = self._get(name).id
-        with self._database.writer() as connection:
-            query(connection, number, values, self._clock.now())
-            changed = aggregates.get(connection, str(number))
-            zone = changed.metadata.get(ZONE_KEY)
-            if zone is not None:
-                _check_zones(zone, aggregates.values_by_host(
-                    connection, ZONE_KEY, changed.hosts))
-        return changed
+        """Change an aggregate and return it.
+
+        :param added: the hosts that the change adds
+        """
+        found = self._get(name)
+        self._apply(found, query, values, added)
+        return self._get(str(found.id))
+
+    def _apply(
+        self, aggregate: aggregates.AggregateRow,
+        query: Callable[..., None], values: Any, added: Sequence[str] = (),
+    ) -> None:
+        """Change an aggregate, unless hosts with servers change their zone.
+
+        The cells are read without a transaction: a change that moves hosts to
+        another zone is rolled back, the hosts are checked, and the change is
+        made again.
+        """
+        hosts = list(dict.fromkeys([*aggregate.hosts, *added]))
+        checked: dict[str, tuple[str, str]] = {}
+        while True:
+            with self._database.reader() as connection:
+                before = aggregates.values_by_host(connection, ZONE_KEY, hosts)
+            try:
+                with self._database.writer() as connection:
+                    # Concurrent changes of aggregates wait for each other, so
+                    # the checks after the change stay valid.
+                    query(connection, aggregate.id, values, self._clock.now())
+                    moved = self._moved(before, aggregates.values_by_host(
+                        connection, ZONE_KEY, hosts), hosts)
+                    if not moved.items() <= checked.items():
+                        raise _ZonesChange(moved)
+                return
+            except _ZonesChange as exc:
+                self._check_empty(exc.moved)
+                checked.update(exc.moved)
+
+    def _moved(
+        self, before: Mapping[str, set[str]], after: Mapping[str, set[str]],
+        hosts: Iterable[str],
+    ) -> dict[str, tuple[str, str]]:
+        """Return the zones before and after a change, where they differ.
+
+        :raises cellsched.exception.HostInOtherZone: a host is in two zones
+        """
+        moved = {}
+        for host in hosts:
+            old, new = before.get(host, set()), after.get(host, set())
+            if len(new) > 1 and new != old:
+                raise exception.HostInOtherZone(
+                    host=host, zone=min(old & new or new))
+            zones = (min(old, default=self._default_zone),
+                     min(new, default=self._default_zone))
+            if zones[0] != zones[1]:
+                moved[host] = zones
+        return moved
+
+    def _check_empty(self, moved: Mapping[str, tuple[str, str]]) -> None:
+        """Make sure that hosts have no servers.
+
+        :param moved: their zones before and after the change, by host
+        """
+        with self._database.reader() as connection:
+            cells = host_mappings.get_many(connection, moved)
+        for host, cell in sorted(cells.items()):
+            with self._targets.database(cell).reader() as connection:
+                count = on_host.count(connection, host)
+            if count:
+                before, after = moved[host]
+                raise exception.ZoneInUse(
+                    host=host, before=before, after=after, count=count)
 
 
-def _check_zones(zone: str, zones: Mapping[str, set[str]]) -> None:
-    for host, found in zones.items():
-        for other in sorted(found - {zone}):
-            raise exception.HostInOtherZone(host=host, zone=other)
+class _ZonesChange(Exception):
+    """Rolls back a change: hosts would change their zones.
+
+    :param moved: their zones before and after the change, by host
+    """
+
+    def __init__(self, moved: dict[str, tuple[str, str]]) -> None:
+        super().__init__(moved)
+        self.moved = moved

@@ -12,13 +12,18 @@ from cellsched.api import server_history
 from cellsched.api.services import Services
 from cellsched.api import validation
 from cellsched.cells import target
+from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
+from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
+from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
+from cellsched.db.cell import states
 from cellsched.db import session
 from cellsched import exception
+from cellsched.migrations import LocalDeletion
 
 #: The largest number of concurrent moves of a host.
 MOVES_MAX = 100
@@ -35,8 +40,9 @@ class Departure:
     """A server of a host, and the outcome of its move.
 
     :param outcome: ``moved``, also for a deleted server; ``moving`` if the
-        move was in progress at the timeout; or ``stays``
-    :param reason: the reason if it stays, or empty
+        move was in progress at the end; or ``stays``
+    :param reason: the reason if it stays, or if the host did not remove its
+        copy of a server that is on another host; or empty
     """
 
     uuid: str
@@ -50,13 +56,15 @@ class HostDrain(base.Controller):
 
     The state is in the database of the cell, so an interrupted call can be
     repeated, and moves the servers that are still on the host.
+
+    :param down_s: seconds without a report after which a host is down
     """
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         targets: target.Targets, moves: Moves,
         services: Services, history: server_history.ServerHistory,
-        clock: Clock,
+        claims: claims_base.ClaimStore, clock: Clock, down_s: float,
     ) -> None:
         super().__init__(authorizer)
         self._database = database
@@ -64,7 +72,9 @@ class HostDrain(base.Controller):
         self._moves = moves
         self._services = services
         self._history = history
+        self._deletion = LocalDeletion(claims, down_s)
         self._clock = clock
+        self._down_s = down_s
 
     @base.requires('cellsched:hosts:drain')
     def drain(
@@ -75,19 +85,26 @@ class HostDrain(base.Controller):
     ) -> list[Departure]:
         """Disable a host, and migrate its servers; return the outcomes.
 
-        Blocks until each server has moved or stays, or until the timeout.
-        Moves in progress at the timeout continue. The host stays disabled.
+        Blocks until each server has moved or stays, or until the timeout. A
+        server has moved when the host has removed its copy; if the host goes
+        down before, the call ends without waiting for it. Moves in progress
+        at the end continue. The host stays disabled.
 
         :param at_once: the number of concurrent moves, 1 to 100
         :param reason: the reason that the host is disabled
         :param show: called with the number of finished servers and of all
         :raises cellsched.exception.InvalidField: names the field and the
-            bound
+            bound, or the host is down
         :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         :raises cellsched.exception.DatabaseUnreachable: its cell does not
             answer
         """
         departures = self._departures(host, at_once)
+        if not departures.is_up():
+            raise exception.InvalidField(
+                where='host', field='name', problem=f'the host {host} is down',
+                expected='a host that is up; for a host that is down, use '
+                         'evacuate')
         self._services.set(context, host, services.COMPUTE, True, reason)
         return departures.run(
             lambda uuid: self._moves.migrate(context, uuid),
@@ -101,18 +118,23 @@ class HostDrain(base.Controller):
     ) -> list[Departure]:
         """Evacuate the servers of a failed host; return the outcomes.
 
-        As :meth:`drain`, but the service of the host does not change.
+        As :meth:`drain`, but the service of the host does not change, and the
+        host removes its copies when it returns. Deletions that wait for the
+        host are completed.
 
         :param to: the destination of all servers; by default the scheduler
             selects a host for each
         :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         """
-        departures = self._departures(host, at_once)
+        departures = self._departures(host, at_once, evacuates=True)
+        self._deletion.delete_all(departures.database, host)
         return departures.run(
             lambda uuid: self._moves.evacuate(context, uuid, to),
             lambda uuid: self._reason(context, uuid), timeout_s, show)
 
-    def _departures(self, host: str, at_once: int) -> '_Departures':
+    def _departures(
+        self, host: str, at_once: int, evacuates: bool = False
+    ) -> '_Departures':
         validation.check_text('host', 'name', host)
         validation.check_count('host', 'at_once', at_once, MOVES_MAX)
         with self._database.reader() as connection:
@@ -120,7 +142,8 @@ class HostDrain(base.Controller):
         if cell is None:
             raise exception.HostMappingNotFound(host=host)
         return _Departures(
-            self._targets.database(cell), host, at_once, self._clock)
+            self._targets.database(cell), host, at_once, self._clock,
+            self._down_s, evacuates)
 
     def _reason(self, context: RequestContext, uuid: str) -> str:
         """Return the reason why the last move of a server failed."""
@@ -129,20 +152,34 @@ class HostDrain(base.Controller):
 
 
 class _Departures:
-    """The servers of a host, and the progress of their moves."""
+    """The servers of a host, and the progress of their moves.
+
+    :param evacuates: whether the host is down: moves replace the tasks of
+        servers, and the host is not expected to remove its copies
+    """
 
     def __init__(
         self, database: session.Database, host: str, at_once: int,
-        clock: Clock,
+        clock: Clock, down_s: float, evacuates: bool,
     ) -> None:
-        self._database = database
+        self.database = database
         self._host = host
         self._at_once = at_once
         self._clock = clock
+        self._down_s = down_s
+        self._evacuates = evacuates
         self._names: dict[str, str | None] = {}
         self._begun: set[str] = set()
         #: Reasons of the servers that stay.
         self._reasons: dict[str, str] = {}
+        #: Servers on other hosts, of which the host still has a copy.
+        self._copies: set[str] = set()
+
+    def is_up(self) -> bool:
+        """Return whether the host is up."""
+        with self.database.reader() as connection:
+            return services.is_up(connection, self._host, self.database.now(),
+                                  self._down_s)
 
     def run(
         self, begin: Callable[[str], None], why: Callable[[str], str],
@@ -153,17 +190,23 @@ class _Departures:
             rows = self._read()
             self._go_on(rows, begin, why)
             pending = rows.keys() - self._reasons.keys()
-            show(len(self._names) - len(pending), len(self._names))
-            if not pending or self._clock.monotonic() >= deadline:
+            waiting = pending or self._copies and self.is_up()
+            show(len(self._names) - len(pending | self._copies),
+                 len(self._names))
+            if not waiting or self._clock.monotonic() >= deadline:
                 return [self._departure(uuid, rows) for uuid in self._names]
             self._clock.sleep(_INTERVAL_S)
 
     def _read(self) -> dict[str, Any]:
         """Return the servers that are still on the host."""
-        with self._database.reader() as connection:
+        with self.database.reader() as connection:
             rows = {row.uuid: row
                     for row in on_host.list_all(connection, self._host)}
-        for uuid, row in rows.items():
+            copies = {} if self._evacuates else instances.get_many(
+                connection, [move.instance_uuid for move in
+                             server_moves.list_left(connection, self._host)])
+        self._copies = copies.keys() - rows.keys()
+        for uuid, row in (*copies.items(), *rows.items()):
             self._names[uuid] = row.display_name
         return rows
 
@@ -178,13 +221,18 @@ class _Departures:
                 self._begun.discard(uuid)
                 self._reasons[uuid] = why(uuid) or 'the move failed'
         self._begun &= rows.keys()
-        moving = {uuid for uuid, row in rows.items() if row.move is not None}
+        # Other moves of servers of a host that is down do not continue.
+        moving = {uuid for uuid, row in rows.items() if row.move is not None
+                  and (not self._evacuates
+                       or row.kind == server_moves.EVACUATION)}
         self._begun |= moving
         for uuid, row in rows.items():
             if len(self._begun) >= self._at_once:
                 break
-            if (uuid in self._begun or uuid in self._reasons
-                    or row.task_state is not None):
+            if uuid in self._begun or uuid in self._reasons:
+                continue
+            if row.task_state is not None and not (
+                    self._evacuates and row.vm_state in states.EVACUABLE):
                 # A server with a task may be movable in the next round.
                 continue
             try:
@@ -192,13 +240,22 @@ class _Departures:
             except exception.InstanceNotFound:
                 continue
             except exception.CellschedException as exc:
+                if row.move is not None and isinstance(
+                        exc, exception.InstanceInvalidState):
+                    # Another host that is up completes this move.
+                    continue
                 self._reasons[uuid] = exc.format_message()
             else:
                 self._begun.add(uuid)
 
     def _departure(self, uuid: str, rows: dict[str, Any]) -> Departure:
-        outcome = MOVED
         if uuid in rows:
             outcome = STAYS if uuid in self._reasons else MOVING
-        return Departure(uuid, self._names[uuid], outcome,
-                         self._reasons.get(uuid, ''))
+            reason = self._reasons.get(uuid, '')
+        elif uuid in self._copies:
+            outcome, reason = MOVING, (
+                f'the agent of host {self._host} has not removed its copy of '
+                'the server')
+        else:
+            outcome, reason = MOVED, ''
+        return Departure(uuid, self._names[uuid], outcome, reason)

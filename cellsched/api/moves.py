@@ -100,6 +100,8 @@ class Moves(base.ServerController):
     ) -> None:
         """Rebuild a server of a failed host on another host of its cell.
 
+        A task that needs a host that is down is ended first, whatever it is.
+        If the evacuation fails, the server has the state that it had before.
         Raises the errors of :meth:`migrate`.
 
         :param host: the destination; by default the scheduler selects one
@@ -107,13 +109,12 @@ class Moves(base.ServerController):
         cell_ctxt = self._target_cell(context, uuid, host)
 
         def check(connection: Any, row: objects.Instance) -> None:
-            assert cell_ctxt.cell is not None
-            if services.is_up(connection, row.host,
-                              cell_ctxt.cell.database.now(), self._down_s):
+            if self._is_up(cell_ctxt, connection, row.host):
                 raise exception.InvalidField(
                     where='evacuate', field='server',
                     problem=f'its host {row.host} is up',
                     expected='a server whose host is down or forced down')
+        self._end_stalled(cell_ctxt, uuid)
         accepted = self._accept(
             cell_ctxt, uuid, server_moves.EVACUATION, check, host)
         move = accepted.move
@@ -128,6 +129,9 @@ class Moves(base.ServerController):
         host: str | None = None,
     ) -> None:
         """Migrate a server to another host of its cell.
+
+        The host of the server must be up; :meth:`evacuate` moves a server
+        whose host is down.
 
         :param host: the destination, which needs another rule; by default the
             scheduler selects one
@@ -144,8 +148,16 @@ class Moves(base.ServerController):
             context = self._authorize(
                 context, 'os_compute_api:os-migrate-server:migrate:host')
         cell_ctxt = self._target_cell(context, uuid, host)
+
+        def check(connection: Any, row: objects.Instance) -> None:
+            if not self._is_up(cell_ctxt, connection, row.host):
+                raise exception.InvalidField(
+                    where='migrate', field='server',
+                    problem=f'its host {row.host} is down',
+                    expected='a server whose host is up; for a host that is '
+                             'down, use evacuate')
         accepted = self._accept(
-            cell_ctxt, uuid, server_moves.MIGRATION, host=host)
+            cell_ctxt, uuid, server_moves.MIGRATION, check, host)
         move = accepted.move
         self._tell(
             cell_ctxt, accepted, lambda: self._conductor().migrate_server(
@@ -214,6 +226,38 @@ class Moves(base.ServerController):
         client.check_moves()
         return cell_ctxt
 
+    def _is_up(
+        self, cell_ctxt: RequestContext, connection: Any, host: str
+    ) -> bool:
+        assert cell_ctxt.cell is not None
+        return services.is_up(
+            connection, host, cell_ctxt.cell.database.now(), self._down_s)
+
+    def _end_stalled(self, cell_ctxt: RequestContext, uuid: str) -> None:
+        """End the move of a server if it waits for a host that is down.
+
+        A move to a host that is down now is completed if the server is there
+        already, so that the server can be evacuated from that host.
+        """
+        assert cell_ctxt.cell is not None
+        database = cell_ctxt.cell.database
+        with database.reader() as connection:
+            row = instances.get(connection, uuid)
+            move = server_moves.live(connection, uuid)
+            if (row is None or row.host is None or move is None
+                    or self._is_up(cell_ctxt, connection, row.host)):
+                return
+            stalled = move.worker is not None and not self._is_up(
+                cell_ctxt, connection, move.worker)
+        if move.status == server_moves.MOVED:
+            self._migrations.finish(database, move)
+        elif stalled:
+            self._migrations.abort(
+                database, move, exception.MoveAbandoned(
+                    kind=move.migration_type,
+                    reason=f'host {move.worker} is down'),
+                [move.status], 'end_task')
+
     def _accept(
         self, cell_ctxt: RequestContext, uuid: str, kind: str,
         check: Callable[[Any, objects.Instance], None] = (
@@ -227,8 +271,10 @@ class Moves(base.ServerController):
             now = cell_ctxt.cell.database.now()
             server_moves.hold(connection, uuid)
             row = instances.get(connection, uuid)
-            if row is None:
+            if row is None or row.task_state == 'deleting':
                 raise exception.InstanceNotFound(uuid=uuid)
+            if row.host is not None:
+                check(connection, row)
             if server_moves.live(connection, uuid) is not None:
                 raise _invalid(row, what.action, 'moved already')
             if not instances.transit(connection, uuid, what.ask, now):
@@ -240,7 +286,6 @@ class Moves(base.ServerController):
                     where='move', field='host',
                     problem=f'the server is on the host {host}',
                     expected='another host')
-            check(connection, row)
             move = server_moves.Migration(
                 self._new_uuid(), uuid, kind, source_compute=row.host,
                 source_node=row.node)
@@ -260,7 +305,8 @@ class Moves(base.ServerController):
         except Exception as exc:
             # Without the message no conductor would find the move.
             move, revert = accepted.move, None
-            if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
+            if (move.migration_type == server_moves.REBUILD
+                    and accepted.vm_state == 'active'):
                 revert = 'revert_rebuild'
             self._migrations.abort(
                 cell_ctxt.cell.database, move, exc, [server_moves.ACCEPTED],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: create, get, list, change, delete, retry."""
+"""Servers: create, get, list, change, delete, retry, reset."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -29,11 +29,14 @@ from cellsched.db.api import request_rows
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
+from cellsched.migrations import LocalDeletion
+from cellsched.migrations import Migrations
 from cellsched import objects
 from cellsched.quota import base as quota_base
 from cellsched.rpc.compute import ComputeAPIs
@@ -55,6 +58,8 @@ class Servers(base.ServerController):
     :param reached: called after each step: ``Accept``, the server is in the
         API database; ``Tell``, the conductors are notified; ``Delete``, the
         API database has the deletion
+    :param host: the host that is recorded in faults
+    :param down_s: seconds without a report after which a host is down
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class Servers(base.ServerController):
         bounds: validation.ServerBounds,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
+        host: str = 'api', down_s: float = 60.0,
     ) -> None:
         super().__init__(authorizer, reader)
         self._database = database
@@ -77,9 +83,10 @@ class Servers(base.ServerController):
         self._new_uuid = new_uuid
         self._reached = reached
         self._deletion = Deletion(
-            database, targets, compute, claims, clock, reached)
+            database, targets, compute, claims, clock, down_s, reached)
         self._revision = Revision(database, targets, clock)
         self._retry = Retry(database, targets, clock)
+        self._state_reset = StateReset(database, targets, claims, host)
 
     @base.requires('os_compute_api:servers:create')
     def create(
@@ -146,7 +153,8 @@ class Servers(base.ServerController):
         """Delete a server, in any state.
 
         The deletion is accepted when the database of the cell has it. If the
-        host gets no message, its agent finds the deletion there.
+        host gets no message, its agent finds the deletion there. If the host
+        is down, the deletion is completed in the cell.
 
         :raises cellsched.exception.InvalidField: the id is invalid
         :raises cellsched.exception.InstanceNotFound: it does not exist
@@ -199,6 +207,29 @@ class Servers(base.ServerController):
         self._get(context, uuid)
         self._retry.run(uuid)
         self._tell(context, [uuid])
+
+    @base.requires(
+        'os_compute_api:os-admin-actions:reset_state', resource_param='uuid')
+    def reset_state(
+        self, context: RequestContext, uuid: str, state: str
+    ) -> None:
+        """Set the state of a server, and end its task.
+
+        WARNING: the guest is not changed and not checked. A server in a state
+        that is not its own may be unusable. A move of the server is ended,
+        and its destination removes what it has built.
+
+        :param state: ``active`` or ``error``
+        :raises cellsched.exception.InvalidField: names the field and the
+            expectation
+        :raises cellsched.exception.InstanceNotFound: it does not exist, or is
+            being deleted
+        :raises cellsched.exception.InstanceInvalidState: it is on no host, or
+            is to be active while it is being built
+        """
+        validation.check_choice('server', 'state', state, STATES)
+        self._get(context, uuid)
+        self._state_reset.run(uuid, state)
 
     @base.requires('os_compute_api:servers:index')
     def list(
@@ -416,8 +447,9 @@ class Deletion:
         self, database: session.Database, targets: target.Targets,
         compute: Callable[[], ComputeAPIs],
         claims: claims_base.ClaimStore,
-        clock: Clock, reached: Callable[[str], None],
+        clock: Clock, down_s: float, reached: Callable[[str], None],
     ) -> None:
+        self._local = LocalDeletion(claims, down_s)
         self._database = database
         self._targets = targets
         self._compute = compute
@@ -484,6 +516,14 @@ class Deletion:
                         'delete instance %s; it will find it: %s',
                         context.request_id, instance.host, cell.identity,
                         uuid, _describe(exc))
+        try:
+            self._local.delete(cell_context.cell.database, uuid)
+        except Exception as exc:
+            # The deletion is accepted, and a conductor completes it.
+            LOG.warning('Request %s: could not complete the deletion of '
+                        'instance %s in cell %s; a conductor will: %s',
+                        context.request_id, uuid, cell.identity,
+                        exception.user_text(exc))
 
     def _mark(
         self, database: session.Database, uuid: str
@@ -673,6 +713,75 @@ class Retry:
             tags=objects.TagList.made(uuid, names) if names else None,
             block_device_mappings=objects.BlockDeviceMappingList(
                 objects=devices) if devices else None)], now)
+
+
+#: States that an administrator can set.
+STATES = ('active', 'error')
+
+
+class StateReset:
+    """Sets the states of servers in their cells.
+
+    :param host: recorded as the host of faults
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        claims: claims_base.ClaimStore, host: str,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._migrations = Migrations(claims, host)
+
+    def run(self, uuid: str, state: str) -> None:
+        """Set the state of a server; its unfinished move ends first.
+
+        :param state: one of :data:`STATES`
+        """
+        with self._database.reader() as connection:
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+        if mapping is None or mapping.queued_for_delete:
+            raise exception.InstanceNotFound(uuid=uuid)
+        cell = mapping.cell_mapping
+        if cell is None or cell.is_cell0():
+            raise _not_settable(uuid, 'in no cell')
+        database = self._targets.database(cell)
+        with database.reader() as connection:
+            _check_settable(instances.get(connection, uuid), uuid, state)
+            move = server_moves.live(connection, uuid)
+        if move is not None and move.status == server_moves.MOVED:
+            self._migrations.finish(database, move)
+        elif move is not None:
+            self._migrations.abort(
+                database, move, exception.MoveAbandoned(
+                    kind=move.migration_type,
+                    reason='an administrator set the state of the server'),
+                [move.status], 'end_task')
+        with database.writer() as connection:
+            now = database.now()
+            server_moves.hold(connection, uuid)
+            _check_settable(instances.get(connection, uuid), uuid, state)
+            if server_moves.live(connection, uuid) is not None:
+                raise _not_settable(uuid, 'moved')
+            instances.transit(connection, uuid, f'reset_{state}', now)
+        LOG.warning('An administrator set instance %s to %s', uuid, state)
+
+
+def _check_settable(
+    row: objects.Instance | None, uuid: str, state: str
+) -> None:
+    if row is None or row.task_state == 'deleting':
+        raise exception.InstanceNotFound(uuid=uuid)
+    if row.host is None:
+        raise _not_settable(uuid, f'{row.vm_state}, on no host')
+    if row.vm_state == 'building' and state == 'active':
+        # Its agent would remove the guest of a build that ended without it.
+        raise _not_settable(uuid, 'building')
+
+
+def _not_settable(uuid: str, state: str) -> exception.InstanceInvalidState:
+    return exception.InstanceInvalidState(
+        uuid=uuid, action='have its state set', state=state)
 
 
 def _refused(uuid: str, state: str) -> exception.InstanceInvalidState:

@@ -25,6 +25,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.migrations import LocalDeletion
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -136,6 +137,7 @@ class Services(base.Controller):
 
         The inventories of the nodes are removed, and the host leaves all
         aggregates. If the agent starts again, the host is in none of them.
+        Deletions of servers that wait for the host are completed first.
 
         :raises cellsched.exception.ServiceNotFound: it does not exist in the
             cells that answer
@@ -152,6 +154,8 @@ class Services(base.Controller):
             raise _up(found)
         cell = self._cell_of(found.host)
         database = self._targets.database(cell)
+        LocalDeletion(self._claims(), self._down_s).delete_all(
+            database, found.host)
         with self._database.writer() as above:
             host_mappings.delete(above, cell.id, [found.host])
             aggregates.forget_hosts(above, [found.host], database.now())

@@ -286,19 +286,29 @@ def show_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
     base.argument('--name', metavar='NAME', help='new name of the server'),
     base.several('--tag', 'TAG', 'a tag to add'),
     base.flag('--no-tag', 'remove the present tags before others are added'),
+    base.argument('--state', choices=('active', 'error'),
+                  help='new state of the server. WARNING: this can make a '
+                       'server unusable; its guest is neither changed nor '
+                       'checked, and its task is ended (administrators only)'),
     columns=_DETAILS, kinds=base.SERVERS)
 def set_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
-    """Rename or tag a server, in any state.
+    """Rename or tag a server, or correct its state.
+
+    ``--state`` is for a server whose state is wrong, for example after a
+    failure that its host did not report. Use it with caution.
 
     Examples::
 
         cellsched server set 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --name web
         cellsched server set 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e \\
             --no-tag --tag blue --tag canary
+        cellsched server set 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e \\
+            --state error
     """
-    if args.name is None and not args.tag and not args.no_tag:
+    if (args.name is None and args.state is None and not args.tag
+            and not args.no_tag):
         raise base.invalid('server set', 'nothing to set',
-                           '--name, --tag or --no-tag')
+                           '--name, --state, --tag or --no-tag')
     context, servers = app.context(), app.api.servers
     if args.tag or args.no_tag:
         present = [] if args.no_tag else servers.get(context, args.server).tags
@@ -306,6 +316,8 @@ def set_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
             dict.fromkeys([*present, *args.tag])))
     if args.name is not None:
         servers.update(context, args.server, name=args.name)
+    if args.state is not None:
+        servers.reset_state(context, args.server, args.state)
     return app.api.details.get(context, args.server)
 
 
@@ -518,8 +530,9 @@ class EvacuateServer(_Move):
     """Rebuild servers of a failed host on another host of their cell.
 
     A host is down if its service has not reported for ``[DEFAULT]
-    service_down_time`` seconds, or is forced down. A server for which no host
-    is found is in ERROR, and can be evacuated again.
+    service_down_time`` seconds, or is forced down. A task that waits for this
+    host is ended. A server for which no host is found keeps its state, and can
+    be evacuated again.
 
     Example::
 
@@ -535,7 +548,8 @@ class EvacuateServer(_Move):
 class MigrateServer(_Move):
     """Migrate servers to other hosts of their cells.
 
-    A server for which no host is found stays on its host.
+    A server for which no host is found stays on its host. The host of a server
+    must be up; ``server evacuate`` moves the servers of a host that is down.
 
     Example::
 

@@ -90,6 +90,8 @@ _OPERATIONS: tuple[tuple[str, Mapping[str, str]], ...] = (
         'os_compute_api:os-evacuate':
             'Rebuild a server of a failed host on another host: '
             'api.moves.evacuate.',
+        'os_compute_api:os-admin-actions:reset_state':
+            'Set the state of a server: api.servers.reset_state.',
         _MIGRATE: 'Migrate a server to another host: api.moves.migrate.',
         f'{_MIGRATE}:host':
             'Choose the destination host: api.moves.migrate with a host.',

@@ -64,8 +64,10 @@ class API:
 
     @functools.cached_property
     def aggregates(self) -> 'Aggregates':
-        return self._make('aggregates', 'Aggregates', self.parts.database,
-                          self.parts.clock)
+        parts = self.parts
+        return self._make(
+            'aggregates', 'Aggregates', parts.database, parts.targets,
+            parts.clock, parts.conf.default_availability_zone, parts.new_uuid)
 
     @functools.cached_property
     def cells(self) -> 'CellStates':
@@ -93,7 +95,8 @@ class API:
         parts = self.parts
         return self._make('host_drain', 'HostDrain', parts.database,
                           parts.targets, self.moves, self.services,
-                          self.history, parts.clock)
+                          self.history, parts.claims, parts.clock,
+                          parts.conf.service_down_time)
 
     @functools.cached_property
     def moves(self) -> 'Moves':
@@ -132,7 +135,7 @@ class API:
             'servers', 'Servers', parts.database, parts.targets,
             self._listing, lambda: self._conductor, lambda: self._compute,
             parts.claims, parts.clock, parts.quotas, bounds, parts.new_uuid,
-            parts.reached)
+            parts.reached, conf.host, conf.service_down_time)
 
     @functools.cached_property
     def services(self) -> 'Services':

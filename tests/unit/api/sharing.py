@@ -72,7 +72,8 @@ class TestCase(base.TestCase):
         self.add_cell0()
         self.store = Store()
         self.aggregates = aggregates.Aggregates(
-            authorization.LocalOperator(), self.database, self.clock)
+            authorization.LocalOperator(), self.database, self.targets,
+            self.clock, 'nova')
         self.providers = providers.Providers(
             authorization.LocalOperator(), self.database, self.cells,
             gather.Gatherer(futurist.SynchronousExecutor(), self.targets,

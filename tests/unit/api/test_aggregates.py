@@ -6,11 +6,10 @@ from cellsched.api import authorization
 from cellsched.api import schemas
 from cellsched import context
 from cellsched.db.api import host_mappings
+from cellsched.db.cell import instances
 from cellsched import exception
-from cellsched.testing import clock
-from cellsched.testing import databases
 from tests.unit.api import hostile
-from tests.unit import base
+from tests.unit.cells import base
 from tests.unit.db import samples
 
 ADMIN = context.admin()
@@ -20,16 +19,54 @@ class TestAggregates(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.database = self.useFixture(databases.APIDatabase()).database
         self.aggregates = aggregates.Aggregates(
-            authorization.LocalOperator(), self.database, clock.FakeClock())
-        cell = samples.map_cell(self.database, samples.cell())
+            authorization.LocalOperator(), self.database, self.targets,
+            self.clock, 'nova')
+        cell = self.cell = self.add_cell('cell1')
         with self.database.writer() as connection:
             host_mappings.create_missing(
                 connection, ['a', 'b', 'c'], cell.id, samples.NOW)
 
     def hosts(self, name):
         return set(self.aggregates.get(ADMIN, name).hosts)
+
+    def test_host_with_servers_stays_in_its_zone(self):
+        self.write(self.targets.database(self.cell), instances.create, [
+            samples.instance('server', host='a')], samples.NOW)
+        self.aggregates.create(ADMIN, 'east', {'availability_zone': 'east'})
+        self.aggregates.create(ADMIN, 'plain')
+        self.aggregates.create(ADMIN, 'same', {'availability_zone': 'nova'})
+        change = {name: getattr(self.aggregates, name) for name in (
+            'add_hosts', 'remove_hosts', 'set_metadata', 'delete')}
+
+        def refused(before, after, name, *args):
+            error = self.assertRaises(
+                exception.ZoneInUse, change[name], ADMIN, *args)
+            self.assertEqual(('a', before, after, 1), tuple(
+                error.kwargs[key] for key in
+                ('host', 'before', 'after', 'count')))
+            self.assertEqual(409, error.code)
+
+        refused('nova', 'east', 'add_hosts', 'east', ['b', 'a'])
+        self.assertEqual(set(), self.hosts('east'))
+        for name in 'plain', 'same':
+            change['add_hosts'](ADMIN, name, ['a'])
+        change['set_metadata'](ADMIN, 'plain', {'ssd': 'true'})
+        change['remove_hosts'](ADMIN, 'same', ['a'])
+        refused('nova', 'west', 'set_metadata', 'plain',
+                {'availability_zone': 'west'})
+        self.write(self.targets.database(self.cell), instances.delete,
+                   'server', samples.NOW)
+        change['set_metadata'](ADMIN, 'plain', {'availability_zone': 'west'})
+        self.write(self.targets.database(self.cell), instances.create, [
+            samples.instance('other', host='a')], samples.NOW)
+        for name, *args in (
+                ('set_metadata', 'plain', {'availability_zone': None}),
+                ('remove_hosts', 'plain', ['a']), ('delete', 'plain')):
+            refused('west', 'nova', name, *args)
+        change['add_hosts'](ADMIN, 'plain', ['b'])
+        change['remove_hosts'](ADMIN, 'plain', ['b'])
+        self.assertEqual({'a'}, self.hosts('plain'))
 
     def test_aggregate_is_found_by_id_and_by_name(self):
         self.aggregates.create(ADMIN, 'other')

@@ -3,6 +3,8 @@
 
 from concurrent import futures
 import contextlib
+import datetime
+from types import MappingProxyType
 
 from amqp import exceptions as amqp_exc
 from kombu import exceptions as kombu_exc
@@ -24,6 +26,9 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
+from cellsched.db.cell import models as cell_models
+from cellsched.db.cell import on_host
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.listing import servers as listing
 from cellsched import objects
@@ -263,6 +268,26 @@ class TestDelete(ServersTestCase):
     def delete(self):
         self.servers.delete(self.context, self.uuid)
 
+    def put_on_host(self, service=MappingProxyType({})):
+        """Put the server on h1, which has reported; without a service: None.
+
+        A service may be ``forced_down``, or its report ``age_s`` old.
+        """
+        database = self.targets.database(self.cell)
+        self.put(self.uuid, self.cell, vm_state='active', task_state=None,
+                 host='h1')
+        with database.writer() as connection:
+            connection.execute(sa.delete(cell_models.services))
+            if service is None:
+                return
+            services.report(
+                connection, 'service', 'h1', services.COMPUTE, 'compute',
+                database.now() - datetime.timedelta(
+                    seconds=service.get('age_s', 0)))
+            services.set_forced_down(
+                connection, 'h1', service.get('forced_down', False),
+                database.now())
+
     def assertIsGone(self):
         self.assertRaises(exception.InstanceNotFound, self.servers.get,
                           self.context, self.uuid)
@@ -308,8 +333,7 @@ class TestDelete(ServersTestCase):
         self.assertEqual([], self.sent())
 
     def test_server_on_a_host_is_left_to_its_host(self):
-        self.put(self.uuid, self.cell, vm_state='active', task_state=None,
-                 host='h1')
+        self.put_on_host()
 
         for times in range(1, 3):
             self.delete()
@@ -323,9 +347,22 @@ class TestDelete(ServersTestCase):
             # What it holds is its host's to give back.
             self.assertNotEqual({}, self.claims.claims_of([self.uuid]))
 
+    def test_server_on_a_host_that_is_down_goes_at_once(self):
+        self.delete()
+        for down in ({'forced_down': True}, {'age_s': 61}, None):
+            [self.uuid] = self.create()
+            self.claim(self.uuid)
+            self.put_on_host(down)
+
+            self.delete()
+
+            self.assertIsGone()
+            self.assertEqual(
+                'h1', self.read(self.targets.database(self.cell),
+                                on_host.get, self.uuid).host)
+
     def test_deletion_is_accepted_though_no_host_can_be_told(self):
-        self.put(self.uuid, self.cell, vm_state='active', task_state=None,
-                 host='h1')
+        self.put_on_host()
         transport = self.targets.target_cell(
             self.context, self.cell).cell.transport
         client = self.compute.get(transport)
@@ -344,8 +381,7 @@ class TestDelete(ServersTestCase):
             self.assertNotIn('s3cret', line)
 
     def test_host_that_could_not_be_told_is_told_by_the_next_deletion(self):
-        self.put(self.uuid, self.cell, vm_state='active', task_state=None,
-                 host='h1')
+        self.put_on_host()
         transport = self.targets.target_cell(
             self.context, self.cell).cell.transport
         client = self.compute.get(transport)

@@ -12,7 +12,9 @@ class TestAggregate(base.CommandTestCase):
         super().setUp()
         api = self.useFixture(databases.APIDatabase())
         self.write_api_conf(api.url)
-        cell = samples.map_cell(api.database, samples.cell())
+        cell = samples.map_cell(api.database, samples.cell(
+            database_connection=self.useFixture(
+                databases.CellDatabase()).url))
         with api.database.writer() as connection:
             host_mappings.create_missing(
                 connection, ['a', 'b'], cell.id, samples.NOW)

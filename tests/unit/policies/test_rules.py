@@ -41,6 +41,7 @@ ADMINISTRATORS = {
     'cellsched:resource_providers:index',
     'cellsched:resource_providers:show',
     'cellsched:resource_providers:update',
+    'os_compute_api:os-admin-actions:reset_state',
     'os_compute_api:os-aggregates:add_host',
     'os_compute_api:os-aggregates:create',
     'os_compute_api:os-aggregates:delete',
