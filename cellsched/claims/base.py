@@ -84,6 +84,8 @@ class Membership:
         ``anti-affinity``
     :param member: uuid of the instance if the consumer is another one: during
         a migration an instance is the same member on source and destination
+    :param lost_hosts: hosts that are down; members on them do not bind the
+        policy ``affinity``. Not stored
     """
 
     group: str
@@ -91,12 +93,17 @@ class Membership:
     policy: str
     max_server_per_host: int = 1
     member: str = ''
+    lost_hosts: frozenset[str] = frozenset()
 
 
 def membership(
-    group: objects.InstanceGroup | None, host: str, member: str
+    group: objects.InstanceGroup | None, host: str, member: str,
+    lost_hosts: Iterable[str] = (),
 ) -> Membership | None:
-    """Return an instance's membership if its group has a hard policy."""
+    """Return an instance's membership if its group has a hard policy.
+
+    :param lost_hosts: hosts that are down, whose members do not bind
+    """
     if group is None:
         return None
     policy = group.get('policy') or next(
@@ -104,7 +111,8 @@ def membership(
     if policy not in HARD_POLICIES:
         return None
     return Membership(group.uuid, host, policy,
-                      group.rules.get('max_server_per_host', 1), member)
+                      group.rules.get('max_server_per_host', 1), member,
+                      frozenset(lost_hosts))
 
 
 def joined(group: str, host: str, member: str) -> Membership:
@@ -349,8 +357,9 @@ class ClaimStore(abc.ABC):
         members of the group that hold claims, and those earlier in the batch.
         ``anti-affinity`` is violated if ``max_server_per_host`` other members
         are on the claim's host; ``affinity`` is violated if another member is
-        on a different host. Consumers that claimed without a membership are
-        not counted. A release removes the membership, a transfer moves it.
+        on a different host that is not in ``lost_hosts``. Consumers that
+        claimed without a membership are not counted. A release removes the
+        membership, a transfer moves it.
         Claims without a membership do not wait for claims with one.
 
         :returns: number of new claims; may be too low if a repetition inside

@@ -257,10 +257,11 @@ def _closed(
     joins: base.Membership, hosts: Mapping[str, set[str]], member: str
 ) -> list[str]:
     """Return the hosts that other members make full, or occupy."""
-    least = (1 if joins.policy == base.AFFINITY
-             else joins.max_server_per_host)
+    affine = joins.policy == base.AFFINITY
+    least = 1 if affine else joins.max_server_per_host
     return sorted(host for host, members in hosts.items()
-                  if len(members) - (member in members) >= least)
+                  if len(members) - (member in members) >= least
+                  and not (affine and host in joins.lost_hosts))
 
 
 def _admits(joins: base.Membership, hosts: Sequence[str]) -> bool:

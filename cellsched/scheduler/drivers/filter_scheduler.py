@@ -158,7 +158,7 @@ def make_placer(
         parts.clock, selection_policy(conf, parts.random),
         conf.scheduler.claim_attempts, parts.decisions.record,
         conf.scheduler.slow_plugin_seconds,
-        conf.scheduler.unmet_demands == 'ignore')
+        conf.scheduler.unmet_demands == 'ignore', conf.service_down_time)
 
 
 def selection_policy(

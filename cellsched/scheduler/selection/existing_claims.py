@@ -10,6 +10,7 @@ import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import dataclasses
 
 import numpy as np
@@ -94,6 +95,56 @@ def locate(
                 # A claim on the host to leave is no location.
                 del nodes[instance]
     return InstanceLocations(nodes, kept, consumers, stale, kept_claims)
+
+
+def without_lost_members(
+    hosts: view.Hosts, request: objects.RequestSpec, down_s: float
+) -> tuple[objects.RequestSpec, frozenset[str]]:
+    """Return a request without the affinity members on lost hosts.
+
+    A member on a host that is down does not bind the others if another member
+    is on a host that is up, if an operator forced the host down, or if the
+    server of the request leaves this host. A host that is only silent may
+    return, so it binds all other requests.
+
+    :param hosts: the hosts, with the locations of the members
+    :param down_s: seconds without a report after which a host is down
+    :returns: the request, and the names of the hosts whose members were
+        removed
+    """
+    group, hosts = request.instance_group, hosts.whole
+    members = group.get('members') or []
+    leaves = {name.lower() for name in request.get('ignore_hosts') or ()}
+    # 1. Find the row of each member's host. A host that is not known any more
+    # counts as the one that the server leaves.
+    places = {uuid: hosts.rows_of([uuid]).tolist() for uuid in members
+              if hosts.placed([uuid])}
+    unknown = [uuid for uuid, rows in places.items() if not rows]
+    used = sorted({row for rows in places.values() for row in rows}.union(
+        *(hosts.named(name) for name in group.get('hosts') or ())))
+    names = dict(zip(used, map(str, hosts['host'][used])))
+    # 2. Find the hosts that are down.
+    forced, seen = hosts['forced_down'], hosts['last_seen_up']
+    down = {row: name for row, name in names.items()
+            if forced[row] or abs(hosts.now - seen[row]) > down_s}
+    if len(down) == len(used) and not all(
+            forced[row] or name.lower() in leaves
+            for row, name in down.items()):
+        return request, frozenset()
+    gone = {uuid for uuid, rows in places.items() if down.keys() & rows}
+    lost = frozenset(down.values())
+    if leaves and unknown:
+        gone.update(unknown)
+        lost |= {*request.ignore_hosts}
+    if not lost:
+        return request, lost
+    # 3. Remove the members from a copy of the request.
+    request, group = copy.copy(request), copy.copy(group)
+    group.members = [uuid for uuid in members if uuid not in gone]
+    group.hosts = [name for name in group.get('hosts') or ()
+                   if name not in lost]
+    request.instance_group = group
+    return request, lost
 
 
 def _stale(

@@ -63,6 +63,8 @@ class PlacementAttempt:
     :param located: the locations of the instances, and the claims they hold
     :param places: the host and alternates of each instance; empty if an
         instance has no host
+    :param lost_hosts: hosts that are down, whose members do not bind the
+        affinity group of the request
     :param why: the diagnosis of the hosts; None if no error can need it
     :param decision: the record of the decision
     :param allocations: the reservations in the table
@@ -81,6 +83,7 @@ class PlacementAttempt:
     located: existing_claims.InstanceLocations = existing_claims.NO_LOCATIONS
     places: list[list[objects.Selection]] = dataclasses.field(
         default_factory=list)
+    lost_hosts: frozenset[str] = frozenset()
     why: diagnosis.Diagnosis | None = None
     decision: decision_record.Decision = dataclasses.field(
         init=False, repr=False)
@@ -104,6 +107,7 @@ class Placer:
         the decision on one request is named in the log
     :param ignores_demands: whether requirements that no stage reads are
         ignored instead of refused
+    :param down_s: seconds without a report after which a host is down
     """
 
     loader: HostSource
@@ -115,6 +119,7 @@ class Placer:
     record: Record
     slow_plugin_s: float = math.inf
     ignores_demands: bool = False
+    down_s: float = math.inf
 
     def __post_init__(self) -> None:
         # Every process makes the same plan from the same hosts.
@@ -261,8 +266,14 @@ class Placer:
                if existing_claims.has_tried(request) else {})
         hosts = self.loader.table.view(self.clock.steady())
         located = existing_claims.locate(hosts, request, uuids, held, own)
-        attempt.located = dataclasses.replace(
-            located, nodes={**reported, **located.nodes})
+        nodes = {**reported, **located.nodes}
+        attempt.located = dataclasses.replace(located, nodes=nodes)
+        group = request.get('instance_group')
+        if group is not None and group.get('policy') == claims_base.AFFINITY:
+            attempt.request, lost = existing_claims.without_lost_members(
+                self.loader.table.view(self.clock.steady(), nodes), request,
+                self.down_s)
+            attempt.lost_hosts |= lost
 
     def _select_and_reserve(
         self, attempt: PlacementAttempt, count_pending: bool = True
@@ -407,7 +418,8 @@ class Placer:
             if uuid in located.kept:
                 continue
             node = first.compute_node_uuid
-            joins = claims_base.membership(group, first.service_host, uuid)
+            joins = claims_base.membership(
+                group, first.service_host, uuid, attempt.lost_hosts)
             batch += [claims_base.Claim(
                 located.consumers.get(uuid, uuid), provider, amounts, joins,
                 project_id, user_id) for provider, amounts in (
