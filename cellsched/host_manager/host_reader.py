@@ -132,16 +132,19 @@ class HostReader:
         sharing: Sharing,
     ) -> HostReading:
         """Return the current hosts."""
-        cells = {cell.uuid: cell for cell in self.cells.enabled()}
+        # The hosts of a disabled cell take the servers that move inside it.
+        cells = {cell.uuid: cell for cell in self.cells.real()}
+        disabled = {uuid for uuid, cell in cells.items() if cell.disabled}
         gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._ask(cell_context, scope))
-        for uuid, failure in gathered.failures.items():
+        for uuid in gathered.failures.keys() - disabled:
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
-                        failure)
+                        gathered.failures[uuid])
         quiet = gathered.silent | gathered.failures.keys()
         made = self.nothing()
         with self._lock:
+            self._health.disable(disabled)
             for uuid in quiet:
                 self._health.failed(uuid, 1, self.clock.steady())
         # Keep the order of the cells, whatever order they answered in.
@@ -153,7 +156,8 @@ class HostReader:
                      for hosts, _ in results.values() for row in hosts.nodes}
             self._fill_usages(made.table, marks, scope, sharing)
         return HostReading(
-            made.table, sorted(cells[uuid].identity for uuid in quiet), marks)
+            made.table, sorted(
+                cells[uuid].identity for uuid in quiet - disabled), marks)
 
     def beats(self, context: RequestContext) -> HostTable:
         """Return all hosts with only the times of their last reports.
@@ -161,7 +165,7 @@ class HostReader:
         The hosts of cells that do not answer are missing.
         """
         gathered = self.gatherer.gather(
-            context, self.cells.enabled(), self._ask_beats)
+            context, self.cells.real(), self._ask_beats)
         made = self.nothing().table
         with made.batch():
             for uuid, (rows, ahead_s) in gathered.results.items():

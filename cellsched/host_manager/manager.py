@@ -191,7 +191,7 @@ class HostManager(source.HostSource):
         return document.HostDocument(
             self.table, self.clock.steady(),
             {cell.uuid: cell.name or cell.uuid
-             for cell in self.cells.enabled()}, self.silent)
+             for cell in self.cells.real()}, self.silent)
 
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return an error if the state of hosts is uncertain, else None."""
@@ -304,7 +304,11 @@ class HostManager(source.HostSource):
     def _read_cells(
         self, context: RequestContext, now: float
     ) -> None:
-        cells = {cell.uuid: cell for cell in self.cells.enabled()}
+        # The hosts of a disabled cell take the servers that move inside it.
+        cells = {cell.uuid: cell for cell in self.cells.real()}
+        disabled = {uuid for uuid, cell in cells.items() if cell.disabled}
+        with self._lock:
+            self.table.cells.disable(disabled)
         for uuid in self._followers.keys() - cells.keys():
             self._followers.pop(uuid).forget()
         for uuid, cell in cells.items():
@@ -317,14 +321,15 @@ class HostManager(source.HostSource):
         gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._read_cell(cell_context, now))
-        for uuid, failure in gathered.failures.items():
+        for uuid in gathered.failures.keys() - disabled:
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
-                        failure)
+                        gathered.failures[uuid])
         quiet = gathered.silent | gathered.failures.keys()
         with self._lock:
             for uuid in quiet:
                 self.table.cells.failed(uuid, 1, self.clock.steady())
-            self.silent = sorted(cells[uuid].identity for uuid in quiet)
+            self.silent = sorted(
+                cells[uuid].identity for uuid in quiet - disabled)
 
     def _read_cell(
         self, cell_context: RequestContext, now: float

@@ -67,6 +67,9 @@ def find(
              for uuid in table.encoding('cell').values]
     heard = np.array([each.last for each in cells])[codes]
     enabled = ~(table['service_disabled'] | table['forced_down'])
+    disabled = np.array([uuid in table.cells.disabled for uuid in
+                         table.encoding('cell').values], dtype=bool)
+    enabled &= ~disabled[codes]
     up = enabled & (np.abs(now - seen) <= limits.down_s)
     up &= now - heard <= limits.silence_s
     lost = enabled & ~up & (seen >= heard - RECENT * limits.down_s)

@@ -2,6 +2,7 @@
 """The health of cells: the time of the last answer, and failures."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import math
@@ -66,13 +67,15 @@ class Cells:
         # The cells that had at least one failure.
         self._failed: dict[str, CellHealth] = {}
         self._oldest: float | None = None
+        #: The cells that take no new servers, by uuid.
+        self.disabled: frozenset[str] = frozenset()
         #: The number of changes.
         self.version = 0
 
     def copy(self) -> 'Cells':
         """Return a copy that does not change."""
         made = Cells(self._half_life_s)
-        made.version = self.version
+        made.version, made.disabled = self.version, self.disabled
         made._known = {uuid: dataclasses.replace(cell)
                        for uuid, cell in dict(self._known).items()}
         made._failed = {uuid: made._known[uuid] for uuid in self._failed}
@@ -93,6 +96,13 @@ class Cells:
         cell.failed_at = now
         self._failed[uuid] = cell
         self._note()
+
+    def disable(self, uuids: Iterable[str]) -> None:
+        """Set the cells that take no new servers."""
+        disabled = frozenset(uuids)
+        if disabled != self.disabled:
+            self.disabled = disabled
+            self._note()
 
     def drop(self, uuid: str) -> None:
         """Remove a cell."""

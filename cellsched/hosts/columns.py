@@ -123,6 +123,8 @@ CELL_FACTS = (
            'exponential decay'),
     Column('cell_silent_s', 'float64', 0.0,
            'seconds since the last answer of the cell'),
+    Column('cell_disabled', 'bool', False,
+           'the cell is disabled, and takes no new servers'),
 )
 
 #: Name prefix of the columns with the unclaimed amount of a resource class:

@@ -77,7 +77,9 @@ def dump(snapshot: HostDocument) -> dict[str, Any]:
     return {
         'format': FORMAT, 'version': VERSION, 'taken_at': snapshot.now,
         'silent': list(snapshot.silent),
-        'cells': [_cell(uuid, name, table.cells.known.get(uuid))
+        'cells': [{**_cell(uuid, name, table.cells.known.get(uuid)),
+                   **({'disabled': True} if uuid in table.cells.disabled
+                      else {})}
                   for uuid, name in snapshot.cells.items()],
         'aggregates': [
             {'id': each.id, 'uuid': each.uuid, 'name': each.name,
@@ -172,11 +174,12 @@ def _plain(value: Any) -> Any:
 
 def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     names: dict[str, str] = {}
+    disabled = []
     for place, value in items('cells', given, CELLS_MAX):
         where = f'cells[{place}]'
         check_keys(
             value, where, {'uuid', 'name', 'heard_at', 'failures',
-                           'failed_at'}, {'uuid', 'name'})
+                           'failed_at', 'disabled'}, {'uuid', 'name'})
         uuid = text(f'{where}.uuid', value['uuid'], 36)
         if uuid in names:
             raise invalid(f'{where}.uuid', 'each cell once')
@@ -190,6 +193,11 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
                     f'{where}.{name}', value.get(name), 0, most)
                 for name, most in (('failures', columns.NUMBER_MAX),
                                    ('failed_at', _TIME_MAX))))
+        if value.get('disabled', False) not in (True, False):
+            raise invalid(f'{where}.disabled', 'true or false')
+        if value.get('disabled'):
+            disabled.append(uuid)
+    cells.disable(disabled)
     return names
 
 

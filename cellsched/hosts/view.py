@@ -460,6 +460,11 @@ class Hosts:
         return self.columns.snapshot.cells.oldest >= self.now - seconds
 
     @property
+    def any_cell_disabled(self) -> bool:
+        """Return whether any cell takes no new servers."""
+        return bool(self.columns.snapshot.cells.disabled)
+
+    @property
     def any_cell_fails(self) -> bool:
         """Return whether any cell has a failure count above the threshold."""
         return self.columns.snapshot.cells.any_fails(self.now)
@@ -554,6 +559,9 @@ class Hosts:
             return encoding.spread(
                 self['cell'], lambda uuid: known.failures(uuid, self.now),
                 'float64')
+        if name == 'cell_disabled':
+            return encoding.spread(
+                self['cell'], lambda uuid: uuid in known.disabled, 'bool')
         count, whole = len(encoding.values), self.columns
         facts_: Column
         if name == 'cell_builds':

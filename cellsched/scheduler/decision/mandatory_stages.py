@@ -53,6 +53,24 @@ class SilentCell(_Stage):
         return hosts['cell_silent_s'] <= self._limit_s
 
 
+class DisabledCell(_Stage):
+    """Reject the hosts of a disabled cell, which takes no new servers.
+
+    A request for hosts of one cell is a move of a server inside that cell, and
+    is allowed.
+    """
+
+    reason = 'is in a disabled cell'
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return not _STAYS_IN_CELL.applies(request)
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        return ~hosts['cell_disabled'] if hosts.any_cell_disabled else None
+
+
 class RequestedCell(_Stage):
     """Reject hosts outside of the requested cell.
 
@@ -72,6 +90,9 @@ class RequestedCell(_Stage):
     ) -> view.Mask:
         cell = request.requested_destination.cell
         return hosts['cell'] == hosts.code('cell', cell.uuid)
+
+
+_STAYS_IN_CELL = RequestedCell()
 
 
 class RequestedHost(_Stage):
@@ -178,7 +199,8 @@ def destination_stages(silence_s: float) -> list[base.Filter]:
     rest: list[Callable[[], base.Filter]] = [
         RequestedCell, RequestedHost, RequestedAggregates, ForcedHost,
         IgnoredHost]
-    return [SilentCell(silence_s), *(stage() for stage in rest),
+    return [SilentCell(silence_s), DisabledCell(),
+            *(stage() for stage in rest),
             retry.RetryFilter(options=None)]
 
 

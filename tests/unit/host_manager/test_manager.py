@@ -141,13 +141,15 @@ class TestCells(loading.LoaderTestCase):
         return [self.value(host, 'availability_zone')
                 for host in ('a1', 'b1')]
 
-    def test_disabled_cell_is_not_read(self):
+    def test_hosts_of_a_disabled_cell_are_marked(self):
         self.refresh()
         self.map('cell1', disabled=True)
 
         self.refresh()
 
-        self.assertEqual(['b1'], self.names())
+        self.assertEqual(
+            [True, False],
+            [self.value(host, 'cell_disabled') for host in ('a1', 'b1')])
         self.assertEqual([], self.loader.silent)
 
         self.map('cell1', disabled=False)

@@ -69,7 +69,8 @@ class TestStages(base.TestCase):
                 ('IgnoredHost', {'ignore_hosts': ['alpha']})):
             request = builders.request(**fields)
             self.assertEqual(
-                ['SilentCell', expected],
+                ['SilentCell', *['DisabledCell'] * (
+                    expected != 'RequestedCell'), expected],
                 [stage.name for stage in self.stages
                  if stage.applies(request)])
 
