@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
+import dataclasses
 import enum
 from typing import Any
 
@@ -13,6 +14,7 @@ from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
 from cellsched.db.api import aggregates
+from cellsched.db.api import archive
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -25,6 +27,26 @@ from cellsched import exception
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
+
+#: Servers in one transaction.
+BATCH = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class LostCell:
+    """A cell whose database is lost, and its contents.
+
+    :param reason: why the database does not answer
+    :param hosts: names of its mapped hosts
+    :param servers: number of its servers that are not deleted, by project
+    :param deleted: number of its servers that are deleted
+    """
+
+    cell: objects.CellMapping
+    reason: str
+    hosts: list[str]
+    servers: dict[str, int]
+    deleted: int
 
 
 class CellMaintenance:
@@ -241,6 +263,73 @@ class CellMaintenance:
         self._cells.refresh()
         return hosts
 
+    def examine_lost(self, uuid: str) -> LostCell:
+        """Return the losses if a cell is removed whose database is lost.
+
+        :raises cellsched.exception.CellMappingNotFound: no such cell
+        :raises cellsched.exception.CellAnswers: the database answers
+        :raises cellsched.exception.InvalidField: it is cell0
+        """
+        self._cells.refresh()
+        cell = self._cells.get(uuid)
+        if cell.is_cell0():
+            raise exception.InvalidField(
+                where='cell', field='uuid', problem='this is cell0',
+                expected='a cell with hosts')
+        try:
+            with self._targets.connected_once(cell) as database:
+                is_there = database.exists()
+                cell_schema.SCHEMA.check_place(database)
+            reason = 'Its file does not exist.'
+        except exception.DatabaseUnreachable as exc:
+            is_there, reason = False, exc.format_message()
+        except exception.WrongDatabase:
+            is_there = True
+        if is_there:
+            raise exception.CellAnswers(cell=cell.identity)
+        with self._database.reader() as connection:
+            hosts = sorted(host_mappings.by_cell(connection).get(uuid, ()))
+            _, deleted = instance_mappings.count_in_cell(connection, cell.id)
+            servers = instance_mappings.count_by_project(connection, cell.id)
+        return LostCell(cell, reason, hosts, servers, deleted)
+
+    def delete_lost(
+        self, uuid: str, release: Callable[[list[str]], None]
+    ) -> LostCell:
+        """Remove a cell whose database is lost, with its hosts and servers.
+
+        The records of the servers are removed: they are gone for their users,
+        and count for no quota. An unfinished build is scheduled again, to
+        another cell. Idempotent: an interrupted call can be repeated.
+
+        :param release: releases the claims of servers, by their uuids
+        :returns: what was removed
+        :raises cellsched.exception.CellInUse: servers are still added to it
+        :raises: the errors of :meth:`examine_lost`
+        """
+        lost = self.examine_lost(uuid)
+        # 1. No new server may come. Schedulers know it after their next
+        # refresh, so servers may be added until then.
+        self.update(uuid, {'disabled': True})
+        while True:
+            # 2. Remove the servers in batches. The claims go first: if the
+            # process stops, the next call finds the mappings again.
+            with self._database.reader() as connection:
+                uuids = instance_mappings.list_in_cell(
+                    connection, lost.cell.id, BATCH)
+            if not uuids:
+                break
+            release(uuids)
+            with self._database.writer() as connection:
+                removed = archive.forget(connection, uuids, lost.cell.id)
+                instance_mappings.withdraw(
+                    connection, [each for each in uuids
+                                 if each not in removed],
+                    lost.cell.id, self._clock.now())
+        # 3. Unmap the hosts and the cell.
+        self.delete(uuid, force=True)
+        return lost
+
     def _forget(self, cell: objects.CellMapping, hosts: list[str]) -> None:
         try:
             with self._targets.database(cell).writer() as connection:
@@ -248,10 +337,6 @@ class CellMaintenance:
         except exception.CellschedException as exc:
             LOG.warning('Could not mark the hosts of cell %s as unmapped: %s',
                         cell.identity, exc)
-
-
-#: Servers in one transaction.
-BATCH = 500
 
 
 class MappingVerdict(enum.IntEnum):

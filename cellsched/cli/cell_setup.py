@@ -5,6 +5,7 @@ A command imports this module when it runs: it imports the objects and the
 database.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -20,6 +21,7 @@ from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched.migrations import consumers
 from cellsched import objects
 from cellsched import urls
 
@@ -39,6 +41,13 @@ def _maintenance(app: App) -> CellMaintenance:
     parts = app.parts
     return CellMaintenance(
         parts.database, parts.cells, parts.targets, parts.clock)
+
+
+def claim_release(app: App) -> Callable[[list[str]], None]:
+    """Return a function that releases all claims of servers."""
+    claims = app.parts.claims
+    claims.check()
+    return lambda uuids: claims.release(consumers(uuids))
 
 
 def mapper(app: App) -> InstanceMapper:
