@@ -169,8 +169,10 @@ class TestOtherCell(moving.TestCase):
         self.down('a1')
         self.moves.evacuate(base.ADMIN, self.uuid)
 
-        self.assertRests('error', 'a1', self.uuid)
-        self.assertIn('No valid host', self.get(self.uuid).reason)
+        self.assertRests('active', 'a1', self.uuid)
+        [failed] = self.world.api.history.migrations(
+            base.ADMIN, self.uuid).migrations
+        self.assertIn('No valid host', failed.reason)
 
     def test_server_is_not_unshelved_in_another_cell(self):
         self.moves.shelve(base.USER, self.uuid)

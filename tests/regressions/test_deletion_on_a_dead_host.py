@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers of a host that is gone for good can be deleted, and so can it."""
+
+import io
+
+import sqlalchemy as sa
+
+from cellsched.cli import app
+from cellsched.conductor import recovery
+from cellsched.db.cell import models
+from cellsched.db.cell import on_host
+from cellsched import exception
+from cellsched import migrations
+from tests.functional import base
+from tests.functional import moving
+
+
+class TestDeletion(moving.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.start({'cell1': self.hosts('a1', 'a2')})
+
+    def die(self, host):
+        """Stop the agent of a host for good; its guests stay."""
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+        self.down(host)
+
+    def server_of_a_dead_host(self):
+        uuid = self.active()
+        host = self.row(uuid).host
+        self.die(host)
+        return uuid, host
+
+    def assertIsGone(self, uuid):
+        """As without the guest, which only the host can remove."""
+        self.gone(uuid)
+        self.assertLeftNothing(uuid)
+        self.assertEqual({}, self.holding(uuid))
+        self.soon(lambda: self.assertEqual(
+            set(), set(self.statuses(uuid)) & {'accepted', 'migrating'}))
+
+    def assertHostCanGo(self, host):
+        [service] = self.world.api.services.list(
+            base.ADMIN, host=host).services
+        self.world.api.services.delete(base.ADMIN, service.uuid)
+        self.assertEqual([], self.world.api.services.list(
+            base.ADMIN, host=host).services)
+
+    def test_deleted_servers_and_their_host_can_go(self):
+        uuid, host = self.server_of_a_dead_host()
+
+        self.delete(uuid)
+
+        self.assertIsGone(uuid)
+        # The record for the agent, should the host return.
+        parts = self.world.agents[self.other(host)].parts
+        with parts.cell_database.reader() as connection:
+            self.assertEqual(
+                (host, 'deleted'), (
+                    (row := on_host.get(connection, uuid)).host,
+                    row.vm_state))
+        self.assertHostCanGo(host)
+
+    def test_host_can_be_unmapped_first(self):
+        uuid, host = self.server_of_a_dead_host()
+        conf = str(self.world.directory / 'etc' / 'api.conf')
+        command = ['--config-file', conf, 'cell_v2', 'delete_host', '--host',
+                   host, '--cell_uuid', self.cells()['cell1'].uuid]
+
+        def run():
+            return app.Manage(io.StringIO(), io.StringIO()).run(command)
+
+        self.assertEqual(4, run())
+        self.delete(uuid)
+        self.assertEqual(0, run())
+
+    def test_server_that_was_being_built_goes_too(self):
+        uuid, host = self.server_of_a_dead_host()
+        self.change(uuid, vm_state='building', task_state='spawning')
+
+        self.delete(uuid)
+
+        self.assertIsGone(uuid)
+
+    def test_server_without_a_service_row_of_its_host_goes_too(self):
+        uuid, host = self.server_of_a_dead_host()
+        database = self.world.agents[host].parts.cell_database
+        with database.writer() as connection:
+            connection.execute(sa.delete(models.services).where(
+                models.services.c.host == host))
+
+        self.delete(uuid)
+
+        self.assertIsGone(uuid)
+
+    def test_server_that_was_deleted_before_its_host_went_down(self):
+        uuid = self.active()
+        host = self.row(uuid).host
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+        self.delete(uuid)
+        self.assertEqual('deleting', self.row(uuid).task_state)
+        deletions = recovery.StrandedDeletions(
+            agent.parts.cell_database, self.world.api.parts.claims, 60)
+        deletions.run()
+        self.assertEqual('deleting', self.row(uuid).task_state)
+
+        self.down(host)
+        deletions.run()
+
+        self.assertIsGone(uuid)
+        self.assertHostCanGo(host)
+
+    def test_deletion_of_a_service_completes_deletions(self):
+        uuid = self.active()
+        host = self.row(uuid).host
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+        self.delete(uuid)
+
+        self.down(host)
+
+        self.assertHostCanGo(host)
+        self.assertIsGone(uuid)
+
+    def test_server_that_is_being_evacuated_goes(self):
+        uuid, host = self.server_of_a_dead_host()
+        self.at['MoveSpawn'] = lambda: self.delete(uuid)
+
+        self.moves.evacuate(base.ADMIN, uuid)
+
+        self.assertIsGone(uuid)
+        self.soon(lambda: self.assertEqual([host], self.running(uuid)))
+        self.assertNotIn(migrations.consumer(uuid), self.holding(uuid))
+        self.assertHostCanGo(host)
+
+    def test_evacuation_of_a_host_completes_deletions(self):
+        uuid = self.active()
+        host = self.row(uuid).host
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+        self.delete(uuid)
+        self.down(host)
+
+        self.assertEqual([], self.world.api.host_drain.evacuate(
+            base.ADMIN, host, timeout_s=60))
+
+        self.assertIsGone(uuid)
+
+    def test_server_on_a_host_that_is_up_is_left_to_its_agent(self):
+        uuid = self.active()
+        host = self.row(uuid).host
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+
+        self.delete(uuid)
+
+        self.assertEqual('deleting', self.row(uuid).task_state)
+        [service] = self.world.api.services.list(
+            base.ADMIN, host=host).services
+        self.assertRaises(
+            exception.InvalidField, self.world.api.services.delete,
+            base.ADMIN, service.uuid)
+
+    def change(self, uuid, **values):
+        database = self.world.agents['a1'].parts.cell_database
+        with database.writer() as connection:
+            connection.execute(
+                sa.update(models.instances).values(**values)
+                .where(models.instances.c.uuid == uuid))
