@@ -522,7 +522,8 @@ class Hosts:
         The case is ignored, unless a host has exactly this name.
         """
         rows = self.memo('rows by host', _by_host).get(host.lower(), [])
-        return [row for row in rows if self['host'][row] == host] or rows
+        names = self.columns['host']
+        return [row for row in rows if names[row] == host] or rows
 
     # Allocations of the request.
 
