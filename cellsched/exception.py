@@ -62,6 +62,7 @@
     ├── MoveAbandoned                an evacuation replaces it, for example
     ├── MoveDeadlineExceeded         the migration took too long
     ├── RequestUnreadable            the record of the request is lost
+    │   └── RequestTooNew            a later release wrote it and builds it
     ├── TaskAbandoned                its process stopped
     ├── ReasonUnknown                no fault was recorded
     ├── BuildFailed                  on this host; another one may do
@@ -550,6 +551,10 @@ class RequestUnreadable(CellschedException):
 
     msg_fmt = 'The %(what)s of %(uuid)s %(problem)s.'
     safe = True
+
+
+class RequestTooNew(RequestUnreadable):
+    """The record has a later major version; services of its release use it."""
 
 
 class TaskAbandoned(CellschedException):

@@ -124,10 +124,13 @@ class Details(base.ServerController):
 
 
 def _asked(spec: dict[str, Any] | None) -> objects.RequestSpec:
-    """Return the request of a server; without fields if it is lost."""
-    if spec is None:
+    """Return the request of a server; without fields if it is unreadable."""
+    try:
+        asked: objects.RequestSpec = (
+            objects.RequestSpec() if spec is None
+            else objects.RequestSpec.obj_from_primitive(spec))
+    except objects.READ_ERRORS:
         return objects.RequestSpec()
-    asked: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(spec)
     return asked
 
 

@@ -706,7 +706,12 @@ class Retry:
         if instance is None:
             raise exception.InstanceNotFound(uuid=uuid)
         instance.vm_state, instance.task_state = 'building', 'scheduling'
-        instance.flavor = objects.RequestSpec.obj_from_primitive(spec).flavor
+        try:
+            instance.flavor = (
+                objects.RequestSpec.obj_from_primitive(spec).flavor)
+        except (*objects.READ_ERRORS, NotImplementedError):
+            raise _refused(
+                uuid, 'without a readable request specification') from None
         build_requests.create(connection, [objects.BuildRequest(
             instance_uuid=uuid, project_id=instance.project_id or '',
             instance=instance, buried=True,

@@ -33,6 +33,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db.cell import states
+from cellsched import exception
 from cellsched import objects
 
 Action = findings.Action
@@ -105,11 +106,13 @@ def _requested(server: ServerState) -> Iterator[findings.Finding]:
     assert server.mapping is not None
     if server.broken is not None:
         begun = server.visible() or (server.mapping.cell not in (None, _CELL0))
+        newer = isinstance(server.broken, exception.RequestTooNew)
         yield found(
             server, 'request-unreadable',
             f'cannot be built: its {server.broken.what} '
             f'{server.broken.problem}', None,
-            None if begun else Action.BURY_REQUEST,
+            None if begun or newer else Action.BURY_REQUEST,
+            'start conductors of that release, which build it' if newer else
             'its build began before; a conductor above the cells rolls it '
             'back and buries the server')
     for cell, row in server.visible().items():

@@ -321,7 +321,8 @@ class Repairs:
             leased = build_requests.lease(
                 connection, [server.uuid], owner, now, now + _LEASE_S)
         for entry in leased:
-            if entry.broken is None:
+            if entry.broken is None or isinstance(
+                    entry.broken, exception.RequestTooNew):
                 continue
             if self._cell0.bury(
                     context.admin(), [self._instance(server.uuid)],

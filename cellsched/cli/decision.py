@@ -9,11 +9,15 @@ import importlib.util
 import pathlib
 from typing import Any
 
+from oslo_log import log
+
 from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import decision_text
 from cellsched.cli import terminal
 from cellsched import exception
+
+LOG = log.getLogger(__name__)
 
 #: The exit code of a command if the servers fit on no host.
 FITS_NOWHERE = 2
@@ -189,11 +193,22 @@ class Explain(base.ReportCommand):
                 name=args.name, kept=_retention(deployment.retention_s,
                                                 deployment.retention_option))
         documents = []
+        problems: list[exception.InvalidField] = []
         for each in found:
-            decision_text.check(each.document)
+            try:
+                document = each.document
+                decision_text.check(document)
+            except exception.InvalidField as exc:
+                # It keeps no other decision.
+                problems.append(exc)
+                continue
             documents.append({
-                **each.document,
-                'why_not_second': decision_text.reason(each.document)})
+                **document, 'why_not_second': decision_text.reason(document)})
+        if not documents:
+            raise problems[0]
+        for problem in problems:
+            LOG.warning('One decision is not shown: %s',
+                        problem.format_message())
         self.show(args.format, documents if args.all else documents[0],
                   self._lines(documents, args.name))
 

@@ -314,6 +314,16 @@ class StalledBuilds:
         if state == states.SPAWNING and found.is_host_up:
             # The build is in progress; check again after the timeout.
             return
+        if instance is not None and state in states.OF_BUILD:
+            # Change nothing before the message can be read. That of a later
+            # release is left to its services.
+            try:
+                message = build_casts.BuildMessage.read(cast)
+            except objects.READ_ERRORS as exc:
+                LOG.warning('Not resuming the build of instance %s: its '
+                            'message cannot be read by this release (%s)',
+                            cast.instance_uuid, type(exc).__name__)
+                return
         if instance is None or state not in states.OF_BUILD:
             with database.writer() as connection:
                 build_casts.drop(connection, [cast.instance_uuid])
@@ -326,12 +336,11 @@ class StalledBuilds:
                 LOG.warning('Casting to host %s again for instance %s, whose '
                             'build it did not begin', cast.host,
                             cast.instance_uuid)
-                message = build_casts.BuildMessage.read(cast)
                 self.compute.get(
                     cell_context.cell.transport).build_and_run_instance(
                         cell_context, instance=instance, **message.arguments())
         elif self._free(database, instance, cast):
-            self._hand_on(cell_context, instance, cast)
+            self._hand_on(cell_context, instance, cast, message)
 
     def _next(
         self, database: session.Database, cast: build_casts.BuildCast
@@ -381,13 +390,12 @@ class StalledBuilds:
 
     def _hand_on(
         self, cell_context: RequestContext, instance: objects.Instance,
-        cast: build_casts.BuildCast,
+        cast: build_casts.BuildCast, message: build_casts.BuildMessage,
     ) -> None:
         assert cell_context.cell is not None
         LOG.warning('Rescheduling the build of instance %s, which host %s '
                     'did not begin',
                     instance.uuid, cast.host)
-        message = build_casts.BuildMessage.read(cast)
         reason = _not_taken_up(instance.uuid)
         self.conductors.get(cell_context.cell.transport).build_instances(
             cell_context, [instance],

@@ -11,9 +11,12 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_config import types
+from oslo_log import log
 
 from cellsched import exception
 from cellsched.network import base
+
+LOG = log.getLogger(__name__)
 
 
 class FakeNetworks(base.NetworkAPI):
@@ -138,7 +141,16 @@ Number of deallocations that fail in each process, from its start.
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 self._file.seek(self._read_up_to)
                 for line in self._file:
-                    self._apply(json.loads(line))
+                    try:
+                        record = json.loads(line)
+                    except ValueError:
+                        # Its writer was killed.
+                        LOG.warning('File %s: record %.80r cannot be read and '
+                                    'is ignored', self._path, line)
+                    else:
+                        self._apply(record)
+                    if not line.endswith(b'\n'):
+                        self._file.write(b'\n')
                 self._read_up_to = self._file.tell()
                 yield
 

@@ -10,6 +10,7 @@ the test.
 # The imports below would warn of eventlet.
 from cellsched import silence_eventlet  # noqa: F401
 
+from cellsched.objects.base import is_newer
 from cellsched.objects.base import READ_ERRORS
 from cellsched.objects.cells import Aggregate
 from cellsched.objects.cells import AggregateList
@@ -43,4 +44,5 @@ __all__ = (
     'ImageMeta', 'ImageMetaProps', 'Instance', 'InstanceGroup',
     'InstanceList', 'InstanceMapping', 'READ_ERRORS', 'RequestSpec',
     'SchedulerLimits', 'SchedulerRetries', 'Selection', 'Tag', 'TagList',
+    'is_newer',
 )

@@ -255,6 +255,22 @@ READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError,
                TypeError, ValueError, exception.Invalid,
                ovo_exception.VersionedObjectsException)
 
+
+def is_newer(error: BaseException | None) -> bool:
+    """Return whether an object was refused for its later major version.
+
+    A record with this object belongs to services of a later release.
+    """
+    if not isinstance(error, ovo_exception.IncompatibleObjectVersion):
+        return False
+    try:
+        found, known = (_version(error.kwargs[name])[0]
+                        for name in ('objver', 'supported'))
+    except (LookupError, TypeError, ValueError):
+        return False
+    return bool(found > known)
+
+
 #: The most characters of a value in an error message.
 _TOLD_MAX = 200
 

@@ -53,6 +53,7 @@ from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
+from cellsched import exception
 from cellsched.notify import notifiers
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
@@ -169,7 +170,7 @@ class BuildAndSchedule:
 
     def _build(self, context: RequestContext, lease: '_Lease') -> list[str]:
         """Build the leased requests; return the uuids to retry."""
-        leased = lease.leased
+        leased = self._of_this_release(lease)
         if not leased:
             LOG.info('Not building instances %s: deleted, or leased by '
                      'another conductor', list(lease.uuids))
@@ -195,6 +196,29 @@ class BuildAndSchedule:
         LOG.info('Of %d builds %d were handed to compute hosts',
                  len(builds), len(gone_on))
         return [build.uuid for build in again]
+
+    def _of_this_release(
+        self, lease: '_Lease'
+    ) -> Sequence[request_rows.LeasedRequest]:
+        """Return the leased requests that are not of a later release.
+
+        The leases of the others end, so that its conductors can lease them.
+        """
+        own = [entry for entry in lease.leased if not isinstance(
+            entry.broken, exception.RequestTooNew)]
+        if len(own) < len(lease.leased) and (
+                lease.leased[0].min_count > len(own)):
+            # The batch is built as a whole.
+            own = []
+        newer = [entry.request.instance_uuid for entry in lease.leased
+                 if entry not in own]
+        if newer:
+            LOG.warning('Leaving the builds of instances %s to conductors of '
+                        'a later release, which accepted them', newer)
+            with self.database.writer() as connection:
+                build_requests.unlease(connection, newer, lease.owner,
+                                       self.database.timestamp())
+        return own
 
     def _lease(self, leases: Sequence['_Lease']) -> None:
         owner = leases[0].owner

@@ -14,6 +14,7 @@ from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_rows
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -294,13 +295,18 @@ def read(
 
     :param database: the API database
     :raises cellsched.exception.InstanceMappingNotFound: it has no request spec
+    :raises cellsched.exception.RequestUnreadable: it cannot be read
     """
     with database.reader() as connection:
         primitive = request_specs.get(connection, instance.uuid)
         if primitive is None:
             raise exception.InstanceMappingNotFound(uuid=instance.uuid)
-        spec: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(
-            primitive)
+        try:
+            spec: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(
+                primitive)
+        except objects.READ_ERRORS as exc:
+            raise request_rows.unreadable(
+                instance.uuid, 'request specification', 'cannot be read', exc)
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:

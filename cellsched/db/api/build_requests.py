@@ -190,6 +190,22 @@ def lease(
     return request_rows.leased(leased)
 
 
+def unlease(
+    connection: sa.Connection, uuids: Iterable[str], owner: str, now: float
+) -> None:
+    """End the leases of an owner that did not attempt to build the requests.
+
+    :param now: seconds since the epoch
+    """
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.update(_TABLE).where(
+                _TABLE.c.instance_uuid.in_(chunk),
+                _TABLE.c.lease_owner == owner)
+            .values(lease_expires_at=now,
+                    lease_count=_TABLE.c.lease_count - 1))
+
+
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
     """Return the instances that have a request."""
     return {uuid for chunk in statements.chunks(uuids)

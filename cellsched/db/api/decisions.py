@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from cellsched.db.api import models
 from cellsched.db import statements
+from cellsched import exception
 
 _TABLE = models.scheduler_decisions
 _INSTANCES = models.decision_instances
@@ -37,9 +38,19 @@ class DecisionRow:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the decision record as plain data."""
-        found = jsonutils.loads(self.text)
-        assert isinstance(found, dict)
+        """Return the decision record as plain data.
+
+        :raises cellsched.exception.InvalidField: it cannot be read
+        """
+        try:
+            found = jsonutils.loads(self.text)
+        except (RecursionError, ValueError):
+            found = None
+        if not isinstance(found, dict):
+            raise exception.InvalidField(
+                where='decision', field='document',
+                problem=f'{self.text!r:.80} cannot be read',
+                expected='a JSON object')
         return found
 
 

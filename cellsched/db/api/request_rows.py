@@ -35,8 +35,9 @@ class LeasedRequest:
     :param min_count: if fewer of its batch can be built, none is built
     :param tries: number of attempts, including this one
     :param revision: number of changes by its user
-    :param broken: why it can never be built, or None. A broken request has
-        only the values of its columns, and its spec has only the owner
+    :param broken: why this release can never build it, or None. A broken
+        request has only the values of its columns, and its spec has only the
+        owner
     """
 
     request: objects.BuildRequest
@@ -161,8 +162,15 @@ def _request(
 def unreadable(
     uuid: str, what: str, problem: str, cause: Exception | None = None
 ) -> exception.RequestUnreadable:
-    """Return why a server cannot be built, with the cause for operators."""
-    broken = exception.RequestUnreadable(uuid=uuid, what=what, problem=problem)
+    """Return why a server cannot be built, with the cause for operators.
+
+    A record of a later major version is that of another release.
+    """
+    kind = exception.RequestUnreadable
+    if objects.is_newer(cause):
+        kind = exception.RequestTooNew
+        problem = 'was written by a later release'
+    broken = kind(uuid=uuid, what=what, problem=problem)
     broken.__cause__ = cause
     return broken
 

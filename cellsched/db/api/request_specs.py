@@ -30,11 +30,17 @@ def create(
 
 
 def get(connection: sa.Connection, uuid: str) -> dict[str, Any] | None:
-    """Return the request spec of an instance as a primitive, or None."""
+    """Return the request spec of an instance as a primitive, or None.
+
+    One that is not JSON is empty.
+    """
     spec = connection.execute(
         sa.select(_TABLE.c.spec).where(_TABLE.c.instance_uuid == uuid)
     ).scalar()
-    return None if spec is None else jsonutils.loads(spec)
+    try:
+        return None if spec is None else jsonutils.loads(spec)
+    except (RecursionError, ValueError):
+        return {}
 
 
 def save(

@@ -9,12 +9,15 @@ from typing import Any
 from typing import NamedTuple
 
 from oslo_db import exception as db_exc
+from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.db.api import models
 from cellsched.db import feed
 from cellsched import exception
 from cellsched.objects import resources
+
+LOG = log.getLogger(__name__)
 
 _TABLE = models.shared_providers
 _AGGREGATES = models.aggregates
@@ -50,8 +53,15 @@ def fingerprint(connection: sa.Connection) -> feed.Token:
 
 
 def list_all(connection: sa.Connection) -> list[SharedProvider]:
-    """Return every sharing provider, by name."""
-    return [_from_row(row) for row in connection.execute(_ALL)]
+    """Return every sharing provider, by name; without unreadable ones."""
+    found = []
+    for row in connection.execute(_ALL):
+        try:
+            found.append(_from_row(row))
+        except exception.DatabaseError as exc:
+            # It keeps no other provider.
+            LOG.error('%s', exc.format_message())
+    return found
 
 
 def get(
@@ -140,11 +150,21 @@ def _write(
 
 
 def _from_row(row: Any) -> SharedProvider:
-    return SharedProvider(
-        row.uuid, row.name, row.aggregate_uuid,
-        frozenset(json.loads(row.traits)),
-        {name: resources.Inventory(**value)
-         for name, value in json.loads(row.inventories).items()})
+    try:
+        found = SharedProvider(
+            row.uuid, row.name, row.aggregate_uuid,
+            frozenset(json.loads(row.traits)),
+            {name: resources.Inventory(**value)
+             for name, value in json.loads(row.inventories).items()})
+        # Fails for fields that are no numbers.
+        for inventory in found.inventories.values():
+            inventory.capacity, inventory.admits(1)
+        return found
+    except (ArithmeticError, AttributeError, RecursionError, TypeError,
+            ValueError):
+        raise exception.DatabaseError(
+            schema='api', reason=f'the traits or the inventories of the '
+            f'sharing provider {row.name!r:.80} cannot be read') from None
 
 
 def _not_found(name: str) -> exception.ResourceProviderNotFound:

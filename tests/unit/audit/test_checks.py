@@ -152,6 +152,18 @@ class TestUnreadable(base.TestCase):
                              (row.project_id, row.user_id))
             self.assertEqual({}, self.held(uuid))
 
+    def test_request_of_a_later_release_is_left_to_it(self):
+        uuid = self.accept()
+        self.spoil(uuid, 'request_specs', spec=(
+            '{"nova_object.name": "RequestSpec", "nova_object.namespace": '
+            '"nova", "nova_object.version": "99.0", "nova_object.data": {}}'))
+
+        report = self.assertFound(
+            ('S2', 'request-unreadable', uuid, ''), fix=True)
+
+        self.assertIn('start conductors', report.remaining[0].repair)
+        self.assertEqual(set(), self.rows(uuid))
+
     def test_request_that_a_conductor_leases_is_left_to_it(self):
         made = dict(self.broken())
         self.write(self.database, build_requests.lease, made, 'somebody',

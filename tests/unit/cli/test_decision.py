@@ -424,6 +424,20 @@ class TestExplain(base.CommandTestCase):
 
         self.assertEnds(1, self.explain(self.one), 'version', 'another')
 
+    def test_decision_of_a_newer_release_keeps_no_other(self):
+        self.keep(self.one, at=1.0, request_id='req-1')
+        self.keep(self.one, at=2.0, version=2, request_id='req-2')
+        with self.api.database.writer() as connection:
+            decisions.create(connection, [decisions.DecisionRow(
+                'req-3', 3.0, [self.one], 'half a reco')], samples.NOW)
+
+        ran = self.explain(self.one, '--all')
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('req-1', ran.out)
+        self.assertNotIn('req-2', ran.out)
+        self.assertEnds(1, self.explain(self.one), 'half a reco')
+
 
 SIZE = ('--vcpus', 1, '--ram', 1000)
 

@@ -605,6 +605,15 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertEqual([('a1', other)], self.sent())
         self.assertIn(self.uuid, self.logs.output)
+        # A later release may have written it, so nothing was changed.
+        for _ in range(9):
+            self.wait()
+            self.stalled.run()
+        self.assertNotIn(('a1', self.uuid), self.sent())
+        with self.cell.reader() as connection:
+            found = build_casts.get(connection, self.uuid)
+        self.assertEqual(('no JSON', self.kept.casts),
+                         (found.message, found.casts))
 
 
 class TestRetryPolicy(base.base.TestCase):

@@ -46,6 +46,19 @@ class TestFakeNetworks(suite.NetworkSuite, base.TestCase):
                          {each['instance'] for each in records})
         self.assertEqual(records, network.records)
 
+    def test_record_of_a_writer_that_was_killed_is_ignored(self):
+        network, other = self.make_network(), self.make_network()
+        first, second = self.make_instance(), self.make_instance()
+        self.allocate(network, first)
+        with self.path.open('a') as file:
+            file.write('{"call": "alloc')
+
+        self.allocate(other, second)
+
+        for each in network, other, self.make_network():
+            self.assertEqual({first.uuid, second.uuid}, {*each.allocated()})
+        self.assertIn('cannot be read', self.logs.output)
+
     def test_processes_that_share_a_file_record_each_change_once(self):
         sharing = [self.make_network() for _ in range(4)]
         instances = [self.make_instance() for _ in range(20)]

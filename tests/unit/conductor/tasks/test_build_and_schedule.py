@@ -8,6 +8,7 @@ import pathlib
 from amqp import exceptions as amqp_exc
 import futurist
 import oslo_messaging
+from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.cells import cell0
@@ -898,6 +899,51 @@ class TestBroken(base.TestCase):
 
         for uuid in uuids:
             self.assertBuried(uuid, f'{uuids[0]} is missing')
+
+    def make_newer(self, uuid, table, name):
+        """Give a record a later major version; return the earlier text."""
+        column = api_models.METADATA.tables[table].c[
+            'spec' if table == 'request_specs' else 'instance']
+        where = column.table.c.instance_uuid == uuid
+        with self.database.writer() as connection:
+            text = connection.scalar(sa.select(column).where(where))
+            primitive = jsonutils.loads(text)
+            found = primitive
+            if name != primitive['nova_object.name']:
+                found = primitive['nova_object.data'][name]
+            found['nova_object.version'] = '99.0'
+            connection.execute(sa.update(column.table).where(where).values(
+                {column.name: jsonutils.dumps(primitive)}))
+        return {column.name: text}
+
+    def test_request_of_a_later_release_is_left_to_its_conductors(self):
+        for table, name in (
+                ('build_requests', 'Instance'), ('build_requests', 'flavor'),
+                ('request_specs', 'RequestSpec'), ('request_specs', 'flavor')):
+            with self.subTest(table=table, name=name):
+                [uuid] = self.accept()
+                before = self.make_newer(uuid, table, name)
+
+                self.task().run(base.USER, [uuid])
+                self.recover()
+
+                self.assertEqual({}, self.rows(uuid))
+                self.assertIn('a later release', self.logs.output)
+                # One of that release can lease and build it.
+                self.spoil(uuid, table, **before)
+                self.task().run(base.USER, [uuid])
+                self.assertEqual([self.mapped(uuid)], [*self.rows(uuid)])
+                self.assertNotEqual('cell0', self.mapped(uuid))
+
+    def test_whole_batch_of_a_later_release_is_left(self):
+        uuids = samples.uuids(2)
+        samples.accept(self.database, uuids, self.clock.now(), min_count=2)
+        self.make_newer(uuids[0], 'request_specs', 'RequestSpec')
+
+        self.task().run(base.USER, uuids)
+
+        for uuid in uuids:
+            self.assertEqual({}, self.rows(uuid))
 
     def test_user_can_delete_an_unreadable_request(self):
         for uuid, _ in self.break_in_turn():

@@ -44,6 +44,27 @@ class TestSharedProviders(base.TestCase):
             self.assertEqual(pool, self.read(shared_providers.get, name))
         self.assertEqual([other, pool], self.listed())
 
+    def test_unreadable_provider_keeps_no_other(self):
+        pool, other = self.pool(), self.pool('other')
+        self.create(pool, other)
+        table = shared_providers.models.shared_providers
+        for values in ({'traits': 'junk'}, {'inventories': '[]'},
+                       {'inventories': '{"DISK_GB": {"new": 1}}'},
+                       {'inventories': '{"DISK_GB": {"total": "x"}}'}):
+            with self.subTest(values=values):
+                def spoil(connection):
+                    connection.execute(table.update().where(
+                        table.c.uuid == pool.uuid).values(**values))
+
+                self.write(spoil)
+
+                self.assertEqual([other], self.listed())
+                self.assertIn("provider 'pool'", self.logs.output)
+                error = self.assertRaises(
+                    exception.DatabaseError, self.read,
+                    shared_providers.get, 'pool')
+                self.assertIn('pool', str(error))
+
     def test_uuid_goes_before_a_name_that_looks_like_one(self):
         pool = self.pool()
         self.create(self.pool(pool.uuid), pool)
