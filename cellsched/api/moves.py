@@ -114,7 +114,6 @@ class Moves(base.ServerController):
                     where='evacuate', field='server',
                     problem=f'its host {row.host} is up',
                     expected='a server whose host is down or forced down')
-        self._end_stalled(cell_ctxt, uuid)
         accepted = self._accept(
             cell_ctxt, uuid, server_moves.EVACUATION, check, host)
         move = accepted.move
@@ -233,30 +232,38 @@ class Moves(base.ServerController):
         return services.is_up(
             connection, host, cell_ctxt.cell.database.now(), self._down_s)
 
-    def _end_stalled(self, cell_ctxt: RequestContext, uuid: str) -> None:
+    def _end_stalled(
+        self, cell_ctxt: RequestContext, uuid: str, kind: str
+    ) -> None:
         """End the move of a server if it waits for a host that is down.
 
-        A move to a host that is down now is completed if the server is there
-        already, so that the server can be evacuated from that host.
+        An evacuation replaces every such move. If the server is on this host
+        already, the move is completed, so that the server can be evacuated
+        from there. Other moves replace only a move to a destination that is
+        down, of a server whose own host is up.
         """
         assert cell_ctxt.cell is not None
         database = cell_ctxt.cell.database
         with database.reader() as connection:
             row = instances.get(connection, uuid)
             move = server_moves.live(connection, uuid)
-            if (row is None or row.host is None or move is None
-                    or self._is_up(cell_ctxt, connection, row.host)):
+            if row is None or move is None:
+                return
+            is_lost = row.host is not None and not self._is_up(
+                cell_ctxt, connection, row.host)
+            if is_lost != (kind == server_moves.EVACUATION):
                 return
             stalled = move.worker is not None and not self._is_up(
                 cell_ctxt, connection, move.worker)
         if move.status == server_moves.MOVED:
-            self._migrations.finish(database, move)
+            if is_lost:
+                self._migrations.finish(database, move)
         elif stalled:
             self._migrations.abort(
                 database, move, exception.MoveAbandoned(
                     kind=move.migration_type,
                     reason=f'host {move.worker} is down'),
-                [move.status], 'end_task')
+                [move.status], 'end_task' if is_lost else None)
 
     def _accept(
         self, cell_ctxt: RequestContext, uuid: str, kind: str,
@@ -267,6 +274,7 @@ class Moves(base.ServerController):
         """Set the task of a server, and record its move, if allowed."""
         assert cell_ctxt.cell is not None
         what = server_moves.KINDS[kind]
+        self._end_stalled(cell_ctxt, uuid, kind)
         with cell_ctxt.cell.database.writer() as connection:
             now = cell_ctxt.cell.database.now()
             server_moves.hold(connection, uuid)

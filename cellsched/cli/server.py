@@ -494,7 +494,11 @@ class _Move(base.ChangeCommand):
         for uuid, after in watch.found.items():
             if not self.is_done(before[uuid], after):
                 where = f' on {after.host}' if after.host else ''
-                reason = f': {after.reason}' if after.reason else ''
+                page = self.app.api.history.migrations(
+                    self.app.context(), uuid, limit=1)
+                reason = after.reason or next(
+                    (each.reason for each in page.migrations), '')
+                reason = f': {reason}' if reason else ''
                 self.app.warn(f'{self.doing} {uuid} failed; the server is '
                               f'{after.status}{where}{reason}')
                 code = base.IN_ERROR

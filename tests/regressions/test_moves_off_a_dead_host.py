@@ -131,6 +131,35 @@ class TestEvacuation(TestCase):
             name: held for name, held in self.holding(self.uuid).items()
             if name == migrations.consumer(self.uuid)})
 
+    def test_move_to_a_destination_that_died_is_replaced(self):
+        """Of a server whose own host is up, and of a shelved server."""
+        other = self.other(self.host)
+        self.stop_agent(other)
+        self.moves.migrate(base.ADMIN, self.uuid)
+        self.until(lambda: self.statuses(self.uuid) == ['migrating'],
+                   'the message is sent')
+        self.refused(self.moves.shelve, self.uuid)
+        self.down(other)
+
+        self.moves.shelve(base.ADMIN, self.uuid)
+
+        row = self.rested(self.uuid)
+        self.assertEqual(('shelved_offloaded', None), (row.vm_state, row.host))
+        self.assertEqual(['error', 'done'], self.statuses(self.uuid))
+        self.down(self.host)
+        self.down(other, down=False)
+        self.moves.unshelve(base.ADMIN, self.uuid)
+        self.until(lambda: self.statuses(self.uuid)[-1] == 'migrating',
+                   'the message is sent')
+        self.down(other)
+        self.down(self.host, down=False)
+
+        self.moves.unshelve(base.ADMIN, self.uuid)
+
+        row = self.rested(self.uuid)
+        self.assertEqual(('active', self.host), (row.vm_state, row.host))
+        self.assertClaimsMatch()
+
     def test_failed_evacuation_changes_nothing(self):
         for vm_state in 'active', 'error':
             self.set_row(vm_state=vm_state)
@@ -207,6 +236,8 @@ def expected(operation, host, task):
         # Another host or a conductor still does the task.
         return {'migration begun': MOVED, 'evacuation': MOVED,
                 'build': 'building (spawning)'}.get(task, '')
+    if up and task == 'migration to a dead host':
+        return ''
     if none:
         return ('error' if task == 'error'
                 and operation in ('migrate', 'shelve') else '')
