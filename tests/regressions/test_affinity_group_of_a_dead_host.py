@@ -50,6 +50,24 @@ class TestGroups(moving.TestCase):
         self.assertEqual(new, self.host(self.member(group)))
         self.assertClaimsMatch()
 
+    def test_group_leaves_a_host_without_a_service(self):
+        _, uuids = self.members('affinity', 2)
+        host = self.host(uuids[0])
+        agent = self.world.agents[host]
+        self.world._services.remove(agent)
+        agent.stop()
+        database = agent.parts.cell_database
+        self.age(database, host)
+        with database.writer() as connection:
+            connection.execute(
+                sa.update(models.services).where(
+                    models.services.c.host == host)
+                .values(deleted=models.services.c.id))
+
+        self.assertEqual([('moved', '')] * 2, self.evacuate(host))
+
+        self.assertEqual(1, len({self.host(uuid) for uuid in uuids}))
+
     def test_the_first_goes_anywhere_and_the_rest_follow_it(self):
         group, uuids = self.members('affinity')
         host = self.host(uuids[0])

@@ -11,6 +11,7 @@ from cellsched.db.cell import models
 from cellsched.db.cell import on_host
 from cellsched import exception
 from cellsched import migrations
+from cellsched.wiring import services
 from tests.functional import base
 from tests.functional import moving
 
@@ -19,7 +20,8 @@ class TestDeletion(moving.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.start({'cell1': self.hosts('a1', 'a2')})
+        self.start({'cell1': self.hosts('a1', 'a2')},
+                   conductor={'network_sweep_interval': 1})
 
     def die(self, host):
         """Stop the agent of a host for good; its guests stay."""
@@ -63,6 +65,35 @@ class TestDeletion(moving.TestCase):
                     (row := on_host.get(connection, uuid)).host,
                     row.vm_state))
         self.assertHostCanGo(host)
+
+    def test_host_that_returns_removes_the_guest(self):
+        uuid, host = self.server_of_a_dead_host()
+        driver = self.driver(host)
+        self.delete(uuid)
+        self.assertIsGone(uuid)
+        self.assertIn(uuid, driver.list_instances())
+
+        conf = self.world.conf('cell1', f'hosts/{host}')
+        parts = services.Components(conf)
+        parts.driver = driver
+        agent = services.compute(conf, parts)
+        agent.start()
+        self.addCleanup(agent.stop)
+
+        self.soon(lambda: self.assertNotIn(uuid, driver.list_instances()))
+        self.assertLeftNothing(uuid)
+
+    def test_networks_are_free(self):
+        uuid, _ = self.server_of_a_dead_host()
+        self.delete(uuid)
+        table = models.instances
+
+        def check():
+            [(allocated,)] = self.query('cell1', sa.select(
+                table.c.network_allocated).where(table.c.uuid == uuid))
+            self.assertFalse(allocated)
+
+        self.soon(check)
 
     def test_host_can_be_unmapped_first(self):
         uuid, host = self.server_of_a_dead_host()

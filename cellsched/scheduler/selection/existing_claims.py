@@ -85,7 +85,9 @@ def locate(
     for instance in instances:
         other = migrations.consumer(instance)
         for name in (instance, other):
-            if name in held and _suits(hosts, request, held[name]):
+            if name in held and _suits(hosts, request, held[name]) and not (
+                    name == instance and _leaves_unknown_host(
+                        hosts, request, held[name])):
                 nodes[instance] = kept[instance] = nodes[name]
                 kept_claims[instance] = held[name]
                 break
@@ -98,7 +100,8 @@ def locate(
 
 
 def without_lost_members(
-    hosts: view.Hosts, request: objects.RequestSpec, down_s: float
+    hosts: view.Hosts, request: objects.RequestSpec, uuids: Sequence[str],
+    down_s: float,
 ) -> tuple[objects.RequestSpec, frozenset[str]]:
     """Return a request without the affinity members on lost hosts.
 
@@ -108,6 +111,7 @@ def without_lost_members(
     return, so it binds all other requests.
 
     :param hosts: the hosts, with the locations of the members
+    :param uuids: the request's instances, which stay members
     :param down_s: seconds without a report after which a host is down
     :returns: the request, and the names of the hosts whose members were
         removed
@@ -118,7 +122,7 @@ def without_lost_members(
     # 1. Find the row of each member's host. A host that is not known any more
     # counts as the one that the server leaves.
     places = {uuid: hosts.rows_of([uuid]).tolist() for uuid in members
-              if hosts.placed([uuid])}
+              if uuid not in uuids and hosts.placed([uuid])}
     unknown = [uuid for uuid, rows in places.items() if not rows]
     used = sorted({row for rows in places.values() for row in rows}.union(
         *(hosts.named(name) for name in group.get('hosts') or ())))
@@ -187,6 +191,17 @@ def _suits(
     return all(
         wish.keep(hosts.at(np.array([row])), request)[0]
         for wish in _WISHES if wish.applies(request))
+
+
+def _leaves_unknown_host(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    claims: Sequence[claims_base.Claim],
+) -> bool:
+    """Return whether a move leaves a host that is not known any more.
+
+    The destination of a move has a consumer of its own.
+    """
+    return bool(request.get('ignore_hosts')) and row_of(hosts, claims) is None
 
 
 def held_on(hosts: view.Hosts, host: str, held: Held) -> list[str]:

@@ -272,7 +272,7 @@ class Placer:
         if group is not None and group.get('policy') == claims_base.AFFINITY:
             attempt.request, lost = existing_claims.without_lost_members(
                 self.loader.table.view(self.clock.steady(), nodes), request,
-                self.down_s)
+                uuids, self.down_s)
             attempt.lost_hosts |= lost
 
     def _select_and_reserve(
