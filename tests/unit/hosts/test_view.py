@@ -262,7 +262,10 @@ class TestMemo(base.TestCase):
         hosts = builders.hosts(host=['One', 'two', 'one', 'three'])
 
         self.assertEqual([0, 2], hosts.named('oNE'))
-        self.assertEqual([0, 2], some(hosts, 1).named('one'))
+        self.assertEqual([0, 2], some(hosts, 1).named('ONE'))
+        # A host that has exactly this name is meant.
+        self.assertEqual([2], hosts.named('one'))
+        self.assertEqual([2], some(hosts, 1).named('one'))
         self.assertEqual([], hosts.named('four'))
 
 
