@@ -201,7 +201,7 @@ class Agent:
                 context, instance, message.requested_networks, had_networks,
                 again)
             self._reached('GiveNetworks')
-            self._driver.spawn(instance, node)
+            self._guests.spawn(instance, node)
         except (exception.BuildFailed, exception.NetworkError) as exc:
             self._outcomes.failed(node)
             self._hand_on(context, instance, message, exc)
@@ -214,6 +214,7 @@ class Agent:
             self._reached('Spawn')
             self._outcomes.succeeded(node)
             if self._progress.finish(instance.uuid):
+                self._guests.arrive(instance.uuid)
                 self._reached('Finish')
             else:
                 LOG.info('%s was deleted while it was built', instance.uuid)
@@ -317,7 +318,7 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a build that no longer belongs to this agent."""
-        self._driver.destroy(instance)
+        self._guests.destroy(instance)
         with self._database.reader() as connection:
             row = instances.get(connection, instance.uuid)
         if row is None or (row.vm_state == 'error' and row.host is None):
@@ -339,7 +340,7 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
         uuid, now = instance.uuid, self._clock.now()
-        self._driver.destroy(instance)
+        self._guests.destroy(instance)
         freed = self._deallocation.deallocate(context, instance)
         self._reached('Destroy')
         with self._database.writer() as connection:
@@ -399,7 +400,7 @@ class Agent:
                 connection, self._host, cast.node)
         context = of_owner(instance)
         if cast is None or cast.host != self._host:
-            self._driver.destroy(instance)
+            self._guests.destroy(instance)
             self._end_in_error(context, instance, exception.BuildAborted(
                 uuid=uuid, reason='it was interrupted, and what its host was '
                 'told is lost'))
@@ -413,7 +414,7 @@ class Agent:
                 for each in self._claims.claims_of([uuid]).get(uuid, ())):
             # It was given back when the build was handed on the last time. A
             # scheduler that was asked twice may have claimed another since.
-            self._driver.destroy(instance)
+            self._guests.destroy(instance)
             self._hand_on(context, instance, message, exception.BuildFailed(
                 uuid=uuid, reason='it was interrupted'))
         else:

@@ -11,6 +11,7 @@ from cellsched.clock import Clock
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
+from cellsched import objects
 from cellsched.virt import base
 
 LOG = log.getLogger(__name__)
@@ -44,7 +45,27 @@ class Guests:
         self.host_id: str | None = None
         #: The uuids that the log has named.
         self._logged: set[str] = set()
-        self._reported: str | None = None
+        #: Whether the build or the move of a guest is finished, as far as this
+        #: process has done them.
+        self._arrived: dict[str, bool] = {}
+
+    def spawn(self, instance: objects.Instance, node: str) -> None:
+        """Spawn a guest; remember that its server has not arrived.
+
+        Raises the errors of the driver.
+        """
+        if instance.uuid not in self._driver.list_instances():
+            self._arrived[instance.uuid] = False
+        self._driver.spawn(instance, node)
+
+    def arrive(self, uuid: str) -> None:
+        """Remember that the server of a guest has arrived on this host."""
+        self._arrived[uuid] = True
+
+    def destroy(self, instance: objects.Instance) -> None:
+        """Destroy a guest."""
+        self._driver.destroy(instance)
+        self._arrived.pop(instance.uuid, None)
 
     def explain(
         self, uuids: Iterable[str] | None = None
@@ -60,7 +81,8 @@ class Guests:
         times = {uuid: self._driver.spawned_at(uuid) for uuid in uuids}
         with self._database.reader() as connection:
             return on_host.explain(connection, self._host, self.host_id, {
-                uuid: time and time + ahead for uuid, time in times.items()})
+                uuid: time and time + ahead for uuid, time in times.items()},
+                dict(self._arrived))
 
     def fate(self, uuid: str) -> on_host.Fate:
         """Return the relation of the records to one guest."""
@@ -79,6 +101,7 @@ class Guests:
         :param is_idle: returns whether nothing is done with a server now
         """
         kept = (on_host.Fate.HERE, on_host.Fate.LOST)
+        now = self._database.now()
         with self._database.reader() as connection:
             resting = on_host.list_resting(connection, self._host)
         guests = self._driver.list_instances()
@@ -97,11 +120,9 @@ class Guests:
                 missing = suspects.difference(guests).intersection(
                     on_host.list_resting(connection, self._host))
         self._log(records, missing)
-        text = on_host.dump(records, missing)
-        if text != self._reported:
-            with self._database.writer() as connection:
-                services.set_guests(connection, self._host, text)
-            self._reported = text
+        with self._database.writer() as connection:
+            services.set_guests(
+                connection, self._host, on_host.dump(records, missing, now))
 
     def _log(
         self, records: Sequence[on_host.GuestRecord], missing: set[str]

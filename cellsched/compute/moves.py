@@ -162,10 +162,10 @@ class MovingAgent:
                 instance.uuid not in self._driver.list_instances())
             try:
                 if move.source_compute == self._host:
-                    self._driver.destroy(instance)
+                    self._guests.destroy(instance)
                 self._network.setup_instance_network_on_host(
                     context, instance, self._host)
-                self._driver.spawn(instance, node)
+                self._guests.spawn(instance, node)
             except Exception as exc:
                 LOG.exception('The %s of instance %s failed on this host',
                               move.migration_type, instance.uuid)
@@ -182,6 +182,7 @@ class MovingAgent:
                     self._remove(context, instance)
                 self._pass_over(move)
                 return
+            self._guests.arrive(instance.uuid)
             self._reached('MoveFinish')
             self._migrations.finish(self._database, move)
             self._reached('MoveClaim')
@@ -192,7 +193,7 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a server from this host; its networks stay allocated."""
-        self._driver.destroy(instance)
+        self._guests.destroy(instance)
         try:
             self._network.cleanup_instance_network_on_host(
                 context, instance, self._host)

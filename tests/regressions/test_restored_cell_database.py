@@ -68,6 +68,21 @@ class TestRestoredCell(machines.TestCase):
             self.first, {self.uuid: ('elsewhere', self.other(self.first))})
         self.assertEqual([self.first], self.running(self.uuid))
 
+    def test_abort_of_a_move_that_has_succeeded_removes_no_guest(self):
+        self.at['MoveBegin'] = lambda: self.copy('cell1', 'backup')
+        self.migrate()
+        second = self.other(self.first)
+        self.copy('backup', 'cell1')
+        self.assertEqual(['migrating'], self.statuses(self.uuid))
+
+        self.strand()
+
+        self.soon(lambda: self.assertEqual(
+            ['error'], self.statuses(self.uuid)))
+        self.awaits_report(
+            second, {self.uuid: ('elsewhere', self.first)})
+        self.assertEqual([second], self.running(self.uuid))
+
     def test_deletion_of_the_row_removes_no_guest_of_another_host(self):
         self.copy('cell1', 'backup')
         self.migrate()

@@ -55,7 +55,8 @@ _ONE = (
 
 _MANY = (
     sa.select(_TABLE.c.uuid, _TABLE.c.host, _TABLE.c.node, _TABLE.c.deleted,
-              _TABLE.c.launched_at)
+              _TABLE.c.launched_at, _TABLE.c.updated_at, _TABLE.c.vm_state,
+              _TABLE.c.task_state)
     .where(statements.in_list(_TABLE.c.uuid)))
 
 _RESTING = sa.select(_TABLE.c.uuid).where(
@@ -177,18 +178,25 @@ class GuestRecord:
 def explain(
     connection: sa.Connection, host: str, host_id: str | None,
     guests: Mapping[str, datetime.datetime | None],
+    arrived: Mapping[str, bool] | None = None,
 ) -> list[GuestRecord]:
     """Return the records of the guests on a host.
 
     A host loses a guest only if a record says so: the server was deleted on
-    this host; it left in a move that began after the guest was spawned; or
-    the guest was spawned by a move or a build that this host had to give up.
-    A guest without a time is lost only by a deletion.
+    this host; it left in a move that began after the guest was spawned; the
+    guest was spawned by a build that this host had to give up; or by a move
+    that was aborted, and it has not arrived, or the source has since reported
+    its guests and does not miss this one. A guest without a time is lost only
+    by a deletion.
 
     :param host_id: the uuid that the host keeps
     :param guests: by uuid, the time at which the guest was spawned on this
         host, by the clock of the database
+    :param arrived: whether the build or the move that spawned a guest was
+        finished, where that is known. A guest that has arrived is not lost by
+        the end of its build or move, which a restored database can repeat
     """
+    arrived = arrived or {}
     rows = {row.uuid: row for chunk in statements.chunks(guests)
             for row in connection.execute(_MANY, {'these': chunk})}
     elsewhere = [uuid for uuid, row in rows.items()
@@ -198,6 +206,9 @@ def explain(
         for move in connection.execute(_MOVES_OF, {'these': chunk}):
             moves.setdefault(move.instance_uuid, []).append(move)
     given_up = instance_history.given_up(connection, elsewhere, host)
+    reports = services.list_guests(connection, {
+        move.source_compute for found in moves.values() for move in found
+        if move.status == server_moves.ERROR and move.source_compute})
 
     def fate(uuid: str, row: Any) -> Fate:
         spawned_at = guests[uuid]
@@ -212,10 +223,12 @@ def explain(
         if spawned_at is not None and (
                 # A slow host can spawn it late, but the server ran elsewhere
                 # only after that.
-                uuid in given_up and (
+                uuid in given_up and not arrived.get(uuid) and (
                     _is_after(given_up[uuid], spawned_at)
                     or _is_after(row.launched_at, spawned_at))
                 or any(_loses(move, host, host_id, spawned_at)
+                       or _failed(move, row, host, spawned_at, reports,
+                                  arrived.get(uuid))
                        for move in moves.get(uuid, ()))):
             return Fate.LOST
         return (Fate.UNPLACED if row.deleted or row.host is None
@@ -240,15 +253,49 @@ def _is_source(move: Any, host: str, host_id: str | None) -> bool:
 def _loses(
     move: Any, host: str, host_id: str | None, spawned_at: datetime.datetime
 ) -> bool:
-    if move.status in (server_moves.FINISHED, server_moves.DONE):
-        return (move.migration_type in _LEAVING
-                and _is_source(move, host, host_id)
-                and _is_after(move.created_at, spawned_at))
-    # The destination of an aborted move spawned the guest during the move.
-    return (move.status == server_moves.ERROR and move.dest_compute == host
-            and move.source_compute != host
-            and move.created_at <= spawned_at
-            and _is_after(move.updated_at, spawned_at))
+    """Return whether a finished move took a guest away from this host."""
+    return (move.status in (server_moves.FINISHED, server_moves.DONE)
+            and move.migration_type in _LEAVING
+            and _is_source(move, host, host_id)
+            and _is_after(move.created_at, spawned_at))
+
+
+def _failed(
+    move: Any, row: Any, host: str, spawned_at: datetime.datetime,
+    reports: Mapping[str, str], arrived: bool | None,
+) -> bool:
+    """Return whether an aborted move to this host left a second guest.
+
+    The abort alone is not enough: in a restored database a move can be aborted
+    that has succeeded. Without knowledge of this host, the source must have
+    reported since, while the server was at rest there, and must not miss it.
+    """
+    if (arrived or move.status != server_moves.ERROR
+            or move.dest_compute != host
+            or move.source_compute in (None, host)
+            or move.created_at > spawned_at
+            or not _is_after(move.updated_at, spawned_at)):
+        return False
+    if arrived is False:
+        return True
+    reported_at, missing = _report(reports.get(move.source_compute))
+    return (reported_at is not None and row.updated_at is not None
+            and max(move.updated_at, row.updated_at) < reported_at
+            and (row.host, row.vm_state, row.task_state) == (
+                move.source_compute, states.ACTIVE.vm_state, None)
+            and row.uuid not in missing and len(missing) < REPORTED_MAX)
+
+
+def _report(
+    text: str | None
+) -> tuple[datetime.datetime | None, Sequence[str]]:
+    """Return the time of a host's report, and its missing guests."""
+    try:
+        time = datetime.datetime.fromisoformat(
+            json.loads(text or '{}')['reported_at'])
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return None, ()
+    return time, load(text)[1]
 
 
 def _is_after(
@@ -263,13 +310,18 @@ def _is_after(
     return time + (0 if time.microsecond else 1) * _SECOND > spawned_at
 
 
-def dump(records: Iterable[GuestRecord], missing: Iterable[str]) -> str:
+def dump(
+    records: Iterable[GuestRecord], missing: Iterable[str],
+    now: datetime.datetime,
+) -> str:
     """Return the text of a host's guests that disagree with the cell.
 
     :param records: guests that no row explains
     :param missing: servers of the host without a guest
+    :param now: the time before they were read, by the clock of the database
     """
     return json.dumps({
+        'reported_at': now.isoformat(),
         'unexplained': [[record.uuid, record.fate.value, record.host]
                         for record in records][:REPORTED_MAX],
         'missing': sorted(missing)[:REPORTED_MAX]})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for the services of a cell."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import datetime
 from typing import Any
@@ -244,12 +245,24 @@ def set_guests(connection: sa.Connection, host: str, text: str) -> None:
             _TABLE.c.deleted == 0).values(guests=text))
 
 
-def list_guests(connection: sa.Connection) -> dict[str, str]:
-    """Return the texts of :func:`set_guests`, by host."""
-    return {host: text for host, text in connection.execute(
-        sa.select(_TABLE.c.host, _TABLE.c.guests).where(
-            _TABLE.c.binary == COMPUTE, _TABLE.c.deleted == 0,
-            _TABLE.c.guests.is_not(None)).order_by(_TABLE.c.host))}
+_GUESTS = sa.select(_TABLE.c.host, _TABLE.c.guests).where(
+    _TABLE.c.binary == COMPUTE, _TABLE.c.deleted == 0,
+    _TABLE.c.guests.is_not(None)).order_by(_TABLE.c.host)
+
+_GUESTS_OF = _GUESTS.where(statements.in_list(_TABLE.c.host))
+
+
+def list_guests(
+    connection: sa.Connection, hosts: Iterable[str] | None = None
+) -> dict[str, str]:
+    """Return the texts of :func:`set_guests`, by host.
+
+    :param hosts: only those of these hosts
+    """
+    if hosts is None:
+        return {row.host: row.guests for row in connection.execute(_GUESTS)}
+    return {row.host: row.guests for chunk in statements.chunks(hosts)
+            for row in connection.execute(_GUESTS_OF, {'these': chunk})}
 
 
 def lock(connection: sa.Connection, host: str) -> int | None:

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents that go by the same name."""
 
+import pathlib
+
+from oslo_config import cfg
+from oslo_utils import uuidutils
 import sqlalchemy as sa
 
+from cellsched.compute import guests
 from cellsched.compute import host_name
+from cellsched.conf import compute as compute_conf
+from cellsched.conf import default
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import hosts
+from cellsched.db.cell import instances
 from cellsched.db.cell import models
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.virt import base as virt
 from tests.unit.compute import tracking
@@ -177,3 +186,200 @@ class TestOtherCells(HostNameCase):
 
             [node] = self.rows(models.compute_nodes)
             self.assertEqual(expected, node.mapped)
+
+
+class TestStateFile(tracking.TrackerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.temporary_directory())
+
+    def file(self, *names):
+        return host_name.StateFile(str(self.directory.joinpath(*names)))
+
+    def test_uuid_is_read_as_it_was_written(self):
+        host_id = uuidutils.generate_uuid()
+        file = self.file('a', 'b')
+        self.assertIsNone(file.read())
+
+        file.write(host_id)
+
+        self.assertEqual(host_id, self.file('a', 'b').read())
+        self.assertEqual(['compute_id'], [
+            each.name for each in file.path.parent.iterdir()])
+
+    def test_file_without_a_uuid_is_an_error_and_stays(self):
+        file = self.file()
+        for text in '', 'junk', '0' * 31, '\xff':
+            file.path.write_text(text, encoding='latin-1')
+
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, file.read)
+
+            self.assertIn('[DEFAULT] state_path', str(error))
+            self.assertIn(str(file.path), str(error))
+            self.assertEqual(text, file.path.read_text(encoding='latin-1'))
+
+    def test_directory_that_is_a_file_is_an_error(self):
+        self.file().path.write_text('x')
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.file('compute_id').write,
+            uuidutils.generate_uuid())
+
+        self.assertIn('can write', str(error))
+
+
+class TestHostIdentity(tracking.TrackerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+        self.running = {}
+        self.driver.list_instances = lambda: sorted(self.running)
+        self.driver.spawned_at = self.running.get
+
+    def begin(self, host='host1', machine='machine', adopts=False):
+        """Start an agent on a machine; return the uuid of its host."""
+        conf = cfg.ConfigOpts()
+        conf.register_opts(default.OPTS)
+        conf.register_opts(compute_conf.OPTS, 'compute')
+        conf([], default_config_files=[], default_config_dirs=[])
+        conf.set_override('host', host)
+        conf.set_override('adopt_guests', adopts, 'compute')
+        name = host_name.HostName(host, self.cell, self.clock, DOWN_S)
+        name.host_id = host_name.HostIdentity(
+            conf, self.cell, self.driver, host_name.StateFile(
+                f'{self.directory}/{machine}'),
+            guests.Guests(host, self.cell, self.driver, self.clock),
+            uuidutils.generate_uuid).begin()
+        self.agent = self.tracker(host=host, name=name)
+        self.agent.report()
+        return name.host_id
+
+    def refused(self, *args, **kwargs):
+        return str(self.assertRaises(
+            exception.HostIdentityConflict, self.begin, *args, **kwargs))
+
+    def nodes(self):
+        return [(row.uuid, row.host) for row in self.rows(
+            models.compute_nodes) if not row.deleted]
+
+    def put(self, host):
+        """Have a server on a host; return its uuid."""
+        [uuid] = samples.uuids(1)
+        with self.cell.writer() as connection:
+            instances.create(
+                connection, [samples.instance(uuid)], self.clock.now())
+            samples.put(connection, uuid, {
+                'host': host, 'node': 'node1', 'vm_state': 'active',
+                'task_state': None})
+        return uuid
+
+    def test_only_node_of_a_host_has_the_uuid_of_the_host(self):
+        host_id = self.begin()
+
+        self.assertEqual([(host_id, 'host1')], self.nodes())
+        self.assertEqual([host_id], [
+            row.host_id for row in self.rows(models.services)])
+        self.assertEqual(host_id, self.begin())
+
+    def test_host_of_an_older_release_keeps_the_uuid_of_its_node(self):
+        [node] = samples.uuids(1)
+        with self.cell.writer() as connection:
+            compute_nodes.save(connection, node, 'host1', 'node1',
+                               samples.NODE, self.clock.now())
+            services.report(connection, samples.uuids(1)[0], 'host1',
+                            services.COMPUTE, 'compute', self.clock.now())
+
+        self.assertEqual(node, self.begin())
+
+        self.assertEqual([(node, 'host1')], self.nodes())
+
+    def test_host_that_lost_its_state_does_not_start(self):
+        host_id = self.begin()
+
+        error = self.refused(machine='other')
+
+        self.assertIn(host_id, error)
+        self.assertIn('compute_id', error)
+        self.assertEqual([(host_id, 'host1')], self.nodes())
+
+    def test_machine_of_another_uuid_does_not_start(self):
+        first, second = self.begin(), self.begin('host2', 'other')
+        self.clock.advance(DOWN_S + 1)
+
+        error = self.refused('host1', 'other')
+
+        for host_id in first, second:
+            self.assertIn(host_id, error)
+
+    def test_agent_ends_when_another_machine_has_its_name(self):
+        self.begin()
+        agent = self.agent
+        with self.cell.writer() as connection:
+            hosts.delete(connection, 'host1', self.clock.now())
+        self.begin(machine='other')
+
+        error = self.assertRaises(exception.HostNameTaken, agent.report)
+
+        self.assertEqual('another machine of this cell', error.by)
+
+    def test_host_keeps_its_node_under_another_name(self):
+        host_id = self.begin()
+        self.clock.advance(DOWN_S + 1)
+
+        self.assertEqual(host_id, self.begin('host2'))
+
+        self.assertEqual([(host_id, 'host2')], self.nodes())
+        self.assertEqual(['host2'], [
+            row.host for row in self.rows(models.services)])
+
+    def test_copy_of_a_state_file_is_refused_while_its_host_is_up(self):
+        self.begin()
+
+        self.assertIn('is up', self.refused('host2'))
+
+    def test_renamed_host_with_servers_needs_the_option(self):
+        self.begin()
+        uuid = self.put('host1')
+        self.clock.advance(DOWN_S + 1)
+
+        error = self.refused('host2')
+
+        self.assertIn('host1', error)
+        self.assertIn('[compute] adopt_guests', error)
+        self.begin('host2', adopts=True)
+        with self.cell.reader() as connection:
+            self.assertEqual('host2', instances.get(connection, uuid).host)
+
+    def test_guest_of_another_host_keeps_a_known_host_from_starting(self):
+        self.begin()
+        uuid = self.put('host2')
+        self.running[uuid] = self.clock.now()
+
+        error = self.refused()
+
+        for text in uuid, 'host2', '[compute] adopt_guests':
+            self.assertIn(text, error)
+
+    def test_unknown_guest_keeps_a_new_host_from_starting(self):
+        [uuid] = samples.uuids(1)
+        self.running[uuid] = self.clock.now()
+
+        error = self.refused()
+
+        self.assertIn(uuid, error)
+        self.assertIn('does not know', error)
+        self.assertEqual([], self.nodes())
+        self.running.clear()
+        self.begin()
+        # Its guests are reported then.
+        self.running[uuid] = self.clock.now()
+        self.begin()
+
+    def test_many_guests_are_counted(self):
+        for uuid in samples.uuids(12):
+            self.running[uuid] = self.clock.now()
+
+        self.assertIn(' and 2 more', self.refused())

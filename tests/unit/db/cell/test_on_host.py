@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import on_host
+from cellsched.db.cell import services
 from cellsched.testing import databases
 from tests.unit import base
 from tests.unit.db import samples
@@ -24,7 +25,8 @@ class TestOnHost(base.TestCase):
         with self.cell.writer() as connection:
             instances.create(
                 connection, [samples.instance(uuid)], samples.NOW)
-            samples.put(connection, uuid, {'host': 'host1', **values})
+            samples.put(connection, uuid, {'host': 'host1', **values},
+                        samples.NOW)
         return uuid
 
     def ask(self, query, *more):
@@ -98,12 +100,47 @@ class TestOnHost(base.TestCase):
         # An older release has recorded the name alone.
         self.check('LOST', 'one')
 
-    def test_guest_of_an_aborted_move_is_lost_if_the_move_made_it(self):
+    def report(self, host, age_s, missing=()):
+        """Let a host report its guests, so long after the spawn."""
+        with self.cell.writer() as connection:
+            services.report(connection, samples.uuids(1)[0], host,
+                            services.COMPUTE, 'compute', samples.NOW)
+            services.set_guests(connection, host, on_host.dump(
+                [], missing, samples.NOW + datetime.timedelta(seconds=age_s)))
+
+    def test_guest_of_an_aborted_move_is_lost_if_the_source_has_one(self):
         aborted = {'status': 'error', 'source_compute': 'host2',
                    'dest_compute': 'host1'}
-        self.check('LOST', age_s=-1, took_s=2, **aborted)
+        during = {'age_s': -1, 'took_s': 2, **aborted}
+        self.check('ELSEWHERE', **during)
+        self.report('host2', 0)
+        self.check('ELSEWHERE', **during)
+        self.report('host2', 2)
+        self.check('LOST', **during)
+        # Another move has spawned it.
         self.check('ELSEWHERE', age_s=-2, took_s=1, **aborted)
         self.check('ELSEWHERE', age_s=1, **aborted)
+
+    def test_guest_of_an_aborted_move_stays_if_the_source_has_none(self):
+        uuid = self.make(host='host2', vm_state='active', task_state=None)
+        self.move(uuid, age_s=-1, took_s=2, status='error',
+                  source_compute='host2', dest_compute='host1')
+        self.report('host2', 2, [uuid])
+
+        self.assertEqual({uuid: 'ELSEWHERE'}, self.fates([uuid]))
+
+    def test_guest_of_an_aborted_move_stays_if_the_server_has_changed(self):
+        uuid = self.make(host='host2', vm_state='active', task_state=None)
+        table = models.instances
+        with self.cell.writer() as connection:
+            connection.execute(sa.update(table).where(
+                table.c.uuid == uuid).values(
+                    updated_at=samples.NOW + datetime.timedelta(seconds=3)))
+        self.move(uuid, age_s=-1, took_s=2, status='error',
+                  source_compute='host2', dest_compute='host1')
+        self.report('host2', 2)
+
+        self.assertEqual({uuid: 'ELSEWHERE'}, self.fates([uuid]))
 
     def test_guest_of_unknown_age_is_lost_by_a_deletion_alone(self):
         uuid = self.make(host='host2', vm_state='active', task_state=None)
@@ -117,7 +154,7 @@ class TestOnHost(base.TestCase):
                    on_host.GuestRecord('b', on_host.Fate.UNKNOWN)]
 
         self.assertEqual((records, ['c']), on_host.load(
-            on_host.dump(records, {'c'})))
+            on_host.dump(records, {'c'}, samples.NOW)))
         for text in None, '', '[]', 'x', '{"missing": 1}', (
                 '{"unexplained": [["a", "b", "c"]]}'):
             self.assertEqual(([], []), on_host.load(text))
