@@ -98,7 +98,7 @@ _ADMITS = {
     SELECT 1 FROM claim_members AS m
     JOIN allocations AS a ON a.consumer = m.consumer AND a.ordinal = 0
     WHERE m.group_uuid = %(group_{n})s AND m.member <> %(member_{n})s
-    AND m.host <> %(host_{n})s)''',
+    AND m.host NOT IN (%(host_{n})s{lost}))''',
 }
 
 _JOIN = '''INSERT INTO claim_members (consumer, group_uuid, member, host)
@@ -135,7 +135,11 @@ def script(
             f'joins_{n}': claim.consumer, f'group_{n}': group.group,
             f'member_{n}': group.member or claim.consumer,
             f'host_{n}': group.host, f'most_{n}': group.max_server_per_host}
-        joins.append((_JOIN.format(n=n), _ADMITS[group.policy].format(n=n)))
+        lost = {f'lost_{n}_{place}': host for place, host
+                in enumerate(sorted(group.lost_hosts))}
+        parameters |= lost
+        joins.append((_JOIN.format(n=n), _ADMITS[group.policy].format(
+            n=n, lost=''.join(f', %({name})s' for name in lost))))
     return locks, joins
 
 

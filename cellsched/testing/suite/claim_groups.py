@@ -89,6 +89,30 @@ class ClaimGroups(GroupCase):
 
         store.claim([self.member(group, 'h1', 'affinity')])
 
+    def test_members_on_lost_hosts_do_not_bind_the_affinity(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        store.claim([self.member(group, 'h1', 'affinity') for _ in range(2)])
+
+        def follower(
+            host: str, policy: str, *lost_hosts: str
+        ) -> base.Claim:
+            claim = self.member(group, host, policy)
+            assert claim.group is not None
+            return dataclasses.replace(claim, group=dataclasses.replace(
+                claim.group, lost_hosts=frozenset(lost_hosts)))
+
+        late = follower('h2', 'affinity', 'h3')
+        self.assertViolates(store, [late], late, 'h1')
+        store.claim([follower('h2', 'affinity', 'h1', 'h3')])
+
+        # The first one that moved binds the others.
+        late = follower('h3', 'affinity', 'h1')
+        self.assertViolates(store, [late], late, 'h2')
+        store.claim([follower('h2', 'affinity', 'h1')])
+        # Another policy counts them all the same.
+        late = follower('h1', 'anti-affinity', 'h1')
+        self.assertViolates(store, [late], late, 'h1', 'h2')
+
     def test_members_of_a_batch_count_for_each_other(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         apart = [self.member(group, host, 'anti-affinity')
