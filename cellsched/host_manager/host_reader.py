@@ -115,9 +115,9 @@ class HostReader:
         return HostReading(HostTable(self._columns, self._health))
 
     def cell_names(self) -> dict[str, str]:
-        """Return the names of the enabled cells, by uuid."""
+        """Return the names of the cells that may have hosts, by uuid."""
         return {cell.uuid: cell.name or cell.uuid
-                for cell in self.cells.enabled()}
+                for cell in self.cells.real()}
 
     def sharing(self) -> Sharing:
         """Return the current sharing providers."""

@@ -321,6 +321,61 @@ class TestDelete(MaintenanceCase):
             return exc
 
 
+class TestDeleteLost(MaintenanceCase):
+
+    def lose(self, url=None):
+        with self.database.writer() as connection:
+            cell_mappings.update_apart(connection, self.east.uuid, {
+                'database_connection': url or f'sqlite:///{self.id()}/gone'},
+                samples.NOW)
+
+    def test_losses_are_counted_by_project(self):
+        uuids = [self.add_server(self.east) for _ in range(3)]
+        self.add_server(self.west)
+        self.add_host(self.east, 'a')
+        self.write(self.database, instance_mappings.mark_deleted, uuids[:1],
+                   samples.NOW)
+        self.lose()
+
+        lost = self.maintenance.examine_lost(self.east.uuid)
+
+        self.assertEqual((['a'], 2, 1), (
+            lost.hosts, sum(lost.servers.values()), lost.deleted))
+
+    def test_servers_are_released_before_their_mappings_go(self):
+        uuids = {self.add_server(self.east) for _ in range(3)}
+        other = self.add_server(self.west)
+        self.lose()
+        released = []
+
+        def release(batch):
+            self.assertEqual(set(batch), set(self.read(
+                self.database, instance_mappings.get_many, batch)))
+            released.extend(batch)
+
+        self.maintenance.delete_lost(self.east.uuid, release)
+
+        self.assertEqual(uuids, set(released))
+        self.assertEqual(['cell0', 'west'], self.names())
+        self.assertEqual({other}, set(self.read(
+            self.database, instance_mappings.get_many, [*uuids, other])))
+
+    def test_cell_that_answers_or_is_not_there_is_refused(self):
+        self.lose(self.west.database_connection + '?timeout=9')
+        for kind, uuid in (
+                (exception.CellAnswers, self.west.uuid),
+                (exception.CellAnswers, self.east.uuid),
+                (exception.CellMappingNotFound, UNKNOWN),
+                (exception.InvalidField, objects.CELL0_UUID)):
+            self.assertRaises(kind, self.maintenance.delete_lost, uuid, None)
+
+    def test_file_that_was_deleted_is_lost(self):
+        self.lose(self.east.database_connection + '.gone')
+
+        self.assertIn('does not exist', self.maintenance.examine_lost(
+            self.east.uuid).reason)
+
+
 class TestListHosts(MaintenanceCase):
 
     def test_hosts_are_listed_by_name(self):

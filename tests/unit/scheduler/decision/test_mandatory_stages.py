@@ -82,6 +82,19 @@ class TestStages(base.TestCase):
                                    forbidden_aggregates=set())):
             self.assertEqual(([0, 1, 2, 3], []), self.kept(**fields))
 
+    def test_disabled_cell_takes_only_what_moves_inside_it(self):
+        self.hosts.columns.snapshot.cells.disable([CELL_B])
+
+        for fields in ({}, destination(host='alpha'),
+                       {'force_hosts': ['alpha', 'BETA']},
+                       destination(cell=CELL_A)):
+            self.assertTrue({0, 1}.issuperset(self.kept(**fields)[0]), fields)
+        self.assertEqual(([0, 1], ['DisabledCell']), self.kept())
+        self.assertEqual(
+            ([2, 3], ['RequestedCell']), self.kept(**destination(cell=CELL_B)))
+        self.assertEqual(([0, 1], ['DisabledCell']), self.kept(**destination(
+            cell=CELL_B, allow_cross_cell_move=True)))
+
     def test_ignored_hosts_are_out_in_any_case(self):
         for ignored, left in ((['ALPHA'], [1, 2, 3]), (['beta'], [0, 3]),
                               (['alpha', 'GAMMA', 'x'], [1, 2]),
