@@ -308,7 +308,8 @@ class HostIdentity:
         nodes = sorted(self._driver.nodes())
         with self._database.writer() as connection:
             now = self._database.now()
-            services.rename(connection, former, self._host, now)
+            services.rename(
+                connection, former, self._host, now, up=self._adopts)
             for held in compute_nodes.list_held(connection, former):
                 name = held.node
                 if name not in nodes and len(nodes) == 1 and (

@@ -49,6 +49,10 @@ _Inventories = Mapping[str, claims_base.Inventory]
 _ATTEMPTS_MAX = 20
 
 
+#: Reports after which the inventory of a new node is no longer verified.
+_VERIFIED_REPORTS = 6
+
+
 class Tracker:
     """Reports a host's nodes to its cell and to the claim store.
 
@@ -92,6 +96,9 @@ class Tracker:
         self._ignored: dict[str, Set[str]] = {}
         # Nodes with a uuid of their own, or with devices that have one.
         self._moving: set[str] = set()
+        # Nodes that were first reported lately, and for how many reports their
+        # inventories are verified.
+        self._young: dict[str, int] = {}
         # Reasons why nodes are not reported, as the log has them.
         self._refused: dict[str, str] = {}
         # Vanished nodes of this report: whether nothing was on them.
@@ -233,10 +240,13 @@ class Tracker:
         """Report inventories again that another host has emptied since.
 
         That can happen to what moves between hosts: a node or a device with a
-        uuid of its driver, whose former host stops to report it.
+        uuid of its driver, whose former host stops to report it. It can happen
+        to a node that comes back while its service is deleted, too.
         """
-        nodes = {uuid: node for node in self._moving
+        nodes = {uuid: node for node in {*self._moving, *self._young}
                  for uuid in self._reported.get(node, ())}
+        self._young = {node: reports - 1 for node, reports
+                       in self._young.items() if reports > 1}
         for usage in self._claims.usages(
                 providers=list(nodes)).usages if nodes else ():
             reported = self._reported[nodes[usage.provider]]
@@ -307,6 +317,8 @@ class Tracker:
             **of_images(
                 value for on, *value in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
+        if node not in self._told:
+            self._young[node] = _VERIFIED_REPORTS
         new = resources.uuid or self._new_uuid()
         provider = self._providers.get(node) or self._find(node) or new
         # A node that was deleted meanwhile comes back as another one.

@@ -138,6 +138,11 @@ class Invariants:
                      if uuid in driver.list_instances()]
             if len(hosts) > 1:
                 raise Violation('S2', f'{uuid} runs on {hosts}')
+            for _, row in self._live(uuid):
+                if row.state == states.ACTIVE and row.host not in (
+                        None, *hosts):
+                    raise Violation('guests', f'{uuid} is active on '
+                                    f'{row.host}, which has lost its guest')
         self._look_at_deleted()
 
     def _look_at_requests(self) -> None:

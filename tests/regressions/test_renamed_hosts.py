@@ -38,10 +38,13 @@ class TestRenamedHost(machines.TestCase):
         self.assertEqual([], self.provider_of('a1'))
         self.assertClaimsMatch()
         # It can be used as before.
+        [new] = self.built()
+        self.assertEqual(('ACTIVE', 'a1.example.org'), (new.status, new.host))
         self.delete(self.uuids[0])
         self.gone(self.uuids[0])
         self.assertHoldsNothing(self.uuids[0])
-        self.assertEqual(self.uuids[1:], self.machine.list_instances())
+        self.assertEqual(sorted([*self.uuids[1:], new.uuid]),
+                         self.machine.list_instances())
 
     def test_agent_does_not_start_under_another_name(self):
         for state in {}, {'state_path': self.elsewhere()}:

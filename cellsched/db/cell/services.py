@@ -226,10 +226,16 @@ def host_of(connection: sa.Connection, host_id: str) -> str | None:
 
 
 def rename(
-    connection: sa.Connection, host: str, name: str, now: datetime.datetime
+    connection: sa.Connection, host: str, name: str, now: datetime.datetime,
+    up: bool = False,
 ) -> None:
-    """Give the compute service of a host another host name."""
-    _set(connection, host, {'updated_at': now, 'host': name})
+    """Give the compute service of a host another host name.
+
+    :param up: whether it is no longer forced down
+    """
+    _set(connection, host, {
+        'updated_at': now, 'host': name, **(
+            {'forced_down': False} if up else {})})
 
 
 def set_guests(connection: sa.Connection, host: str, text: str) -> None:

@@ -8,6 +8,9 @@ from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
+from cellsched.db.cell import on_host
+from cellsched.db.cell import services
 from cellsched.objects import child_providers
 from tests.unit.audit import base
 from tests.unit.db import samples
@@ -190,3 +193,62 @@ class TestHosts(base.TestCase):
                      found.action))
         self.assertIn('mapped to cell1', found.text)
         self.assertIn('report to one of them', found.advice)
+
+    def test_vanished_node_is_named_and_offers_nothing(self):
+        uuid = self.providers['a1']
+        self.claims.set_inventory(uuid, {})
+        with self.cell('cell1').writer() as connection:
+            held = compute_nodes.holder(connection, uuid)
+            compute_nodes.mark_vanished(
+                connection, held, samples.NOW, delete=False)
+
+        [found] = self.found()
+
+        self.assertEqual(('node-vanished', uuid, 'cell1'), (
+            found.kind, found.of, found.cell))
+        self.assertIn('host a1', found.text)
+        self.assertFalse(found.is_of_server)
+        self.assertEqual([], list(checks.check_providers(
+            self.reader, self.claims)))
+
+
+class TestGuests(base.TestCase):
+
+    def report(self, host, records=(), missing=()):
+        with self.cell('cell1').writer() as connection:
+            services.report(connection, samples.uuids(1)[0], host,
+                            services.COMPUTE, 'compute', samples.NOW)
+            services.set_guests(connection, host, on_host.dump(
+                records, missing, samples.NOW))
+
+    def found(self):
+        return [(each.kind, each.of, each.cell, each.action)
+                for each in checks.check_guests(self.reader)]
+
+    def put(self, host, **values):
+        [uuid] = samples.uuids(1)
+        with self.cell('cell1').writer() as connection:
+            instances.create(
+                connection, [samples.instance(uuid)], samples.NOW)
+            samples.put(connection, uuid, {'host': host, **values})
+        return uuid
+
+    def test_guests_without_rows_are_found_where_they_run(self):
+        elsewhere, deleted = self.put('a2'), self.put('a2', deleted=1)
+        [unknown] = samples.uuids(1)
+        known = self.put('a1')
+        self.report('a1', [
+            on_host.GuestRecord(uuid, on_host.Fate.ELSEWHERE, 'a2')
+            for uuid in (elsewhere, deleted, unknown, known)])
+
+        # The row of the last one has changed since the report.
+        self.assertEqual([
+            ('guest-unexplained', uuid, 'cell1', None)
+            for uuid in (elsewhere, deleted, unknown)], self.found())
+
+    def test_rows_without_guests_are_found(self):
+        here, moved = self.put('a1'), self.put('a2')
+        self.report('a1', (), [here, moved])
+
+        self.assertEqual(
+            [('guest-missing', here, 'cell1', None)], self.found())

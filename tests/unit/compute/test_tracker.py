@@ -580,6 +580,146 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual(0, self.claims.said)
 
 
+class TestIdentity(tracking.TrackerTestCase):
+    """Nodes and devices with uuids of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.uuids = samples.uuids(3)
+
+    def node(self, uuid=None, device=None):
+        return virt.NodeResources(
+            4, 8192, 100, uuid=uuid, providers={} if device is None else {
+                'gpu': virt.ChildProvider(
+                    {'VGPU': resources.Inventory(4)}, uuid=device)})
+
+    def capacity(self, provider, name='VCPU'):
+        return self.claims.inventories([provider]).get(provider, {}).get(
+            name, resources.Inventory(0)).capacity
+
+    def nodes(self):
+        return {(row.host, row.hypervisor_hostname): row.uuid
+                for row in self.rows(models.compute_nodes)
+                if not row.deleted}
+
+    def test_node_has_the_uuid_of_its_driver(self):
+        self.driver.found = {'node1': self.node(self.uuids[0])}
+
+        self.tracker().report()
+
+        self.assertEqual({('host1', 'node1'): self.uuids[0]}, self.nodes())
+        self.assertTrue(self.capacity(self.uuids[0]))
+
+    def test_node_keeps_its_uuid_under_another_name(self):
+        self.driver.found = {'node1': self.node(self.uuids[0])}
+        tracker = self.tracker()
+        tracker.report()
+
+        self.driver.found = {'new': self.node(self.uuids[0])}
+        tracker.report()
+
+        self.assertEqual({('host1', 'new'): self.uuids[0]}, self.nodes())
+        self.assertTrue(self.capacity(self.uuids[0]))
+
+    def test_name_on_another_node_is_a_new_node(self):
+        self.driver.found = {'node1': self.node(self.uuids[0])}
+        tracker = self.tracker()
+        tracker.report()
+
+        self.driver.found = {'node1': self.node(self.uuids[1])}
+        tracker.report()
+
+        self.assertEqual({('host1', 'node1'): self.uuids[1]}, self.nodes())
+        self.assertFalse(self.capacity(self.uuids[0]))
+        self.assertTrue(self.capacity(self.uuids[1]))
+
+    def test_node_of_a_host_that_is_up_is_not_taken(self):
+        self.driver.found = {'node1': self.node(self.uuids[0])}
+        self.tracker().report()
+        other = self.tracker(host='host2')
+
+        other.report()
+        other.report()
+
+        self.assertEqual({('host1', 'node1'): self.uuids[0]}, self.nodes())
+        self.assertEqual(1, self.logs.output.count('is not reported'))
+
+        self.clock.advance(61)
+        other.report()
+
+        self.assertEqual({('host2', 'node1'): self.uuids[0]}, self.nodes())
+
+    def test_device_keeps_its_claims_below_another_node(self):
+        device = self.uuids[2]
+        self.driver.found = {'node1': self.node(self.uuids[0], device),
+                             'node2': self.node(self.uuids[1])}
+        tracker = self.tracker()
+        tracker.report()
+        self.claims.claim([claims_base.Claim(
+            self.uuids[0], device, {'VGPU': 1})])
+
+        self.driver.found = {'node1': self.node(self.uuids[0]),
+                             'node2': self.node(self.uuids[1], device)}
+        for _ in range(2):
+            tracker.report()
+
+            self.assertEqual(4, self.capacity(device, 'VGPU'))
+            self.assertEqual([device], [
+                claim.provider for claim in self.claims.claims_of(
+                    [self.uuids[0]])[self.uuids[0]]])
+
+    def test_inventory_that_a_late_deletion_empties_is_set_again(self):
+        tracker = self.tracker()
+        tracker.report()
+        [uuid] = self.nodes().values()
+
+        self.claims.set_inventory(uuid, {})
+        tracker.report()
+
+        self.assertTrue(self.capacity(uuid))
+
+    def test_two_nodes_of_one_uuid_are_refused(self):
+        self.driver.found = {name: self.node(self.uuids[0])
+                             for name in ('node1', 'node2')}
+
+        error = self.assertRaises(
+            exception.InvalidField, self.tracker().report)
+
+        self.assertIn("'node1'", str(error))
+        self.assertEqual({}, self.nodes())
+
+    def test_uuid_that_is_none_is_refused(self):
+        for found in (self.node('x'), self.node('A' * 36),
+                      self.node(self.uuids[0], 'x')):
+            self.driver.found = {'node1': found}
+
+            error = self.assertRaises(
+                exception.InvalidField, self.tracker().report)
+
+            self.assertIn('a uuid, not', str(error))
+
+    def test_vanished_node_with_claims_keeps_its_row(self):
+        self.driver.found = {'node1': self.node(self.uuids[0])}
+        tracker = self.tracker()
+        tracker.report()
+        self.claims.claim([claims_base.Claim(
+            self.uuids[2], self.uuids[0], {'VCPU': 1})])
+
+        self.driver.found = {}
+        for _ in range(2):
+            tracker.report()
+
+            self.assertEqual(
+                {('host1', 'node1'): self.uuids[0]}, self.nodes())
+            self.assertFalse(self.capacity(self.uuids[0]))
+        self.assertEqual(1, self.logs.output.count('no longer reported'))
+
+        self.claims.release([self.uuids[2]])
+        tracker.report()
+
+        self.assertEqual({}, self.nodes())
+
+
 class TestFigures(tracking.TrackerTestCase):
 
     def add(self, count=1, node='node1', host='host1', **fields):

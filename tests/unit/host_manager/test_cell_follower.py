@@ -140,6 +140,41 @@ class TestOrder(following.FollowerTestCase):
             self.value(uuid, 'service_disabled'),
             self.value(uuid, 'last_seen_up')))
 
+    def test_node_leaves_its_former_host_with_its_uuid(self):
+        uuid = self.node('a')
+        self.service('a')
+        self.service('b')
+        self.read()
+        with self.database.writer() as connection:
+            compute_nodes.take(
+                connection, compute_nodes.holder(connection, uuid), 'b', 'b',
+                self.world.clock.now())
+        self.read()
+        self.assertEqual('b', self.value(uuid, 'host'))
+
+        self.delete('a')
+        self.read()
+
+        self.assertEqual([uuid], self.known())
+
+    def test_vanished_node_is_gone_until_it_is_reported(self):
+        uuid = self.node('a')
+        self.service('a')
+        self.read()
+        with self.database.writer() as connection:
+            compute_nodes.mark_vanished(
+                connection, compute_nodes.holder(connection, uuid),
+                self.world.clock.now(), delete=False)
+
+        for everything in False, True:
+            self.read(everything)
+            self.assertEqual([], self.known())
+
+        self.node('a')
+        self.read()
+
+        self.assertEqual([uuid], self.known())
+
     def test_node_that_goes_while_it_waits_never_comes(self):
         self.node('a')
         self.read()
