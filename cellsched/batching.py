@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
 import functools
-import itertools
 import os
 import threading
 from typing import Any
@@ -146,6 +145,10 @@ WAITS_S = 0.2
 #: place.
 _TASKS_PER_PLACE = 4
 
+#: A task of this weight or more loses its place only after this many times as
+#: long.
+_HEAVY_MAX = 25
+
 #: The share of a CPU that a process uses at least if it is busy, and not
 #: waiting.
 _BUSY_SHARE = 0.7
@@ -185,10 +188,11 @@ class TaskQueue:
     without a thread.
 
     No task can keep its place by waiting: while other tasks wait for a place,
-    a task that has run for longer than ``WAITS_S`` loses its place and runs
-    on, because it most likely waits for a lock, a database or another
-    service. If the process is busy, the tasks are slow for that reason, and
-    only one of them at a time loses its place.
+    a task that has run for longer than ``WAITS_S``, or for longer in
+    proportion to its weight, loses its place and runs on, because it most
+    likely waits for a lock, a database or another service. If the process is
+    busy, the tasks are slow for that reason, and only one of them at a time
+    loses its place.
 
     :param executor: runs the tasks; :attr:`threads` says how many threads it
         needs
@@ -410,8 +414,9 @@ class TaskQueue:
 
     def _release(self, now: float, is_busy: bool) -> None:
         """Take the places of tasks that have run for long."""
-        late = list(itertools.takewhile(
-            lambda task: now - task.started_at > WAITS_S, self._running))
+        late = [task for task in self._running
+                if now - task.started_at > WAITS_S * min(
+                    task.place.weight, _HEAVY_MAX)]
         if is_busy:
             late = late[:1] if len(self._running) >= self._places else []
         elif self._outside >= 2 * self._places:

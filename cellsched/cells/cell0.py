@@ -157,10 +157,9 @@ class Cell0:
             connection, [request.instance for request in requests], now)
         instance_children.add(
             connection, [burial.requests[uuid] for uuid in new], now)
-        for uuid in new:
-            instance_history.record(
-                connection, uuid, burial.reasons[uuid], self._host, now)
         for reason, those in _by_reason(burial.reasons, new):
+            instance_history.record_all(
+                connection, those, reason, self._host, now)
             instance_history.create_failed(
                 connection, those, 'create', EVENT, burial.context, now,
                 reason, self._host)

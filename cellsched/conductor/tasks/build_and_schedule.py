@@ -139,7 +139,10 @@ class BuildAndSchedule:
         lease = _Lease(attempt.uuids, self.new_uuid(), attempt.owner)
         deferred: Sequence[str] = ()
         try:
-            self._leasing.do(lease)
+            if len(attempt.uuids) > saga.LARGE:
+                self._lease([lease])
+            else:
+                self._leasing.do(lease)
             self.reached('Lease')
             deferred = self._defer(
                 attempt, lease, self._build(attempt.context, lease))

@@ -276,6 +276,9 @@ def is_transient(exc: BaseException) -> bool:
         and exception.kind_of(exc) in _TRANSIENT_NAMES)
 
 
+#: Builds of a batch from which on other batches do not wait for it.
+LARGE = 20
+
 #: Attempts of a step whose transactions conflict with others.
 _ATTEMPTS_MAX = 5
 
@@ -289,12 +292,20 @@ class Step(abc.ABC):
 
     #: Whether a build can no longer be rolled back after this step.
     final = False
-    #: Whether one call serves all batches that have reached this step.
+    #: Whether one call serves all batches that have reached this step. A
+    #: batch for which :meth:`waits` is true is done alone.
     batched = False
 
     @property
     def name(self) -> str:
         return type(self).__name__
+
+    def waits(self, builds: Sequence[Build]) -> bool:
+        """Return whether the step may take long for these builds.
+
+        Other batches do not wait for them then.
+        """
+        return len(builds) > LARGE
 
     @abc.abstractmethod
     def do(self, builds: Sequence[Build]) -> None:
@@ -389,7 +400,7 @@ class Runner:
             # 1. Do the step. A batched step is done together with the other
             #    batches that have reached it.
             step = self._steps[progress.place]
-            if step.batched:
+            if step.batched and not step.waits(progress.builds):
                 self._together.do(progress)
             else:
                 _run_step(step, [progress])
@@ -407,7 +418,8 @@ class Runner:
         for place, step in enumerate(self._steps):
             group = [progress for progress in waiting
                      if progress.place == place and progress.live
-                     and not progress.ended]
+                     and not progress.ended
+                     and not step.waits(progress.builds)]
             if group and step.batched:
                 _run_step(step, group)
 

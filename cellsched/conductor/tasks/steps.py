@@ -338,10 +338,13 @@ class Decide(saga.Step):
     clock: Clock
     lease_s: float
 
+    def waits(self, builds: Sequence[Build]) -> bool:
+        # The rows of the earlier cell are removed first.
+        return super().waits(builds) or bool(_moved(builds))
+
     def do(self, builds: Sequence[Build]) -> None:
         # 1. Withdraw earlier decisions on another cell.
-        moved = [build for build in builds if build.earlier and build.cell
-                 and build.earlier.id != build.cell.id]
+        moved = _moved(builds)
         if moved:
             self._leave_earlier(moved)
         live = in_progress(builds)
@@ -393,6 +396,12 @@ class Decide(saga.Step):
         else:
             instance_mappings.withdraw(
                 connection, [build.uuid], cell.id, self.clock.now())
+
+
+def _moved(builds: Sequence[Build]) -> list[Build]:
+    """Return the builds that an earlier attempt decided on another cell."""
+    return [build for build in builds if build.earlier and build.cell
+            and build.earlier.id != build.cell.id]
 
 
 @dataclasses.dataclass(eq=False)

@@ -244,11 +244,21 @@ def record(
 
     :param task: the failed task, as users call it
     """
-    connection.execute(sa.insert(_FAULTS).values(
-        created_at=now, instance_uuid=uuid, deleted=0, host=host,
-        code=_code(reason),
-        message=message_of(reason, task),
-        details=printable(f'{exception.kind_of(reason)}: {reason}')))
+    record_all(connection, [uuid], reason, host, now, task)
+
+
+def record_all(
+    connection: sa.Connection, uuids: Iterable[str], reason: Exception,
+    host: str | None, now: datetime.datetime, task: str = 'build',
+) -> None:
+    """Record a fault of several servers, as :func:`record` does."""
+    fault = {
+        'created_at': now, 'deleted': 0, 'host': host, 'code': _code(reason),
+        'message': message_of(reason, task),
+        'details': printable(f'{exception.kind_of(reason)}: {reason}')}
+    faults = [{**fault, 'instance_uuid': uuid} for uuid in uuids]
+    if faults:
+        connection.execute(sa.insert(_FAULTS), faults)
 
 
 def latest(
