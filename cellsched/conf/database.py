@@ -97,7 +97,7 @@ OPTS = _OURS + [copy.deepcopy(option) for option in options.database_opts
 
 # By default oslo.db waits for a hundred seconds: a database that is down would
 # look like a slow one.
-cfg.set_defaults(OPTS, max_retries=1, retry_interval=1)
+cfg.set_defaults(OPTS, max_retries=1, retry_interval=1, pool_timeout=5)
 
 
 def be_impatient(conf):

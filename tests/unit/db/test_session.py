@@ -449,7 +449,7 @@ class TestEngineOptions(base.TestCase):
         self.assertEqual(7, options['max_pool_size'])
         self.assertEqual(3, options['max_retries'])
         self.assertNotIn('connection', options)
-        self.assertNotIn('pool_timeout', options)
+        self.assertEqual(5, options['pool_timeout'])
 
     def test_pool_has_a_connection_for_each_thread_by_default(self):
         text = ('[DEFAULT]\nexecutor_thread_pool_size = 20\n'
