@@ -233,7 +233,8 @@ class Moves(base.ServerController):
             connection, host, cell_ctxt.cell.database.now(), self._down_s)
 
     def _end_stalled(
-        self, cell_ctxt: RequestContext, uuid: str, kind: str
+        self, cell_ctxt: RequestContext, uuid: str, kind: str,
+        host: str | None,
     ) -> None:
         """End the move of a server if it waits for a host that is down.
 
@@ -247,7 +248,8 @@ class Moves(base.ServerController):
         with database.reader() as connection:
             row = instances.get(connection, uuid)
             move = server_moves.live(connection, uuid)
-            if row is None or move is None:
+            if row is None or move is None or (
+                    host is not None and host == row.host):
                 return
             is_lost = row.host is not None and not self._is_up(
                 cell_ctxt, connection, row.host)
@@ -274,7 +276,7 @@ class Moves(base.ServerController):
         """Set the task of a server, and record its move, if allowed."""
         assert cell_ctxt.cell is not None
         what = server_moves.KINDS[kind]
-        self._end_stalled(cell_ctxt, uuid, kind)
+        self._end_stalled(cell_ctxt, uuid, kind, host)
         with cell_ctxt.cell.database.writer() as connection:
             now = cell_ctxt.cell.database.now()
             server_moves.hold(connection, uuid)
