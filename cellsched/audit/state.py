@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import datetime
 import functools
 from typing import Any
 
@@ -21,6 +22,8 @@ from cellsched import context
 from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
+from cellsched.db.api import request_rows
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
 from cellsched.db import session
@@ -47,12 +50,16 @@ class ServerSize:
         read``
     :param grouped: sum over the numbered groups, by resource class; only a
         scheduler decides on their providers
+    :param project: id of the project, if it is set
+    :param flavor: vcpus, memory_mb, root_gb and ephemeral_gb of the flavor
     """
 
     resources: Mapping[str, int] | None = None
     group: str | None = None
     problem: str = ''
     grouped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    project: str | None = None
+    flavor: audit_queries.Size = (None, None, None, None)
 
     @property
     def total(self) -> Mapping[str, int] | None:
@@ -101,11 +108,24 @@ def _read(text: str) -> ServerSize:
         return ServerSize(
             spec.resources(), group.uuid if group else None,
             grouped=add_up(dict(each.resources)
-                           for each in spec.group_demand().groups))
+                           for each in spec.group_demand().groups),
+            project=spec.get('project_id'), flavor=(
+                spec.flavor.vcpus, spec.flavor.memory_mb,
+                spec.flavor.get('root_gb'), spec.flavor.get('ephemeral_gb')))
     except (*objects.READ_ERRORS, NotImplementedError,
             exception.InvalidField):
         # NotImplementedError: a field is not set.
         return UNREADABLE
+
+
+def _projects(
+    size: ServerSize | None, entry: request_rows.LeasedRequest | None
+) -> dict[str, str]:
+    """Return the projects in the records of a request, where they are set."""
+    found = {
+        'request specification': size and size.project,
+        'build request': entry and entry.request.project_id}
+    return {record: project for record, project in found.items() if project}
 
 
 #: Number of servers that are read together.
@@ -127,6 +147,11 @@ class ServerState:
     :param unheard: uuids of cells that did not answer
     :param names: names of cells, by uuid
     :param shared: uuids of all sharing providers
+    :param projects: ids of its project, by the record that has it
+    :param groups: uuids of the groups that have it as a member
+    :param group: the group that its request names, if that exists
+    :param member: its membership in the claim store
+    :param checks_groups: whether the claim store has memberships
     """
 
     uuid: str
@@ -141,6 +166,11 @@ class ServerState:
     size: ServerSize | None = None
     host_cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shared: frozenset[str] = frozenset()
+    projects: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    groups: frozenset[str] = frozenset()
+    group: objects.InstanceGroup | None = None
+    member: claims_base.Membership | None = None
+    checks_groups: bool = False
 
     def held(
         self, row: audit_queries.ServerRow
@@ -170,18 +200,21 @@ class StateReader:
     A cell that did not answer is not read again until :meth:`begin`.
 
     :param claims: None if only another process can read the claims
+    :param down_s: seconds without a report after which a host is down
     """
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer, claims: claims_base.ClaimStore | None,
-        page: int = PAGE,
+        page: int = PAGE, down_s: float = 60.0,
     ) -> None:
         self.database = database
         self.claims = claims
         self.page = page
         self._cells = cells
         self._gatherer = gatherer
+        self._down_s = down_s
+        self._up_since: dict[str, datetime.datetime] = {}
         self._context = context.admin()
         self._sizes = Sizes()
         #: Why a cell did not answer, by uuid.
@@ -229,7 +262,14 @@ class StateReader:
             mappings = api.mappings(connection, uuids)
             read = build_requests.read(connection, requested) if asked else []
             texts = api.specs(connection, uuids) if asked else {}
-        broken = {entry.request.instance_uuid: entry.broken for entry in read}
+            sizes = {uuid: self._sizes.of(uuid, texts.get(uuid))
+                     for uuid in uuids if asked}
+            # The members go with their group, so they are read before it.
+            groups_of = api.groups_of(connection, uuids) if asked else {}
+            groups = instance_groups.find_many(connection, {
+                size.group for size in sizes.values() if size.group})
+        members = self._members(held) if asked else {}
+        broken = {entry.request.instance_uuid: entry for entry in read}
         by_cell: dict[str, list[str]] = {cell: [] for cell in self.cells()}
         for uuid in uuids:
             mapping = mappings.get(uuid)
@@ -249,9 +289,11 @@ class StateReader:
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
             held.get(migrations.consumer(uuid), ()), unheard, names,
-            broken.get(uuid),
-            self._sizes.of(uuid, texts.get(uuid)) if asked else None,
-            host_cells, shared)
+            request.broken if (request := broken.get(uuid)) else None,
+            size := sizes.get(uuid), host_cells, shared,
+            _projects(size, request), groups_of.get(uuid, frozenset()),
+            groups.get(size.group or '') if size else None,
+            members.get(uuid), self._has_members())
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:
@@ -292,6 +334,9 @@ class StateReader:
         """
         def look(cell_context: context.RequestContext) -> Any:
             assert cell_context.cell is not None
+            self._up_since[cell_context.cell.uuid] = (
+                cell_context.cell.database.now()
+                - datetime.timedelta(seconds=self._down_s))
             with cell_context.cell.database.reader() as connection:
                 return function(cell_context.cell.uuid, connection)
 
@@ -311,7 +356,7 @@ class StateReader:
         found: dict[str, dict[str, audit_queries.ServerRow]] = {}
         answers = self.ask(
             lambda cell, connection: audit_queries.rows(
-                connection, by_cell[cell]),
+                connection, by_cell[cell], self._up_since[cell]),
             [cell for cell, uuids in by_cell.items() if uuids])
         for cell, rows in answers.items():
             for uuid, row in rows.items():
@@ -331,6 +376,16 @@ class StateReader:
         with self.database.reader() as connection:
             return {host: cell.uuid for host, cell in
                     host_mappings.get_many(connection, hosts).items()}
+
+    def _members(
+        self, held: Mapping[str, Sequence[claims_base.Claim]]
+    ) -> Mapping[str, claims_base.Membership]:
+        return (self.claims.memberships(held)
+                if self.claims is not None and held else {})
+
+    def _has_members(self) -> bool:
+        return self.claims is not None and (
+            claims_base.Capability.GROUPS in self.claims.capabilities)
 
     def _held(
         self, uuids: Sequence[str], holders: Collection[str] | None

@@ -29,7 +29,8 @@ def auditor(conf: cfg.ConfigOpts, parts: Components) -> Auditor:
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
     reader = StateReader(
-        parts.database, parts.cells, parts.gatherer, shared_claims(parts))
+        parts.database, parts.cells, parts.gatherer, shared_claims(parts),
+        down_s=conf.service_down_time)
     return Auditor(
         reader, repairs.Repairs(
             reader, parts.targets, parts.cell0, parts.clock, conf.host),

@@ -20,16 +20,27 @@ _TABLE = models.instance_mappings
 _CELLS = models.cell_mappings
 _REQUESTS = models.build_requests
 _SPECS = models.request_specs
+_GROUPS = models.instance_groups
+_MEMBERS = models.instance_group_member
+_LEADERS = models.leaders
+_SHARED = models.shared_providers
+_AGGREGATES = models.aggregates
 
 _MAPPINGS = (
     sa.select(_TABLE.c.instance_uuid, _CELLS.c.uuid,
-              _TABLE.c.queued_for_delete)
+              _TABLE.c.queued_for_delete, _TABLE.c.project_id,
+              _TABLE.c.user_id, _TABLE.c.vcpus, _TABLE.c.memory_mb)
     .select_from(_TABLE).outerjoin(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
     .where(statements.in_list(_TABLE.c.instance_uuid)))
 
 _REQUESTED = sa.select(_REQUESTS.c.instance_uuid).where(
     statements.in_list(_REQUESTS.c.instance_uuid))
 
+
+_GROUPS_OF = (
+    sa.select(_MEMBERS.c.instance_uuid, _GROUPS.c.uuid)
+    .join(_GROUPS, _GROUPS.c.id == _MEMBERS.c.group_id)
+    .where(statements.in_list(_MEMBERS.c.instance_uuid)))
 
 _SPECS_OF = sa.select(_SPECS.c.instance_uuid, _SPECS.c.spec).where(
     statements.in_list(_SPECS.c.instance_uuid))
@@ -41,10 +52,15 @@ class MappingRow:
 
     :param cell: uuid of its cell, or None
     :param deleted: whether the user deleted the server
+    :param vcpus: the quota usage, likewise ``memory_mb``; None if not stored
     """
 
     cell: str | None
     deleted: bool
+    project_id: str | None = None
+    user_id: str | None = None
+    vcpus: int | None = None
+    memory_mb: int | None = None
 
 
 def count(connection: sa.Connection) -> int:
@@ -75,9 +91,9 @@ def mappings(
 ) -> dict[str, MappingRow]:
     """Return mappings by server uuid, without unknown servers."""
     return {
-        uuid: MappingRow(cell, bool(deleted))
+        uuid: MappingRow(cell, bool(deleted), *values)
         for chunk in statements.chunks(uuids)
-        for uuid, cell, deleted in connection.execute(
+        for uuid, cell, deleted, *values in connection.execute(
             _MAPPINGS, {'these': chunk})}
 
 
@@ -101,6 +117,65 @@ def spec(connection: sa.Connection, uuid: str) -> objects.RequestSpec | None:
         _SPECS.c.instance_uuid == uuid)).scalar()
     return None if found is None else objects.RequestSpec.obj_from_primitive(
         jsonutils.loads(found))
+
+
+def groups_of(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """Return the uuids of the groups that have these servers as members."""
+    found: dict[str, frozenset[str]] = {}
+    for chunk in statements.chunks(uuids):
+        for uuid, group in connection.execute(_GROUPS_OF, {'these': chunk}):
+            found[uuid] = found.get(uuid, frozenset()) | {group}
+    return found
+
+
+def members_after(
+    connection: sa.Connection, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """Return ids and server uuids of the next page of group members."""
+    return _after(connection, _MEMBERS, after, limit)
+
+
+def unknown_aggregates(connection: sa.Connection) -> list[tuple[str, str]]:
+    """Return the sharing providers of unknown aggregates.
+
+    :returns: uuids of the providers and of the aggregates
+    """
+    return [(uuid, aggregate) for uuid, aggregate in connection.execute(
+        sa.select(_SHARED.c.uuid, _SHARED.c.aggregate_uuid)
+        .outerjoin(_AGGREGATES, _AGGREGATES.c.uuid == _SHARED.c.aggregate_uuid)
+        .where(_AGGREGATES.c.id.is_(None)))]
+
+
+#: The leases, with the columns of their names, owners and ends.
+_LEASES = (
+    (_LEADERS.c.name, _LEADERS.c.owner, _LEADERS.c.expires_at),
+    (_REQUESTS.c.instance_uuid, _REQUESTS.c.lease_owner,
+     _REQUESTS.c.lease_expires_at))
+
+
+def leases_after(
+    connection: sa.Connection, end: float, limit: int
+) -> list[tuple[str, str, float]]:
+    """Return names, owners and ends of the leases that end after a time.
+
+    :param end: seconds since the epoch, as the results
+    :param limit: the most leases of each table
+    """
+    return [(name, owner, until) for name, owner, column in _LEASES
+            for name, owner, until in connection.execute(
+                sa.select(name, owner, column).where(column > end)
+                .order_by(name).limit(limit))]
+
+
+def end_leases_after(
+    connection: sa.Connection, end: float, now: float
+) -> None:
+    """End the leases that would end after a time."""
+    for name, _, column in _LEASES:
+        connection.execute(sa.update(name.table).where(column > end).values(
+            {column: now}))
 
 
 def remap(

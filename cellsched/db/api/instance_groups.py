@@ -28,6 +28,8 @@ _ALL = (
 
 _ONE = _ALL.where(_TABLE.c.uuid == sa.bindparam('uuid'))
 
+_THESE = _ALL.where(statements.in_list(_TABLE.c.uuid))
+
 _MEMBERS_OF = (
     sa.select(_MEMBERS.c.instance_uuid)
     .where(_MEMBERS.c.group_id == sa.bindparam('group'))
@@ -63,6 +65,14 @@ def find(
     group.members = list(connection.execute(
         _MEMBERS_OF, {'group': group.id}).scalars())
     return group
+
+
+def find_many(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, objects.InstanceGroup]:
+    """Return groups by uuid, without their members."""
+    return {row.uuid: _from_row(row) for chunk in statements.chunks(uuids)
+            for row in connection.execute(_THESE, {'these': chunk})}
 
 
 def find_of(

@@ -24,6 +24,7 @@ _ACTIONS = models.instance_actions
 _CASTS = models.build_casts
 _MOVES = models.migrations
 _SERVICES = models.services
+_ON_HOST = _NODES.alias()
 
 #: Final states of a migration, including Nova's.
 ENDED = ('cancelled', 'completed', 'confirmed', 'done', 'error', 'failed',
@@ -33,9 +34,13 @@ _ROWS = (
     sa.select(
         _TABLE.c.uuid, _TABLE.c.vm_state, _TABLE.c.task_state, _TABLE.c.host,
         _TABLE.c.node, _TABLE.c.launched_at, _TABLE.c.deleted,
-        _TABLE.c.project_id, _TABLE.c.user_id,
+        _TABLE.c.project_id, _TABLE.c.user_id, _TABLE.c.vcpus,
+        _TABLE.c.memory_mb, _TABLE.c.root_gb, _TABLE.c.ephemeral_gb,
         _NODES.c.uuid.label('provider'), _CASTS.c.casts,
-        _SERVICES.c.id.label('service'))
+        _SERVICES.c.id.label('service'), _SERVICES.c.forced_down,
+        _SERVICES.c.last_seen_up,
+        sa.exists().where(_ON_HOST.c.host == _TABLE.c.host,
+                          _ON_HOST.c.deleted == 0).label('has_nodes'))
     .outerjoin_from(_TABLE, _NODES, sa.and_(
         _NODES.c.host == _TABLE.c.host,
         _NODES.c.hypervisor_hostname == _TABLE.c.node,
@@ -60,6 +65,10 @@ _FAILED = sa.select(_ACTIONS.c.instance_uuid).where(
     statements.in_list(_ACTIONS.c.instance_uuid),
     sa.func.coalesce(_ACTIONS.c.request_id, '') != '',
     _ACTIONS.c.message.is_not(None))
+
+
+#: Amounts of a flavor or a server: vcpus, memory_mb, root_gb, ephemeral_gb.
+Size = tuple[int | None, int | None, int | None, int | None]
 
 
 class MoveRow(NamedTuple):
@@ -102,6 +111,10 @@ class ServerRow:
     :param cast: whether the cell stores a build message for it
     :param served: whether its host has a compute service, up or down
     :param children: uuids of the child providers of its compute node
+    :param node: name of its compute node
+    :param known_host: whether its host has a compute service or a node
+    :param size: vcpus, memory_mb, root_gb and ephemeral_gb
+    :param down: whether its host has a service that is down
     """
 
     vm_state: str | None
@@ -119,6 +132,10 @@ class ServerRow:
     cast: bool = False
     served: bool = False
     children: frozenset[str] = frozenset()
+    node: str | None = None
+    known_host: bool = False
+    size: Size = (None, None, None, None)
+    down: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def ran(self) -> bool:
@@ -159,9 +176,13 @@ def moved_after(
 
 
 def rows(
-    connection: sa.Connection, uuids: Iterable[str]
+    connection: sa.Connection, uuids: Iterable[str],
+    up_since: datetime.datetime | None = None,
 ) -> dict[str, ServerRow]:
-    """Return the rows of servers, including deleted ones."""
+    """Return the rows of servers, including deleted ones.
+
+    :param up_since: a service without a report since then is down
+    """
     found: dict[str, ServerRow] = {}
     for chunk in statements.chunks(uuids):
         present = connection.execute(_ROWS, {'these': chunk}).all()
@@ -185,7 +206,12 @@ def rows(
                     move for move in moving.get(row.uuid, ())
                     if move.status != server_moves.FINISHED), None),
                 row.casts is not None, row.service is not None,
-                children.get(row.provider, frozenset()))
+                children.get(row.provider, frozenset()), row.node,
+                row.service is not None or bool(row.has_nodes),
+                (row.vcpus, row.memory_mb, row.root_gb, row.ephemeral_gb),
+                row.service is not None and (bool(row.forced_down) or (
+                    up_since is not None and row.last_seen_up is not None
+                    and row.last_seen_up < up_since)))
     return found
 
 
@@ -210,6 +236,34 @@ def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
             row.vanished_at is not None)
         for row in connection.execute(sa.select(_NODES).where(
             _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
+
+
+def live_in_shadow(
+    connection: sa.Connection, table: sa.Table, after: int, limit: int
+) -> tuple[int | None, list[str]]:
+    """Return the live rows of which a page of a shadow table has copies.
+
+    A service or a node that comes back after its row was archived keeps its
+    uuid, and has another time of creation.
+
+    :returns: the end of the page, None after the last one, and the uuids
+    """
+    shadow = models.SHADOWS[table]
+    page: dict[str, Any] = {}
+    end = None
+    for end, uuid, made_at in connection.execute(
+            sa.select(shadow.c.archive_id, shadow.c.uuid, shadow.c.created_at)
+            .where(shadow.c.archive_id > after)
+            .order_by(shadow.c.archive_id).limit(limit)):
+        page[uuid] = made_at
+    returns = table in (_SERVICES, _NODES)
+    return end, [
+        uuid for chunk in statements.chunks(page)
+        for uuid, made_at in connection.execute(
+            sa.select(table.c.uuid, table.c.created_at).where(
+                statements.in_list(table.c.uuid), table.c.deleted == 0),
+            {'these': chunk})
+        if not returns or made_at == page[uuid]]
 
 
 def purge_unrun(connection: sa.Connection, uuid: str) -> bool:

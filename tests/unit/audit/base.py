@@ -15,6 +15,7 @@ from cellsched.claims import memory
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import build_casts
@@ -128,6 +129,13 @@ class TestCase(base.TestCase):
         self.write(self.database, instance_mappings.decide, [uuid],
                    self.by_name[cell].id, samples.NOW)
 
+    def join(self, group, *uuids):
+        """Add a server group with members."""
+        self.write(self.database, instance_groups.create, group, samples.NOW)
+        found = self.read(self.database, instance_groups.find, group.uuid)
+        self.write(self.database, instance_groups.add_members, found.id,
+                   uuids, samples.NOW)
+
     def map_to(self, uuid, cell):
         """Map a server in a way that the product never does."""
         table = api_models.instance_mappings
@@ -155,7 +163,8 @@ class TestCase(base.TestCase):
 
     def take(self, uuid, host, **resources):
         self.claims.claim([claims_base.Claim(
-            uuid, self.providers[host], resources or SIZE)])
+            uuid, self.providers[host], resources or SIZE,
+            project_id='project', user_id='user')])
 
     def cast(self, uuid, cell, host='a1'):
         """Let a cell keep the message to a host."""
@@ -263,8 +272,8 @@ class TestCase(base.TestCase):
 
     # What is found.
 
-    def audit(self, fix=False):
-        return self.auditor.run(SETTLE_S, fix)
+    def audit(self, fix=False, foreign=True):
+        return self.auditor.run(SETTLE_S, fix, foreign=foreign)
 
     def assertClean(self):
         report = self.audit()

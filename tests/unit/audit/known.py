@@ -23,7 +23,7 @@ def row(**fields):
         'vm_state': 'active', 'task_state': None, 'host': 'host1',
         'launched_at': samples.NOW, 'deleted': False,
         'project_id': 'project', 'user_id': 'user', 'provider': 'node1',
-        'served': True, **fields})
+        'served': True, 'known_host': True, **fields})
 
 
 def unrun(**fields):
@@ -39,12 +39,13 @@ def buried(**fields):
 
 
 def claims(*providers, **resources):
-    return [claims_base.Claim('server', each, resources or SIZE)
+    return [claims_base.Claim('server', each, resources or SIZE,
+                              project_id='project', user_id='user')
             for each in providers]
 
 
 def mapped(cell=CELL, deleted=False):
-    return api.MappingRow(cell, deleted)
+    return api.MappingRow(cell, deleted, 'project', 'user')
 
 
 def server(**fields):

@@ -3,7 +3,6 @@
 from oslo_serialization import jsonutils
 
 from cellsched.claims import base as claims_base
-from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import server_moves
@@ -108,6 +107,7 @@ class TestClaims(base.TestCase):
             vcpus=0, memory_mb=0, root_gb=0))
         self.spoil(uuid, 'request_specs',
                    spec=jsonutils.dumps(spec.obj_to_primitive()))
+        self.change_row(uuid, 'cell1', vcpus=0, memory_mb=0, root_gb=0)
 
         self.assertClean()
 
@@ -120,7 +120,8 @@ class TestRightClaims(base.TestCase):
         self.claims.release([uuid])
         self.claims.claim([
             claims_base.Claim(uuid, self.providers[host],
-                              resources or base.SIZE) for host in places])
+                              resources or base.SIZE, project_id='project')
+            for host in places])
 
     def assertHolds(self, uuid, host):
         self.assertEqual({self.providers[host]: base.SIZE}, self.held(uuid))
@@ -167,14 +168,17 @@ class TestRightClaims(base.TestCase):
             extra_specs={'resources1:VGPU': '2'}))
         self.spoil(uuid, 'request_specs',
                    spec=jsonutils.dumps(spec.obj_to_primitive()))
-        right = [claims_base.Claim(uuid, self.providers['a1'], base.SIZE),
-                 claims_base.Claim(uuid, child, {'VGPU': 2})]
+        right = [claims_base.Claim(uuid, self.providers['a1'], base.SIZE,
+                                   project_id='project'),
+                 claims_base.Claim(uuid, child, {'VGPU': 2},
+                                   project_id='project')]
         self.claims.release([uuid])
         self.claims.claim(right)
         self.assertClean()
         self.claims.release([uuid])
         self.claims.claim([*right, claims_base.Claim(
-            uuid, self.providers['other'], {'VGPU': 1})])
+            uuid, self.providers['other'], {'VGPU': 1},
+            project_id='project')])
 
         self.assertMends(('S4', 'claim-second', uuid, 'cell1'))
 
@@ -231,7 +235,7 @@ class TestRightClaims(base.TestCase):
         group = objects.InstanceGroup(
             uuid=samples.uuids(1)[0], name='g', project_id='project',
             user_id='user', policy='anti-affinity', rules={})
-        self.write(self.database, instance_groups.create, group, samples.NOW)
+        self.join(group, uuid)
         spec = objects.RequestSpec(
             instance_uuid=uuid, flavor=samples.flavor(),
             instance_group=group)

@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 
+from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import hosts
 from cellsched.db.cell import models
@@ -205,5 +206,7 @@ class TestDeletions(base.TestCase):
         self.write(self.cell('cell2'), hosts.delete, 'b1', samples.NOW)
         self.claims.release([uuid])
         self.claims.set_inventory(self.providers['b1'], {})
+        self.write(self.database, host_mappings.delete,
+                   self.by_name['cell2'].id, ['b1'])
 
         self.assertMends(('L1', 'deleting-stranded', uuid, 'cell2'))

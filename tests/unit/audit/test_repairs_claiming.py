@@ -8,7 +8,6 @@ from oslo_serialization import jsonutils
 from cellsched.audit import auditor
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
-from cellsched.db.api import instance_groups
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched import migrations
@@ -134,8 +133,7 @@ class TestClaiming(base.TestCase):
             group = objects.InstanceGroup(
                 uuid=samples.uuids(1)[0], name='g', project_id='project',
                 user_id='user', policy='anti-affinity', rules={})
-            self.write(self.database, instance_groups.create, group,
-                       samples.NOW)
+            self.join(group, uuid)
             self.spoil(uuid, 'request_specs', spec=jsonutils.dumps(
                 objects.RequestSpec(
                     instance_uuid=uuid, flavor=samples.flavor(),

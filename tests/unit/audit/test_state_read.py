@@ -24,8 +24,8 @@ class TestFacts(base.TestCase):
         cell = self.uuid_of('cell1')
         self.assertEqual((uuid, uuid), (key, facts.uuid))
         self.assertEqual(
-            (api.MappingRow(cell, False), False, [cell], frozenset(), None,
-             base.SIZE, {}),
+            (api.MappingRow(cell, False, 'project', 'user'), False, [cell],
+             frozenset(), None, base.SIZE, {}),
             (facts.mapping, facts.requested, [*facts.rows], facts.unheard,
              facts.broken, facts.size.resources, facts.host_cells))
         self.assertEqual('active', facts.rows[cell].vm_state)

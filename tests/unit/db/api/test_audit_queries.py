@@ -33,9 +33,10 @@ class TestSurveying(base.TestCase):
         self.write(instance_mappings.mark_deleted, [second], samples.NOW)
 
         self.assertEqual({
-            first: audit_queries.MappingRow(self.cell.uuid, False),
-            second: audit_queries.MappingRow(None, True),
-            third: audit_queries.MappingRow(None, False),
+            first: audit_queries.MappingRow(
+                self.cell.uuid, False, 'project', 'user'),
+            second: audit_queries.MappingRow(None, True, 'project', 'user'),
+            third: audit_queries.MappingRow(None, False, 'project', 'user'),
         }, self.read(audit_queries.mappings,
                      [first, second, third, *samples.uuids(1)]))
 
@@ -105,7 +106,7 @@ class TestSurveying(base.TestCase):
                 audit_queries.map_missing, uuid, 'project', None, samples.NOW))
         self.assertEqual(
             ('project', None), self.read(audit_queries.owner, uuid))
-        self.assertEqual(audit_queries.MappingRow(None, False),
+        self.assertEqual(audit_queries.MappingRow(None, False, 'project'),
                          self.write(audit_queries.lock, uuid))
 
     def test_request_is_read_again(self):
