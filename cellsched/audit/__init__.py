@@ -4,6 +4,7 @@
 * ``findings``: kinds of findings, and repairs.
 * ``state``: reads the state of servers in all databases and the claim store.
 * ``checks``: a function for each invariant.
+* ``references``: checks of hosts, providers, groups, archives and leases.
 * ``auditor``: checks a whole deployment, and releases leaked claims while a
   conductor runs.
 * ``repairs``: repairs findings.

@@ -11,6 +11,7 @@ from oslo_log import log
 
 from cellsched.audit import checks
 from cellsched.audit import findings
+from cellsched.audit import references
 from cellsched.audit import repairs
 from cellsched.audit.state import ServerState
 from cellsched.audit.state import StateReader
@@ -37,6 +38,9 @@ Progress = Callable[[int], None]
 def judge(server: ServerState) -> Iterator[findings.Finding]:
     """Yield all findings of a server."""
     yield from checks.check_fate(server)
+    yield from checks.check_place(server)
+    yield from checks.check_owner(server)
+    yield from checks.check_group(server)
     yield from checks.check_claims(server)
     yield from checks.check_tasks(server)
     yield from checks.check_faults(server)
@@ -56,6 +60,7 @@ class Auditor:
         self._reader = reader
         self._repairs = repairs_
         self._clock = clock
+        self._foreign = False
 
     def size(self) -> int:
         """Return the number of rows to read, for a progress bar."""
@@ -68,7 +73,7 @@ class Auditor:
 
     def run(
         self, settle_s: float, fix: bool = False,
-        progress: Progress = lambda done: None,
+        progress: Progress = lambda done: None, foreign: bool = False,
     ) -> findings.AuditReport:
         """Audit the deployment, and repair what is safe to repair.
 
@@ -76,11 +81,14 @@ class Auditor:
 
         :param settle_s: seconds between the two passes
         :param progress: called with the part of :meth:`size` that is done
+        :param foreign: whether unknown consumers belong to other services, as
+            they always do if the API database knows no server
         """
         report = findings.AuditReport()
         self._reader.begin()
-        suspects, moved = self._scan(progress)
-        first, foreign = self._everything(suspects, moved)
+        suspects, moved, servers = self._scan(progress)
+        self._foreign = foreign or not servers
+        first, strangers = self._everything(suspects, moved)
         if first:
             self._clock.sleep(settle_s)
             self._reader.begin()
@@ -88,17 +96,20 @@ class Auditor:
                 {found.of for found in first}, moved)
             keys = {found.key for found in first}
             report.remaining = [each for each in again if each.key in keys]
-            foreign &= unknown
-        report.foreign = len(foreign)
-        report.examples = sorted(foreign)[:_EXAMPLES_MAX]
+            strangers &= unknown
+        report.foreign = len(strangers)
+        report.examples = sorted(strangers)[:_EXAMPLES_MAX]
         if fix and report.remaining:
             self._fix(report, moved)
         report.remaining.sort(key=lambda found: (
             found.invariant, found.kind, found.of, found.cell))
         return report
 
-    def _scan(self, progress: Progress) -> tuple[set[str], set[str]]:
-        """Return servers with findings, and consumers of moved servers."""
+    def _scan(self, progress: Progress) -> tuple[set[str], set[str], int]:
+        """Return servers with findings, and consumers of moved servers.
+
+        The third result is the number of servers of the API database.
+        """
         done = 0
         suspects: set[str] = set()
         moved: set[str] = set()
@@ -112,12 +123,13 @@ class Auditor:
                     moved.add(migrations.consumer(server.uuid))
             done += len(uuids)
             progress(done)
+        servers = done
         for pages in self._reader.cell_pages(audit_queries.present_after):
             for cell, uuids in pages.items():
                 suspects |= self._misplaced(cell, uuids)
                 done += len(uuids)
             progress(done)
-        return suspects, moved
+        return suspects, moved, servers
 
     def _misplaced(self, cell: str, uuids: list[str]) -> set[str]:
         """Return the servers that are not mapped to their cell."""
@@ -129,17 +141,18 @@ class Auditor:
     def _everything(
         self, suspects: Iterable[str], moved: set[str]
     ) -> tuple[list[findings.Finding], set[str]]:
-        """Return all findings, and the unknown consumers of claims."""
+        """Return all findings, and the consumers of other services."""
         found = list(self._of_servers(suspects))
+        found += references.check_all(self._reader)
         found += checks.check_hosts(self._reader)
         found += checks.check_guests(self._reader)
-        foreign: set[str] = set()
+        unknown: dict[str, str] = {}
         store = self._reader.claims
 
         def look(held: checks.Held) -> None:
             consumers = list(held)
-            unknown = (held.keys() - self._reader.known(consumers)) - moved
-            foreign.update(unknown)
+            for each in held.keys() - self._reader.known(consumers) - moved:
+                unknown[each] = held[each][0].provider
             found.extend(checks.check_amounts(held))
 
         if store is not None:
@@ -150,8 +163,31 @@ class Auditor:
             found += checks.check_capacity(
                 store, self._reader.page, look, unreadable)
             found += checks.check_providers(self._reader, store, unreadable)
+        lost = set() if self._foreign else self._lost(unknown)
+        for each in lost:
+            found.append(findings.Finding(
+                'consumer-unknown', each,
+                f'holds a claim on {unknown[each]}, and neither the API '
+                'database nor a cell knows it',
+                advice='find out which program claimed it, and let that '
+                       'release it; if another service claims, audit with '
+                       '--foreign'))
         found += self._unheard()
-        return found, foreign
+        return found, unknown.keys() - lost
+
+    def _lost(self, unknown: Iterable[str]) -> set[str]:
+        """Return the consumers that no cell knows; none if one is silent."""
+        lost = set(unknown)
+        for chunk in statements.chunks(sorted(lost)):
+            servers = self._reader.servers(chunk, everywhere=True)
+            lost -= {server.uuid for server in servers.values()
+                     if server.visible() or server.buried()}
+        if lost:
+            # A move may have begun since the servers were read.
+            for pages in self._reader.cell_pages(audit_queries.moved_after):
+                for uuids in pages.values():
+                    lost -= set(map(migrations.consumer, uuids))
+        return set() if self._reader.unheard else lost
 
     def _of_servers(
         self, suspects: Iterable[str]
@@ -177,6 +213,8 @@ class Auditor:
                 each.of for each in before
                 if each.action is findings.Action.RECOUNT}):
             self._repairs.recount(provider)
+        if any(each.action is findings.Action.EXPIRE for each in before):
+            self._repairs.expire(references.LEASE_MAX_S)
         if any(each.action is findings.Action.MEND for each in before):
             self._repairs.mend()
         repairable = [each for each in before

@@ -19,6 +19,7 @@ from typing import Any
 from typing import NamedTuple
 
 from cellsched.audit import findings
+from cellsched.audit import references
 from cellsched.audit.state import add_up
 from cellsched.audit.state import MISSING
 from cellsched.audit.state import ServerSize
@@ -248,6 +249,12 @@ def check_tasks(server: ServerState) -> Iterator[findings.Finding]:
             cell == objects.CELL0_UUID):
         return
     if row.task_state == 'deleting':
+        if row.down:
+            yield found(
+                server, 'deleting-waits',
+                f'is being deleted, and its host {row.host} is down', cell,
+                advice='start the agent of the host, which removes it; if the '
+                       'host is gone for good, delete the server again')
         if not row.served:
             yield found(
                 server, 'deleting-stranded', 'is being deleted, and '
@@ -337,11 +344,18 @@ def check_claims(server: ServerState) -> Iterator[findings.Finding]:
             server, 'move-claim-leaked',
             f'holds a claim on {server.moved[0].provider} for a move, '
             'and is not being moved', cell, Action.RELEASE_MOVE)
-    size = server.size
+    size, row = server.size, _row(server)
+    if row is not None and row.vm_state == 'error' and server.claims and (
+            expected is Expected.EITHER and at_rest(server, row)):
+        # After a failed move or rebuild it may hold none.
+        yield from _at_rest(server, cell, row)
+    elif expected in (Expected.CLAIM, Expected.EITHER) and (
+            row is None or not at_rest(server, row)):
+        yield from _owner(server, cell, None,
+                          'audit again when it has no task')
     if expected is not Expected.CLAIM or size is not None and (
             size.total == {}):
         return
-    row = _row(server)
     assert row is not None
     if not server.claims and not server.moved:
         grouped = row.provider and size is not None and size.grouped
@@ -388,6 +402,61 @@ def _at_rest(
             server, 'claim-amount',
             f'needs {_amounts(size.total)}, and holds a claim of '
             + _amounts(held), cell, action, advice)
+    else:
+        # A new claim of this row's host, group and owner mends these, too.
+        action = Action.RECLAIM if right else action
+        yield from _membership(server, cell, row, action, advice)
+        yield from _owner(
+            server, cell, action if server.mapping is not None and (
+                row.project_id == server.mapping.project_id) else None,
+            advice or 'find out the project of the server')
+
+
+def _owner(
+    server: ServerState, cell: str | None, action: Action | None, advice: str
+) -> Iterator[findings.Finding]:
+    """Check that the claims of a server and its move have its owner."""
+    mapping = server.mapping
+    assert mapping is not None
+    for claim in (*server.claims, *server.moved):
+        if (claim.project_id or '') != (mapping.project_id or '') or (
+                claim.user_id and mapping.user_id
+                and claim.user_id != mapping.user_id):
+            yield found(
+                server, 'claim-owner',
+                f'belongs to project {mapping.project_id}, and its claim on '
+                f'{claim.provider} to project {claim.project_id} and user '
+                f'{claim.user_id}', cell, action, advice)
+            return
+
+
+def _membership(
+    server: ServerState, cell: str | None, row: audit_queries.ServerRow,
+    action: Action | None, advice: str,
+) -> Iterator[findings.Finding]:
+    """Check the membership that the claim store has of a server.
+
+    A group that was deleted keeps its members there.
+    """
+    size, member = server.size, server.member
+    if size is None or size.problem or not (
+            server.checks_groups and server.claims):
+        return
+    due = claims_base.membership(server.group, row.host or '', server.uuid)
+    if member is None:
+        wrong = due and f'is no member of its group {due.group}'
+    elif member.group != size.group:
+        wrong = f'is a member of the group {member.group}'
+    elif due and (member.host, member.member) != (due.host, due.member):
+        wrong = (f'is the member {member.member} of its group on host '
+                 f'{member.host}')
+    else:
+        return
+    if wrong:
+        yield found(
+            server, 'member-claim',
+            f'is on host {row.host}, and in the claim store it {wrong}', cell,
+            action, advice)
 
 
 def _anew(size: ServerSize | None) -> tuple[Action | None, str]:
@@ -448,6 +517,87 @@ def move_leaks(server: ServerState, expected: Expected) -> bool:
 def _row(server: ServerState) -> audit_queries.ServerRow | None:
     cell = server.mapping.cell if server.mapping else None
     return server.rows.get(cell) if cell else None
+
+
+def check_place(server: ServerState) -> Iterator[findings.Finding]:
+    """Check that the host and the node of a server exist in its cell."""
+    row = _row(server)
+    if row is None or row.deleted or row.task_state == 'deleting' or (
+            server.mapping is None or server.mapping.deleted):
+        return
+    kind, wrong = 'node-missing', None
+    if row.host is None:
+        wrong = row.node and f'is on node {row.node} of no host'
+    elif not row.known_host:
+        kind, wrong = (
+            'host-missing', f'is on host {row.host}, which does not exist')
+    elif row.provider is None:
+        wrong = f'is on node {row.node}, which host {row.host} does not have'
+    if wrong:
+        yield found(
+            server, kind, wrong, server.mapping.cell,
+            advice='start the agent of its host, or correct the row by the '
+                   'host that has the guest; if the host is gone for good, '
+                   'evacuate or delete the server')
+
+
+def check_owner(server: ServerState) -> Iterator[findings.Finding]:
+    """Check that all records of a server have one owner and one size."""
+    mapping, row = server.mapping, _row(server)
+    if mapping is None or mapping.deleted:
+        return
+    projects = dict(server.projects)
+    live = row is not None and not row.deleted
+    if row is not None and live:
+        projects['row'] = row.project_id or ''
+    for record, project in projects.items():
+        if project != (mapping.project_id or ''):
+            yield found(
+                server, 'owner-differs',
+                f'is mapped to project {mapping.project_id}, and its {record} '
+                f'has project {project or None}', mapping.cell,
+                advice='find out its project, and correct the other record')
+    if server.size is not None:
+        sizes: dict[str, tuple[int | None, ...]] = {
+            'mapping': (mapping.vcpus, mapping.memory_mb)}
+        if row is not None and live:
+            sizes['row'] = row.size
+        for record, size in sizes.items():
+            names = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb')
+            for name, value, due in zip(names, size, server.size.flavor):
+                if None not in (value, due) and value != due:
+                    yield found(
+                        server, f'size-differs:{name}',
+                        f'requested {name} {due}, and its {record} has '
+                        f'{value}', mapping.cell,
+                        advice='find out its flavor, and correct the record')
+
+
+def check_group(server: ServerState) -> Iterator[findings.Finding]:
+    """Check that a server is a member of the group that its request names."""
+    size = server.size
+    if server.mapping is None or size is None:
+        return
+    cell, due = server.mapping.cell, size.group
+    if server.mapping.deleted:
+        if server.groups:
+            yield found(
+                server, 'group-member-deleted',
+                'was deleted by its user, and is a member of a server group',
+                cell, Action.LEAVE)
+        return
+    if size.problem:
+        return
+    if server.group is not None and due not in server.groups:
+        yield found(
+            server, 'group-member-missing',
+            f'requested server group {due}, and is no member of it', cell,
+            Action.JOIN)
+    for group in sorted(server.groups - {due}):
+        yield found(
+            server, 'group-member-extra',
+            f'is a member of server group {group}, which its request does '
+            'not name', cell, advice='delete its row of instance_group_member')
 
 
 def check_faults(server: ServerState) -> Iterator[findings.Finding]:
@@ -603,6 +753,18 @@ def check_capacity(
                 seeming[provider] = taken[provider]
             else:
                 found += wrong
+        if open_ is None:
+            missing = [
+                provider for provider in taken.keys() - changed - {
+                    usage.provider for usage in before.usages}
+                if provider not in unreadable]
+            found += [findings.Finding(
+                'provider-missing', provider,
+                f'has claims of {taken[provider].holders} consumers, and is '
+                'not in the claim store',
+                advice='restart the agent of its host, which reports it '
+                       'again; if the host is gone for good, delete the '
+                       'servers with claims there') for provider in missing]
         open_ = seeming.keys() | (
             changed if open_ is None else changed & open_)
         doubted |= seeming
@@ -671,10 +833,6 @@ def _compare_claims(
                 f'counts {used}', action=findings.Action.RECOUNT)
 
 
-#: Relative tolerance of capacities, as databases store ratios with few
-#: digits.
-_TOLERANCE = 1e-5
-
 _NOTHING = claims_base.Inventory(0)
 
 
@@ -691,20 +849,26 @@ def check_providers(
     """
     usages = {usage.provider: usage for usage in store.usages().usages
               if usage.provider not in unreadable}
+    inventories = store.inventories()
     names = reader.names()
-    nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
-    for cell, found in reader.ask(
-            lambda cell, connection: audit_queries.nodes(connection),
-            reader.cells()).items():
-        nodes.update((uuid, (cell, node)) for uuid, node in found.items())
+    by_cell = [{uuid: (cell, node) for uuid, node in found.items()}
+               for cell, found in reader.ask(
+                   lambda cell, connection: audit_queries.nodes(connection),
+                   reader.cells()).items()]
+    of_all = [(uuid, *where) for each in by_cell
+              for uuid, where in each.items()]
+    times = collections.Counter(uuid for uuid, _, _ in of_all)
+    # What belongs to two nodes cannot be compared with either.
+    nodes = {uuid: (cell, node) for uuid, cell, node in of_all
+             if times[uuid] == 1}
     shared = {each.uuid: each for each in reader.shared()}
-    children = {child for _, node in nodes.values() for child in node.children}
+    children = {child for _, _, node in of_all for child in node.children}
     for uuid, usage in usages.items():
         if uuid in nodes:
             cell, node = nodes[uuid]
             yield from _compare_node(usage, node, cell, names)
-        elif uuid not in shared and uuid not in children and (
-                not reader.unheard) and (
+        elif not times[uuid] and uuid not in shared and (
+                uuid not in children and not reader.unheard) and (
                 usage.consumers or any(usage.capacity.values())):
             yield findings.Finding(
                 'provider-unknown', uuid,
@@ -719,6 +883,9 @@ def check_providers(
             continue
         usage = usages.get(uuid) or claims_base.Usage(uuid, {}, {}, 0)
         yield from _compare_shared(usage, provider)
+    yield from references.check_inventories(
+        inventories, usages, nodes, shared, unreadable)
+    yield from references.check_identity(store, by_cell, shared, names)
 
 
 def check_amounts(held: Held) -> Iterator[findings.Finding]:
@@ -749,7 +916,7 @@ def _compare_node(
     for resource, offer in () if node.vanished else node.offers.items():
         right = claims_base.Inventory(*offer).capacity
         capacity = usage.capacity.get(resource, 0)
-        if abs(capacity - right) > max(1, _TOLERANCE * right):
+        if abs(capacity - right) > max(1, references.TOLERANCE * right):
             yield findings.Finding(
                 f'wrong-capacity:{resource}', usage.provider,
                 f'is {node.host}, which offers {right} of {resource}, and '

@@ -8,6 +8,8 @@ import enum
 #: The invariant of each kind of finding. A kind may be followed by a colon and
 #: a resource class.
 KINDS = {
+    'provider-missing': 'S1', 'provider-twice': 'S1', 'provider-root': 'S1',
+    'wrong-inventory': 'S1', 'aggregate-unknown': 'S1',
     'over-capacity': 'S1', 'miscounted': 'S1', 'miscounted-consumers': 'S1',
     'wrong-capacity': 'S1', 'provider-unknown': 'S1', 'store-record': 'S1',
     'no-fate': 'S2', 'two-cells': 'S2', 'cell-and-cell0': 'S2',
@@ -17,14 +19,28 @@ KINDS = {
     'undecided': 'S3', 'row-unmapped': 'S3', 'request-unmapped': 'S3',
     'row-lost': 'S3', 'row-elsewhere': 'S3', 'host-elsewhere': 'S3',
     'host-unmapped': 'S3', 'guest-unexplained': 'S3', 'guest-missing': 'S3',
-    'node-vanished': 'S3',
+    'node-vanished': 'S3', 'host-mapping-unknown': 'S3',
+    'service-missing': 'S3', 'host-missing': 'S3', 'node-missing': 'S3',
+    'row-archived': 'S3',
+    'consumer-unknown': 'S4', 'claim-owner': 'S4',
     'claim-leaked': 'S4', 'move-claim-leaked': 'S4', 'unclaimed': 'S4',
     'claim-elsewhere': 'S4', 'claim-second': 'S4', 'claim-amount': 'S4',
+    'group-member-unknown': 'S8', 'group-member-missing': 'S8',
+    'group-member-extra': 'S8', 'group-member-deleted': 'S8',
+    'member-claim': 'S8',
+    'owner-differs': 'S11', 'size-differs': 'S11',
     'no-reason': 'S13', 'no-action': 'S13', 'spec-missing': 'S13',
     'spec-unreadable': 'S13',
     'build-stranded': 'L1', 'task-stranded': 'L1', 'move-stranded': 'L1',
-    'deleting-stranded': 'L1',
+    'deleting-stranded': 'L1', 'deleting-waits': 'L1', 'lease-excess': 'L1',
 }
+
+#: Kinds of findings that no repair of a server resolves, besides those of S1.
+_NOT_OF_SERVERS = frozenset({
+    'cell-unreachable', 'host-elsewhere', 'host-unmapped',
+    'guest-unexplained', 'guest-missing', 'node-vanished',
+    'host-mapping-unknown', 'service-missing', 'row-archived',
+    'consumer-unknown', 'group-member-unknown', 'lease-excess'})
 
 
 class Action(enum.Enum):
@@ -43,6 +59,9 @@ class Action(enum.Enum):
     CLAIM = 'claim its resources, if they are free'
     RECLAIM = 'replace its claims by a claim where it is, if both fit ' \
         'meanwhile'
+    JOIN = 'add it to the server group'
+    LEAVE = 'remove it from the server group'
+    EXPIRE = 'end the lease, so that another process can take it'
     RECOUNT = 'correct the counters of the claim store'
     MEND = 'correct it by the claims of the consumers'
     FAIL = 'set it to ERROR, with the reason that its build was abandoned'
@@ -80,9 +99,8 @@ class Finding:
     @property
     def is_of_server(self) -> bool:
         """Return whether it concerns a server."""
-        return self.invariant != 'S1' and self.kind not in (
-            'cell-unreachable', 'host-elsewhere', 'host-unmapped',
-            'guest-unexplained', 'guest-missing', 'node-vanished')
+        return (self.invariant != 'S1'
+                and self.kind not in _NOT_OF_SERVERS)
 
     @property
     def key(self) -> tuple[str, str, str | None]:

@@ -182,6 +182,8 @@ class Repairs:
                 Action.RELEASE: self._release,
                 Action.RELEASE_MOVE: self._release,
                 Action.CLAIM: self._claim,
+                Action.JOIN: self._join,
+                Action.LEAVE: self._leave,
                 Action.EXPLAIN: rows.explain,
             }
 
@@ -236,6 +238,28 @@ class Repairs:
         if action is Action.RELEASE_MOVE:
             return row.deleted or (row.task_state is None and not row.moving)
         return checks.expected_in_cell(row) is checks.Expected.NONE
+
+    def expire(self, limit_s: float) -> None:
+        """End the leases that would last longer than a limit."""
+        now = self._database.timestamp()
+        with self._database.writer() as connection:
+            api.end_leases_after(connection, now + limit_s, now)
+
+    def _join(self, finding: findings.Finding, server: ServerState) -> None:
+        assert server.size is not None
+        with self._database.writer() as connection:
+            if api.lock(connection, server.uuid) != server.mapping:
+                return
+            group = instance_groups.find(connection, server.size.group or '')
+            if group is not None:
+                instance_groups.add_members(
+                    connection, group.id, [server.uuid], self._clock.now())
+
+    def _leave(self, finding: findings.Finding, server: ServerState) -> None:
+        with self._database.writer() as connection:
+            mapping = api.lock(connection, server.uuid)
+            if mapping is not None and mapping.deleted:
+                instance_groups.remove_members(connection, [server.uuid])
 
     def _release(self, finding: findings.Finding, server: ServerState) -> None:
         assert finding.action is not None

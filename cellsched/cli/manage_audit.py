@@ -25,18 +25,20 @@ class Audit(base.Lister):
     Reads the API database, all cells, cell0 and the claim store. The
     invariants are S1, no host is over capacity; S2, each server is in one
     place; S3, the mapping of a server names its cell; S4, each claim belongs
-    to a server and has its size; L1, a service works on each unfinished task;
-    S13, each failure has a reason. Violations are checked again after
-    --settle seconds, because a change may have been in progress; a violation
-    found both times is listed.
+    to a server and has its size; S8, servers are members of their groups; S11,
+    all records of a server have one owner and one size; L1, a service works on
+    each unfinished task; S13, each failure has a reason. Violations are
+    checked again after --settle seconds, because a change may have been in
+    progress; a violation found both times is listed.
 
     With --fix, the violations with a safe repair are repaired, and the list
     names them. Another violation, for example two running servers with one id,
     needs an operator, and the list has advice.
 
-    Claims of consumers that the API database does not know, for example the
-    servers of a Nova that only uses the scheduler, are counted on standard
-    error and not changed.
+    A consumer with claims that nothing knows is a violation. With --foreign,
+    or if the API database knows no server at all, other services claim too,
+    for example a Nova that only uses the scheduler: unknown consumers are then
+    counted on standard error. Their claims are never changed.
 
     Ends with 0 if there is no violation, with 1 if violations remain, with 2
     if all violations are repaired, and with 3 after an error.
@@ -52,6 +54,8 @@ class Audit(base.Lister):
     failure_code = FAILED
     arguments = (
         base.flag('--fix', 'make the repairs that are safe'),
+        base.flag('--foreign', 'other services claim too: count consumers '
+                               'that nothing knows, and do not list them'),
         base.argument('--settle', type=base.seconds(_SETTLE_MAX_S),
                       default=5.0, metavar='SECONDS',
                       help='check violations again after this time; by '
@@ -61,7 +65,8 @@ class Audit(base.Lister):
         auditor = self.app.backend.auditor()
         with terminal.progress('auditing', auditor.size(),
                                self.app.stderr) as show:
-            report = auditor.run(parsed_args.settle, parsed_args.fix, show)
+            report = auditor.run(parsed_args.settle, parsed_args.fix, show,
+                                 parsed_args.foreign)
         self._warn(report)
         if report.remaining:
             self.exit_code = FOUND
