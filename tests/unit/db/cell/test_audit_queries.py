@@ -64,7 +64,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual(
             {node: audit_queries.NodeRow('host', False, {
                 'VCPU': (8, 0, 4.0), 'MEMORY_MB': (16384, 512, 1.0),
-                'DISK_GB': (100, 1, 1.0)})},
+                'DISK_GB': (100, 1, 1.0)}, name='node')},
             self.read(audit_queries.nodes))
 
     def test_row_names_the_children_of_its_compute_node(self):
