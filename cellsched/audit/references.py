@@ -220,7 +220,8 @@ def check_inventories(
             if name not in due:
                 wrong = capacity != right.capacity
             else:
-                wrong = not _is_same(inventory, right) and (
+                wrong = not (_is_same(inventory, right) and (
+                    uuid in nodes or inventory.units == right.units)) and (
                     inventory.total, inventory.reserved,
                     inventory.allocation_ratio) != (capacity, 0, 1.0)
             if wrong:
