@@ -11,8 +11,10 @@ is a list of claims that is claimed as a whole.
 import abc
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import enum
 from random import Random
@@ -195,6 +197,21 @@ class Usage:
     used: Mapping[str, int]
     consumers: int
     units: Mapping[str, Units] = dataclasses.field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Translate errors of a store that are not in its contract.
+
+    :raises cellsched.exception.ClaimStoreFailed: so that callers retry
+    """
+    try:
+        yield
+    except exception.CellschedException:
+        raise
+    except Exception as exc:
+        raise exception.ClaimStoreFailed(
+            reason=f'the store raised {type(exc).__name__}') from exc
 
 
 def flaw(usage: Usage) -> str:

@@ -379,13 +379,15 @@ class HostManager(source.HostSource):
 
     def _read_claims(self) -> None:
         with self._reading:
-            changes = self.claims.usages(since=self._claims_token)
+            with claims_base.translated_errors():
+                changes = self.claims.usages(since=self._claims_token)
             with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
                 doubtful = list(self._doubtful | self._flaws.keys())
             if doubtful:
-                changes = self.claims.usages(providers=doubtful)
+                with claims_base.translated_errors():
+                    changes = self.claims.usages(providers=doubtful)
                 with self._lock:
                     self._apply(changes.usages)
                     self._doubtful.difference_update(doubtful)

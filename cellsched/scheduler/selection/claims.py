@@ -80,11 +80,13 @@ class ClaimBatcher:
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
         """Return the claims of these consumers that have any."""
-        return self._store.claims_of(consumers)
+        with base.translated_errors():
+            return self._store.claims_of(consumers)
 
     def release(self, consumers: Iterable[str]) -> None:
         """Release all claims of these consumers."""
-        self._store.release(consumers)
+        with base.translated_errors():
+            self._store.release(consumers)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         """Claim a batch; the errors are those of the store's ``claim``.
@@ -95,6 +97,10 @@ class ClaimBatcher:
         own = _Batch(claims)
         self._group_commit.do(own)
         return own.result()
+
+    def _claim(self, claims: Sequence[base.Claim]) -> int:
+        with base.translated_errors():
+            return self._store.claim(claims)
 
     def _take(self, batches: Sequence[_Batch]) -> None:
         batches = self._pass_over(batches, self._busy_now())
@@ -113,7 +119,7 @@ class ClaimBatcher:
             # The store reports existing claims for whole transactions only.
             return self._take_each(batches)
         try:
-            missing = len(claims) - self._store.claim(claims)
+            missing = len(claims) - self._claim(claims)
         except exception.ClaimBusy as exc:
             self._note(exc)
             rest = self._pass_over(batches, {each: exc for each
@@ -134,7 +140,7 @@ class ClaimBatcher:
             if not self._pass_over([batch], self._busy_now()):
                 continue
             try:
-                batch.end(self._store.claim(batch.claims))
+                batch.end(self._claim(batch.claims))
             except exception.ClaimBusy as exc:
                 self._note(exc)
                 batch.end(error=exc)

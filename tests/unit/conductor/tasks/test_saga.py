@@ -513,6 +513,8 @@ class TestPasses(base.TestCase):
                 (exception.HostStateUncertain(hosts=9, known=10), True),
                 (exception.CellUnreachable(cell='c', reason='r'), True),
                 (exception.TransactionLost(schema='API', reason='r'), True),
+                (exception.ClaimStoreFailed(reason='r'), True),
+                (oslo_messaging.RemoteError('ClaimStoreFailed'), True),
                 (oslo_messaging.MessagingTimeout(), True),
                 (oslo_messaging.RemoteError('MessagingTimeout'), True),
                 (oslo_messaging.RemoteError('DatabaseUnreachable'), True),

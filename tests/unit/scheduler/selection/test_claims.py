@@ -189,6 +189,12 @@ class TestTogether(base.TestCase):
         self.assertEqual([1, 1], outcomes[1:])
         self.assertEqual(3, self.used())
 
+    def test_defect_of_the_store_is_its_failure(self):
+        self.store.error = KeyError('p')
+
+        self.assertRaises(exception.ClaimStoreFailed, self.claiming.claim,
+                          self.claims('a'))
+
     def test_members_of_groups_are_claimed_for_apart(self):
         group = claims_base.Membership(OTHER, 'host', 'anti-affinity')
         member, late = (
