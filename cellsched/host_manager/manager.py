@@ -46,6 +46,10 @@ PENDING_S = 60.0
 _PUBLISHING_SHARE = 0.1
 
 
+#: Seconds that a request waits for another thread that reads the claims.
+_RELOAD_S = 1.0
+
+
 @dataclasses.dataclass(frozen=True)
 class RefreshPolicy:
     """The intervals at which a table is refreshed.
@@ -219,10 +223,11 @@ class HostManager(source.HostSource):
         """Set the usage that the claim store has now.
 
         This reads the providers that changed, and the given hosts in any case.
-        If it fails, the next refresh reads them.
+        If it fails, or another thread reads for long, the next refresh reads
+        them.
         """
         self.mark_stale(providers)
-        self._read_claims()
+        self._read_claims(_RELOAD_S)
 
     def mark_stale(self, providers: Iterable[str]) -> None:
         """Make the next refresh read the usage of these hosts."""
@@ -377,8 +382,15 @@ class HostManager(source.HostSource):
         return self._aggregate_groups.share(
             {uuid: each.aggregate for uuid, each in found.items()})
 
-    def _read_claims(self) -> None:
-        with self._reading:
+    def _read_claims(self, wait_s: float = -1) -> None:
+        """Read the claims.
+
+        :param wait_s: seconds to wait for another thread that reads them; it
+            may wait for the claim store
+        """
+        if not self._reading.acquire(timeout=wait_s):
+            return
+        try:
             with claims_base.translated_errors():
                 changes = self.claims.usages(since=self._claims_token)
             with self._lock:
@@ -392,6 +404,8 @@ class HostManager(source.HostSource):
                     self._apply(changes.usages)
                     self._doubtful.difference_update(doubtful)
             self.table.publish()
+        finally:
+            self._reading.release()
 
     def _apply(self, usages: Iterable[Any]) -> None:
         for usage in usages:

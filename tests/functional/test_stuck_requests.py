@@ -27,6 +27,7 @@ from cellsched.scheduler import service as scheduler
 from cellsched.standalone.deployment import DeployedHost
 from cellsched.testing import builders
 from tests.functional import base
+from tests import profile
 from tests.unit import base as unit
 
 THREADS = 4
@@ -355,3 +356,12 @@ class TestScheduler(TestCase):
         self.stuck(*[_uuid()] * 2 * THREADS)
 
         self.ask('scheduler')
+
+    @profile.full_only('it needs a real clock')
+    def test_other_requests_are_answered_within_a_second(self):
+        self.lock('claims')
+        self.stuck(*(_uuid() for _ in range(2 * THREADS)))
+        begin = base.CLOCK.monotonic()
+        self.ask('scheduler')
+
+        self.assertLess(base.CLOCK.monotonic() - begin, 1)

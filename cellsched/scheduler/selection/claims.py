@@ -191,6 +191,10 @@ def _end_all(batches: Sequence[_Batch], error: BaseException) -> None:
         batch.end(error=error)
 
 
+#: Seconds that a request waits for another one with the same instance.
+WAIT_S = 30.0
+
+
 class SingleFlight:
     """Serializes requests for the same instance.
 
@@ -211,11 +215,15 @@ class SingleFlight:
 
     @contextlib.contextmanager
     def alone(self, uuids: Iterable[str]) -> Iterator[None]:
-        """Wait for requests with any of these instances; block later ones."""
+        """Wait for requests with any of these instances; block later ones.
+
+        :raises cellsched.exception.ServiceBusy: such a request does not end
+        """
         answered = self._make_event()
         own = dict.fromkeys(uuids, answered)
         while (other := self._enter(own)) is not None:
-            other.wait()
+            if not other.wait(WAIT_S):
+                raise exception.ServiceBusy(waiting=1)
         try:
             yield
         finally:

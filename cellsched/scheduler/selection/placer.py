@@ -48,6 +48,10 @@ _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
 
+#: Seconds to wait for pending claims of other requests.
+_PENDING_S = 10.0
+
+
 @dataclasses.dataclass(eq=False)
 class PlacementAttempt:
     """The state of one request while the placer selects and claims hosts.
@@ -348,8 +352,9 @@ class Placer:
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
             self.loader.table.watch(watcher)
+        deadline = self.clock.monotonic() + _PENDING_S
         for event in events:
-            event.wait()
+            event.wait(max(deadline - self.clock.monotonic(), 0))
         # 2. Select again. The claim store arbitrates, if it is asked.
         self._select_and_reserve(attempt, count_pending=not attempt.claim)
         if attempt.places:

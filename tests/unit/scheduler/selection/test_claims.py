@@ -3,6 +3,7 @@ from concurrent import futures
 import contextlib
 import dataclasses
 import threading
+import types
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
@@ -267,6 +268,15 @@ class TestRepeats(base.TestCase):
         self.repeats = claims.SingleFlight()
         self.threads = futures.ThreadPoolExecutor()
         self.addCleanup(self.threads.shutdown)
+
+    def test_request_that_does_not_end_makes_the_next_one_busy(self):
+        event = types.SimpleNamespace(
+            wait=lambda timeout: False, set=lambda: None)
+        repeats = claims.SingleFlight(lambda: event)
+        with repeats.alone(['a']):
+            with (self.assertRaises(exception.ServiceBusy),
+                  repeats.alone(['a'])):
+                pass
 
     def ask(self, *uuids):
         def answered():
