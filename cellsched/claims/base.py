@@ -207,6 +207,12 @@ def translated_errors() -> Iterator[None]:
     """
     try:
         yield
+    except (exception.DatabaseUnreachable, exception.DatabaseBusy,
+            exception.TransactionLost):
+        raise
+    except exception.DatabaseError as exc:
+        raise exception.ClaimStoreFailed(
+            reason=exc.format_message()) from exc
     except exception.CellschedException:
         raise
     except Exception as exc:

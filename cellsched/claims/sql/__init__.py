@@ -360,8 +360,7 @@ def _repeat(
                 guarded_statements.StatementRefused,
                 transactions.InsufficientCapacity):
             after_conflict()
-    raise exception.DatabaseError(
-        schema='claims',
+    raise exception.ClaimStoreFailed(
         reason=f'{_ATTEMPTS_MAX} transactions in a row had conflicts')
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The URL of claims in Cassandra."""
 
+import ssl
+
 import hypothesis
 from hypothesis import strategies
 from oslo_config import cfg
 
+from cellsched.claims.cassandra import client
 from cellsched.claims.cassandra import options
 from cellsched import exception
 from tests.unit import base as tests
@@ -71,3 +74,47 @@ class TestConsistency(tests.TestCase):
         conf.set_override(
             'serial_consistency_level', 'LOCAL_SERIAL', group='cassandra')
         options.check(conf.cassandra)
+
+
+class TestTls(tests.TestCase):
+
+    def configured(self, **changed):
+        conf = cfg.ConfigOpts()
+        conf.register_opts(options.opts(), group=options.GROUP)
+        conf([], default_config_files=[])
+        for name, value in changed.items():
+            conf.set_override(name, value, group=options.GROUP)
+        return conf.cassandra
+
+    def test_url_says_whether_to_use_tls(self):
+        for scheme, tls in ('cassandra', False), ('cassandras', True):
+            found = options.address(f'{scheme}://me:secret@one/claims')
+
+            self.assertEqual(tls, found.tls)
+            self.assertNotIn('secret', found.shown)
+
+    def test_certificate_goes_with_its_key(self):
+        for name in 'certfile', 'keyfile':
+            found = self.assertRaises(
+                exception.ConfigurationInvalid, options.check,
+                self.configured(**{name: 'a.pem'}))
+            self.assertIn('certfile and keyfile', found.field)
+
+    def test_settings_check_the_certificate_and_the_address(self):
+        found = client.tls_context(self.configured())
+        self.assertEqual((ssl.CERT_REQUIRED, True),
+                         (found.verify_mode, found.check_hostname))
+
+        found = client.tls_context(self.configured(verify_hostname=False))
+        self.assertEqual((ssl.CERT_REQUIRED, False),
+                         (found.verify_mode, found.check_hostname))
+
+    def test_file_that_cannot_be_read_is_refused(self):
+        path = self.temporary_directory() / 'a.pem'
+        for text in None, 'no certificate':
+            if text:
+                path.write_text(text)
+            found = self.assertRaises(
+                exception.ConfigurationInvalid, client.tls_context,
+                self.configured(cafile=str(path)))
+            self.assertIn('[cassandra] cafile', found.field)

@@ -191,10 +191,14 @@ class TestTogether(base.TestCase):
         self.assertEqual(3, self.used())
 
     def test_defect_of_the_store_is_its_failure(self):
-        self.store.error = KeyError('p')
+        for error in (KeyError('p'), exception.DatabaseError(
+                schema='claims', reason='r'), exception.SchemaOutOfDate(
+                schema='claims', url='u', version=1, expected=2,
+                command='c')):
+            self.store.error = error
 
-        self.assertRaises(exception.ClaimStoreFailed, self.claiming.claim,
-                          self.claims('a'))
+            self.assertRaises(exception.ClaimStoreFailed, self.claiming.claim,
+                              self.claims('a'))
 
     def test_members_of_groups_are_claimed_for_apart(self):
         group = claims_base.Membership(OTHER, 'host', 'anti-affinity')
