@@ -162,14 +162,21 @@ class ProviderFigures:
 
         :returns: False if some could not be corrected yet
         """
-        # 1. Announce it. A release that cannot count deletes the key, which
+        # 1. Complete committed batches without a list of their consumers, and
+        #    roll back pending ones.
+        [states] = self._calls.get(self._names.all_of(self._names.batch)).found
+        self._batches.settle(
+            [name for name, batch in transactions.batches(
+                self._names, states).items()
+             if not batch.unreadable and self._is_lost(name)], abort=True)
+        # 2. Announce it. A release that cannot count deletes the key, which
         #    then shows at the end.
         run = f'{self._calls.random.getrandbits(64):016x}'.encode()
         key = self._names.counted
         self._calls.repeat(lambda: self._calls.transact(
             protocol.Transaction((), (protocol.Put(key, run),))))
         for number in range(_WALKS_MAX):
-            # 2. Add up the claims of all consumers, and correct the records
+            # 3. Add up the claims of all consumers, and correct the records
             #    that have not changed since. At last, count each of the
             #    others alone.
             changed: list[str] = []
@@ -177,7 +184,7 @@ class ProviderFigures:
                     not changed or number == _WALKS_MAX - 1):
                 for name in changed:
                     self.recount(name)
-                # 3. All counters are right.
+                # 4. All counters are right.
                 return self._calls.repeat(lambda: self._calls.transact(
                     protocol.Transaction(
                         (protocol.Compare(key, 0, run),),
@@ -226,6 +233,12 @@ class ProviderFigures:
                 (protocol.Compare(key, revision),),
                 (op, protocol.Put(self._names.tick, b''))))).succeeded
 
+    def _is_lost(self, name: str) -> bool:
+        """Return whether a batch has no list of its consumers."""
+        [work] = self._calls.get(
+            protocol.Get(self._names.work(name))).found
+        return records.work_of(work) is None
+
     def problems(self) -> list[base.StoreProblem]:
         """Return the records that are unreadable or contradict others."""
         # Two reads, as a batch may be in progress.
@@ -260,9 +273,8 @@ class ProviderFigures:
                         yield base.StoreProblem(
                             key, f'has the member {min(ghosts)}, which holds '
                             'no claim')
-        for name in walk.batches:
-            [work] = self._calls.get(protocol.Get(names.work(name))).found
-            if records.work_of(work) is None:
+        for name, batch in walk.batches.items():
+            if not batch.unreadable and self._is_lost(name):
                 yield base.StoreProblem(
                     records.shown(names.batch(name)),
                     'is a batch without a list of its consumers')

@@ -421,6 +421,20 @@ class TestMending(KeysTestCase):
         self.assertEqual([], self.records())
         self.assertEqual((0, 0), self.used()['h'])
 
+    def test_committed_batch_without_its_consumers_is_completed(self):
+        self.put('s/x', b'{"s":"committed","a":1}')
+        value = self.put('c/a', b'').replace(b'"b":""', b'"b":"x"')
+        self.put('c/a', value)
+        self.put('p/h', self.put('p/h', b'').replace(
+            b'"b":{}', b'"b":{"x":1}'))
+        self.assertEqual(['s/x'], self.records())
+
+        self.store.mend()
+
+        self.assertEqual([], self.records())
+        self.assertEqual(['a'], [*self.store.claims_of(['a'])])
+        self.assertEqual((1, 1), self.used()['h'])
+
     def test_new_provider_counts_the_claims_of_its_consumers(self):
         self.delete('p/h')
 
