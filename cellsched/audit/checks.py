@@ -557,6 +557,13 @@ def check_owner(server: ServerState) -> Iterator[findings.Finding]:
                 f'is mapped to project {mapping.project_id}, and its {record} '
                 f'has project {project or None}', mapping.cell,
                 advice='find out its project, and correct the other record')
+    if row is not None and live and None not in (
+            row.user_id, mapping.user_id) and row.user_id != mapping.user_id:
+        yield found(
+            server, 'owner-differs',
+            f'is mapped to user {mapping.user_id}, and its row has user '
+            f'{row.user_id}', mapping.cell,
+            advice='find out its user, and correct the other record')
     if server.size is not None:
         sizes: dict[str, tuple[int | None, ...]] = {
             'mapping': (mapping.vcpus, mapping.memory_mb)}

@@ -153,9 +153,10 @@ def check_identity(
     :param nodes: the compute nodes of each cell
     :param shared: sharing providers by uuid
     """
-    # By uuid: what has it, and the root of its tree.
-    owners: dict[str, list[tuple[str, str]]] = {
-        uuid: [(f'the sharing provider {provider.name}', uuid)]
+    # 1. By uuid: what has it, the root of its tree, and whether its agent
+    # must have reported that.
+    owners: dict[str, list[tuple[str, str, bool]]] = {
+        uuid: [(f'the sharing provider {provider.name}', uuid, False)]
         for uuid, provider in shared.items()}
     for of_cell in nodes:
         for uuid, (cell, node) in of_cell.items():
@@ -163,26 +164,26 @@ def check_identity(
                 # It may have moved to another host or cell.
                 continue
             where = f'host {node.host} of {names.get(cell, cell)}'
-            owners.setdefault(uuid, []).append((f'a node of {where}', uuid))
+            owners.setdefault(uuid, []).append(
+                (f'a node of {where}', uuid, node.mapped))
             for child in node.children:
                 owners.setdefault(child, []).append(
-                    (f'a child provider of {where}', uuid))
+                    (f'a child provider of {where}', uuid, node.mapped))
+    # 2. A store that keeps no trees has no roots.
     roots = store.roots(owners)
     for uuid, owned_by in owners.items():
-        root = owned_by[0][1]
+        text, root, due = owned_by[0]
         if len(owned_by) > 1:
             yield Finding(
                 'provider-twice', uuid,
-                'is ' + ' and '.join(sorted(text for text, _ in owned_by)),
+                'is ' + ' and '.join(sorted(each for each, _, _ in owned_by)),
                 advice='stop the agent that has the uuid of the other, and '
                        'delete its service')
-        elif roots.get(uuid, uuid if root not in roots else None) != root and (
-                root in roots or uuid in roots):
+        elif roots and roots.get(uuid, None if due else root) != root:
             yield Finding(
                 'provider-root', uuid,
-                f'is {owned_by[0][0]}, in the tree of {root}, and the claim '
-                f'store has it in the tree of {roots.get(uuid)}',
-                advice=_REPORT_AGAIN)
+                f'is {text}, in the tree of {root}, and the claim store has '
+                f'it in the tree of {roots.get(uuid)}', advice=_REPORT_AGAIN)
 
 
 def check_inventories(

@@ -96,6 +96,13 @@ CASES = {
     'row is of another project': (
         ("UPDATE instances SET project_id = 'x' WHERE uuid = :server",
          'cell1'), {'owner-differs server'}),
+    'row is of another user': (
+        ("UPDATE instances SET user_id = 'x' WHERE uuid = :server", 'cell1'),
+        {'owner-differs server'}),
+    'request is of another project': (
+        ("UPDATE request_specs SET spec = replace(spec, '\"project_id\": "
+         "\"project\"', '\"project_id\": \"x\"') "
+         'WHERE instance_uuid = :server', 'api'), {'owner-differs server'}),
     'build request is of another project': (
         ("UPDATE build_requests SET project_id = 'x'", 'api'),
         {'owner-differs waiting'}),
@@ -139,6 +146,9 @@ CASES = {
     'root of a node is unknown': (
         ('UPDATE provider_trees SET root = :unknown WHERE provider = :far',
          'claims'), {'provider-root far'}),
+    'root of a node is missing': (
+        ('DELETE FROM provider_trees WHERE provider = :far', 'claims'),
+        {'provider-root far'}),
     'root of a child provider is unknown': (
         ('UPDATE provider_trees SET root = :unknown WHERE provider = :child',
          'claims'), {'provider-root child'}),

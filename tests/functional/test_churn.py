@@ -6,6 +6,7 @@ import threading
 
 from cellsched import exception
 from cellsched.standalone import deployment
+from cellsched.wiring import services
 from tests.functional import base
 
 #: By then every lease has run out.
@@ -60,6 +61,27 @@ class User(threading.Thread):
             self.case.task(late_s=LATE_S).run(base.USER, [uuid])
 
 
+class Audits(threading.Thread):
+    """Audits a deployment until the end.
+
+    :ivar found: all findings that were found twice
+    """
+
+    def __init__(self, world):
+        super().__init__()
+        self.auditor = services.auditor(world.conf('api'), world.api.parts)
+        self.found = []
+        self.ends = threading.Event()
+
+    def run(self):
+        while not self.ends.is_set():
+            self.found += self.auditor.run(settle_s=0.5).remaining
+
+    def end(self):
+        self.ends.set()
+        self.join()
+
+
 class TestChurn(base.TestCase):
 
     def test_each_server_ends_once_and_leaves_no_records(self):
@@ -69,11 +91,14 @@ class TestChurn(base.TestCase):
             for name, delay in (('fast', 0), ('slow', 0.02))]
             for number in range(1, 4)})
         users = [User(self, seed) for seed in range(USERS)]
-        for user in users:
-            user.start()
+        audits = Audits(self.world)
+        for each in *users, audits:
+            each.start()
         for user in users:
             user.join()
+        audits.end()
 
+        self.assertEqual([], audits.found)
         self.assertEqual([None] * USERS, [user.failure for user in users])
         found = self.settled(
             [uuid for user in users for uuid in user.wanted])

@@ -5,6 +5,7 @@ from cellsched import exception
 from cellsched.wiring import compute
 from tests.functional import base
 from tests.functional import moving
+from tests.functional import test_churn
 
 
 class TestMoves(moving.TestCase):
@@ -145,6 +146,31 @@ class TestMoves(moving.TestCase):
             5 * ['done'], self.statuses(self.uuid)))
         self.assertEqual(4, self.done.count('MoveDecide'))
         self.assertEqual(4, self.done.count('MoveSpawn'))
+
+
+class TestAuditOfMoves(moving.TestCase):
+
+    def test_servers_that_move_have_no_findings(self):
+        self.start({'cell1': self.hosts('a1', 'a2', 'a3')})
+        group = self.world.api.server_groups.create(
+            base.USER, 'group', 'anti-affinity', {'max_server_per_host': 2})
+        uuids = [server.uuid for hints in ({}, {'group': [group.uuid]})
+                 for server in self.built(min_count=2, hints=hints)]
+        audits = test_churn.Audits(self.world)
+        audits.start()
+        for kind in 'migrate', 'shelve', 'unshelve', 'migrate':
+            for uuid in uuids:
+                getattr(self.moves, kind)(base.ADMIN, uuid)
+            for uuid in uuids:
+                self.until(lambda: all(
+                    row.task_state is None
+                    for row in self.rows(uuid).values()), 'it has moved')
+        for uuid in uuids:
+            self.delete(uuid)
+        self.gone(*uuids)
+        audits.end()
+
+        self.assertEqual([], audits.found)
 
 
 class TestOtherCell(moving.TestCase):

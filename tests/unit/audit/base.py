@@ -3,6 +3,7 @@
 
 from concurrent import futures
 
+from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.audit import auditor
@@ -52,6 +53,11 @@ class SettlingClock(clocks.FakeClock):
         self.slept.append(seconds)
         super().sleep(seconds)
         self.meanwhile()
+
+
+def text(spec):
+    """Return the stored form of a request specification."""
+    return jsonutils.dumps(spec.obj_to_primitive())
 
 
 class TestCase(base.TestCase):
