@@ -272,12 +272,15 @@ def _failed(
     """
     if (arrived or move.status != server_moves.ERROR
             or move.dest_compute != host
-            or move.source_compute in (None, host)
+            or move.source_compute == host
             or move.created_at > spawned_at
             or not _is_after(move.updated_at, spawned_at)):
         return False
     if arrived is False:
         return True
+    if move.source_compute is None:
+        # No host can report the guest of a shelved server.
+        return False
     reported_at, missing = _report(reports.get(move.source_compute))
     return (reported_at is not None and row.updated_at is not None
             and max(move.updated_at, row.updated_at) < reported_at
