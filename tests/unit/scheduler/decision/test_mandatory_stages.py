@@ -96,7 +96,8 @@ class TestStages(base.TestCase):
             cell=CELL_B, allow_cross_cell_move=True)))
 
     def test_ignored_hosts_are_out_in_any_case(self):
-        for ignored, left in ((['ALPHA'], [1, 2, 3]), (['beta'], [0, 3]),
+        for ignored, left in ((['ALPHA'], [1, 2, 3]), (['BETA'], [0, 3]),
+                              (['beta'], [0, 1, 3]),
                               (['alpha', 'GAMMA', 'x'], [1, 2]),
                               (['x', ''], [0, 1, 2, 3])):
             rows, by = self.kept(ignore_hosts=ignored)
@@ -125,7 +126,8 @@ class TestStages(base.TestCase):
 
     def test_requested_host_or_node_is_the_only_one(self):
         for fields, left in (({'host': 'ALPHA'}, [0]),
-                             ({'host': 'beta'}, [1, 2]),
+                             ({'host': 'BETA'}, [1, 2]),
+                             ({'host': 'beta'}, [2]),
                              ({'node': 'n2'}, [1]),
                              ({'host': 'beta', 'node': 'N2'}, [2]),
                              ({'host': 'alpha', 'node': 'n2'}, []),
