@@ -291,10 +291,20 @@ class ClaimCopier:
     def check(self, progress: Progress = ignore) -> None:
         """Check that the target has nothing but a part of this copy.
 
-        Inventories may differ, as they do during a copy.
+        Inventories may differ, as they do during a copy. A record of the
+        source that cannot be read would be lost.
 
-        :raises cellsched.exception.ClaimsNotCopied: names the differences
+        :raises cellsched.exception.ClaimsNotCopied: names the differences or
+            the unreadable records
         """
+        problems = [each for each in self._source.problems() if each.advice]
+        if problems:
+            raise exception.ClaimsNotCopied(
+                reason='the source has records that cannot be read: '
+                + '; '.join(f'{each.record}: {each.text}'
+                            for each in problems[:_NAMED_MAX])
+                + (f'; and {len(problems) - _NAMED_MAX} more'
+                   if len(problems) > _NAMED_MAX else ''))
         found = self._comparison.extra(progress)
         named = list(itertools.islice(found, _NAMED_MAX))
         more = sum(1 for _ in found)

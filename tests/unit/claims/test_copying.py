@@ -71,6 +71,19 @@ class TestCopy(copies.CopyingTestCase):
 
         self.assertCopied()
 
+    def test_unreadable_record_of_the_source_is_refused(self):
+        source = memory.MemoryClaims()
+        source.problems = lambda: [
+            base.StoreProblem('c/a', 'is junk', 'restore it'),
+            base.StoreProblem('g/a', 'has a member too many')]
+
+        error = self.assertRaises(
+            exception.ClaimsNotCopied, copying.ClaimCopier(
+                source, memory.MemoryClaims()).check)
+
+        self.assertIn('c/a: is junk', str(error))
+        self.assertNotIn('g/a', str(error))
+
     def test_empty_store_is_copied(self):
         self.assertEqual(copying.CopyResult(0, 0, 0, 0, 0), self.copy())
 
