@@ -24,6 +24,7 @@ from tests.unit.db.cell import test_hosts
 from tests.unit.db.cell import test_instance_children
 from tests.unit.db.cell import test_instance_history
 from tests.unit.db.cell import test_instances
+from tests.unit.db.cell import test_on_host
 from tests.unit.db.cell import test_services
 from tests.unit.db import test_statements
 
@@ -203,4 +204,8 @@ class TestArchiveOthers(base.CellTestCase, test_cell_archive.TestOthers):
 
 
 class TestArchivePurge(base.CellTestCase, test_cell_archive.TestPurge):
+    pass
+
+
+class TestOnHost(base.CellTestCase, test_on_host.TestOnHost):
     pass

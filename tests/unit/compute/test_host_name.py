@@ -335,6 +335,13 @@ class TestHostIdentity(tracking.TrackerTestCase):
         self.assertEqual(['host2'], [
             row.host for row in self.rows(models.services)])
 
+    def test_name_in_other_capitals_is_another_host(self):
+        first, second = self.begin(), self.begin('HOST1', 'other')
+
+        self.assertEqual(
+            [(first, 'host1'), (second, 'HOST1')], self.nodes())
+        self.assertEqual(first, self.begin())
+
     def test_copy_of_a_state_file_is_refused_while_its_host_is_up(self):
         self.begin()
 

@@ -658,9 +658,12 @@ class TestIdentity(tracking.TrackerTestCase):
         self.claims.claim([claims_base.Claim(
             self.uuids[0], device, {'VGPU': 1})])
 
-        self.driver.found = {'node1': self.node(self.uuids[0]),
-                             'node2': self.node(self.uuids[1], device)}
-        for _ in range(2):
+        # Either node may be reported first.
+        there = {'node1': self.node(self.uuids[0]),
+                 'node2': self.node(self.uuids[1], device)}
+        back = {'node1': self.node(self.uuids[0], device),
+                'node2': self.node(self.uuids[1])}
+        for self.driver.found in there, there, back, back:
             tracker.report()
 
             self.assertEqual(4, self.capacity(device, 'VGPU'))

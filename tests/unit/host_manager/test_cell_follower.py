@@ -4,6 +4,7 @@
 import sqlalchemy as sa
 
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched import exception
@@ -169,6 +170,10 @@ class TestOrder(following.FollowerTestCase):
         for everything in False, True:
             self.read(everything)
             self.assertEqual([], self.known())
+        with self.database.reader() as connection:
+            for nodes, names in ((None, ()), ([uuid], ()), ((), ['a'])):
+                self.assertEqual([], hosts.selected(
+                    connection, nodes, names).nodes)
 
         self.node('a')
         self.read()

@@ -9,20 +9,15 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
-from cellsched.testing import databases
-from tests.unit import base
+from tests.unit.db.cell import base
 from tests.unit.db import samples
 
 
 class TestOnHost(base.TestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.cell = self.useFixture(databases.CellDatabase()).database
-
     def make(self, **values):
         [uuid] = samples.uuids(1)
-        with self.cell.writer() as connection:
+        with self.database.writer() as connection:
             instances.create(
                 connection, [samples.instance(uuid)], samples.NOW)
             samples.put(connection, uuid, {'host': 'host1', **values},
@@ -30,7 +25,7 @@ class TestOnHost(base.TestCase):
         return uuid
 
     def ask(self, query, *more):
-        with self.cell.reader() as connection:
+        with self.database.reader() as connection:
             return query(connection, 'host1', *more)
 
     def make_all(self):
@@ -71,7 +66,7 @@ class TestOnHost(base.TestCase):
 
     def move(self, uuid, age_s=1, took_s=1, host_id=None, **values):
         began = samples.NOW + datetime.timedelta(seconds=age_s)
-        with self.cell.writer() as connection:
+        with self.database.writer() as connection:
             connection.execute(sa.insert(models.migrations).values(**{
                 'uuid': samples.uuids(1)[0], 'instance_uuid': uuid,
                 'created_at': began, 'status': 'finished', 'deleted': 0,
@@ -102,7 +97,7 @@ class TestOnHost(base.TestCase):
 
     def report(self, host, age_s, missing=()):
         """Let a host report its guests, so long after the spawn."""
-        with self.cell.writer() as connection:
+        with self.database.writer() as connection:
             services.report(connection, samples.uuids(1)[0], host,
                             services.COMPUTE, 'compute', samples.NOW)
             services.set_guests(connection, host, on_host.dump(
@@ -121,6 +116,16 @@ class TestOnHost(base.TestCase):
         self.check('ELSEWHERE', age_s=-2, took_s=1, **aborted)
         self.check('ELSEWHERE', age_s=1, **aborted)
 
+    def test_guest_that_has_arrived_is_not_lost_by_the_abort(self):
+        uuid = self.make(host='host2', vm_state='active', task_state=None)
+        self.move(uuid, age_s=-1, took_s=2, status='error',
+                  source_compute='host2', dest_compute='host1')
+        self.report('host2', 2)
+        for arrived, fate in ((True, 'ELSEWHERE'), (False, 'LOST')):
+            [found] = self.ask(on_host.explain, None, {uuid: samples.NOW},
+                               {uuid: arrived})
+            self.assertEqual(fate, found.fate.name)
+
     def test_guest_of_an_aborted_move_stays_if_the_source_has_none(self):
         uuid = self.make(host='host2', vm_state='active', task_state=None)
         self.move(uuid, age_s=-1, took_s=2, status='error',
@@ -132,7 +137,7 @@ class TestOnHost(base.TestCase):
     def test_guest_of_an_aborted_move_stays_if_the_server_has_changed(self):
         uuid = self.make(host='host2', vm_state='active', task_state=None)
         table = models.instances
-        with self.cell.writer() as connection:
+        with self.database.writer() as connection:
             connection.execute(sa.update(table).where(
                 table.c.uuid == uuid).values(
                     updated_at=samples.NOW + datetime.timedelta(seconds=3)))
@@ -162,11 +167,11 @@ class TestOnHost(base.TestCase):
     def test_server_comes_with_its_flavor_deleted_or_not(self):
         for deleted in 0, 1:
             uuid = self.make(deleted=deleted)
-            with self.cell.reader() as connection:
+            with self.database.reader() as connection:
                 found = on_host.get(connection, uuid)
             self.assertEqual((uuid, 'host1', 'small', 'project'), (
                 found.uuid, found.host, found.flavor.name, found.project_id))
 
     def test_unknown_server_is_none(self):
-        with self.cell.reader() as connection:
+        with self.database.reader() as connection:
             self.assertIsNone(on_host.get(connection, samples.uuids(1)[0]))
