@@ -37,7 +37,6 @@
     │   └── ResourceProviderExists
     ├── InUse                        cannot be deleted yet
     │   ├── AggregateInUse           names the shared resource provider
-    │   ├── CellAnswers              it is not lost
     │   ├── CellInUse                names hosts, servers or deleted servers
     │   ├── HostInUse
     │   ├── ResourceProviderInUse    servers have allocations of it
@@ -377,11 +376,6 @@ class ZoneInUse(InUse):
                'move the servers away first.')
 
 
-class CellAnswers(InUse):
-    msg_fmt = ('The database of cell %(cell)s answers, so the cell is not '
-               'lost; delete or move its servers, and delete it then.')
-
-
 class HostInUse(InUse):
     msg_fmt = "Host '%(host)s' has %(count)s servers."
 
@@ -511,7 +505,7 @@ class HostStateUncertain(CellschedException):
 
 
 class ServiceBusy(CellschedException):
-    msg_fmt = ('The service is busy: %(waiting)d requests wait already; try '
+    msg_fmt = ('The service is busy: %(waiting)s requests wait already; try '
                'again later')
     code = 503
     safe = True

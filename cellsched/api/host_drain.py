@@ -203,11 +203,11 @@ class _Departures:
             rows = {row.uuid: row
                     for row in on_host.list_all(connection, self._host)}
             # A former machine of this name never removes its copies.
-            left = [] if self._evacuates else server_moves.list_left(
+            moves = [] if self._evacuates else server_moves.list_left(
                 connection, self._host,
                 services.look(connection, self._host).host_id)
             copies = instances.get_many(
-                connection, [move.instance_uuid for move in left])
+                connection, [move.instance_uuid for move in moves])
         self._copies = copies.keys() - rows.keys()
         for uuid, row in (*copies.items(), *rows.items()):
             self._names[uuid] = row.display_name

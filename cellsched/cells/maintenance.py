@@ -31,6 +31,11 @@ LOG = log.getLogger(__name__)
 #: Servers in one transaction.
 BATCH = 500
 
+#: Attempts to reach the database of a cell before it counts as lost, and the
+#: seconds between them.
+_ATTEMPTS_MAX = 3
+_ATTEMPT_INTERVAL_S = 2.0
+
 
 @dataclasses.dataclass(frozen=True)
 class LostCell:
@@ -263,54 +268,56 @@ class CellMaintenance:
         self._cells.refresh()
         return hosts
 
-    def examine_lost(self, uuid: str) -> LostCell:
-        """Return the losses if a cell is removed whose database is lost.
+    def find_losses(self, uuid: str) -> LostCell | None:
+        """Return what is lost if a cell is removed without its database.
 
+        :returns: None if the database answers, or if it is cell0
         :raises cellsched.exception.CellMappingNotFound: no such cell
-        :raises cellsched.exception.CellAnswers: the database answers
-        :raises cellsched.exception.InvalidField: it is cell0
         """
         self._cells.refresh()
         cell = self._cells.get(uuid)
-        if cell.is_cell0():
-            raise exception.InvalidField(
-                where='cell', field='uuid', problem='this is cell0',
-                expected='a cell with hosts')
-        try:
-            with self._targets.connected_once(cell) as database:
-                is_there = database.exists()
-                cell_schema.SCHEMA.check_place(database)
-            reason = 'Its file does not exist.'
-        except exception.DatabaseUnreachable as exc:
-            is_there, reason = False, exc.format_message()
-        except exception.WrongDatabase:
-            is_there = True
-        if is_there:
-            raise exception.CellAnswers(cell=cell.identity)
+        reason = None if cell.is_cell0() else self._unanswered(cell)
+        if reason is None:
+            return None
         with self._database.reader() as connection:
             hosts = sorted(host_mappings.by_cell(connection).get(uuid, ()))
             _, deleted = instance_mappings.count_in_cell(connection, cell.id)
             servers = instance_mappings.count_by_project(connection, cell.id)
         return LostCell(cell, reason, hosts, servers, deleted)
 
+    def _unanswered(self, cell: objects.CellMapping) -> str | None:
+        """Return why the database of a cell does not answer, or None."""
+        for attempt in range(_ATTEMPTS_MAX):
+            if attempt:
+                self._clock.sleep(_ATTEMPT_INTERVAL_S)
+            try:
+                with self._targets.connected_once(cell) as database:
+                    if not database.exists():
+                        return 'Its file does not exist.'
+                    cell_schema.SCHEMA.check_place(database)
+                    return None
+            except exception.WrongDatabase:
+                return None
+            except exception.DatabaseUnreachable as exc:
+                reason = exc.format_message()
+        return reason
+
     def delete_lost(
-        self, uuid: str, release: Callable[[list[str]], None]
-    ) -> LostCell:
+        self, lost: LostCell, release: Callable[[list[str]], None]
+    ) -> None:
         """Remove a cell whose database is lost, with its hosts and servers.
 
         The records of the servers are removed: they are gone for their users,
         and count for no quota. An unfinished build is scheduled again, to
         another cell. Idempotent: an interrupted call can be repeated.
 
+        :param lost: result of :meth:`find_losses`
         :param release: releases the claims of servers, by their uuids
-        :returns: what was removed
         :raises cellsched.exception.CellInUse: servers are still added to it
-        :raises: the errors of :meth:`examine_lost`
         """
-        lost = self.examine_lost(uuid)
         # 1. No new server may come. Schedulers know it after their next
         # refresh, so servers may be added until then.
-        self.update(uuid, {'disabled': True})
+        self.update(lost.cell.uuid, {'disabled': True})
         while True:
             # 2. Remove the servers in batches. The claims go first: if the
             # process stops, the next call finds the mappings again.
@@ -327,8 +334,7 @@ class CellMaintenance:
                                  if each not in removed],
                     lost.cell.id, self._clock.now())
         # 3. Unmap the hosts and the cell.
-        self.delete(uuid, force=True)
-        return lost
+        self.delete(lost.cell.uuid, force=True)
 
     def _forget(self, cell: objects.CellMapping, hosts: list[str]) -> None:
         try:

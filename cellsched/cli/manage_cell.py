@@ -24,8 +24,6 @@ CELL0 = 5
 #: Exit codes of ``delete_cell``.
 IN_USE = {exception.CellInUse.HOSTS: 2, exception.CellInUse.SERVERS: 3,
           exception.CellInUse.DELETED: 4}
-ANSWERS = 5
-NOT_CONFIRMED = 6
 
 #: Exit codes of ``delete_host``.
 NO_HOST = 2
@@ -43,9 +41,7 @@ _COUNT_MAX = 2 ** 31 - 1
 _HINTS = {
     exception.CellInUse.HOSTS: 'cell_v2 delete_host unmaps one host, and '
                                '--force unmaps all hosts',
-    exception.CellInUse.SERVERS: 'delete or move the servers first; if the '
-                                 'database of the cell is lost for good, use '
-                                 '--lost',
+    exception.CellInUse.SERVERS: 'delete or move the servers first',
     exception.CellInUse.DELETED: 'db archive_deleted_rows archives deleted '
                                  'servers, and --force unmaps them',
 }
@@ -281,49 +277,52 @@ class DeleteCell(base.Command):
     deleted servers too; the hosts are discovered again if the cell is mapped
     again.
 
-    ``--lost`` is for a cell whose database is lost for good. It shows the
-    hosts and the servers of each project that will be lost, and ends with 6.
-    With ``--force`` too, it removes them: the servers are gone for their
-    users, and their claims and quota are free. It ends with 5 if the database
-    answers. Stop the agents and conductors of the cell first.
+    If the database of the cell does not answer in three attempts, the command
+    shows the hosts and the servers of each project that are lost if the cell
+    is removed. With ``--force`` it removes them: the servers are gone for
+    their users, and their claims and quota are free. Use it only if the
+    database is lost for good, and stop the agents and conductors of the cell
+    first.
 
     Examples::
 
         cellsched-manage --config-file api.conf cell_v2 delete_cell \\
             --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
         cellsched-manage --config-file api.conf cell_v2 delete_cell \\
-            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --lost
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --force
     """
 
     kinds = (plugins.CLAIMS,)
     arguments = (
         _CELL_UUID,
-        base.flag('--force', 'unmap hosts and deleted servers too; with '
-                  '--lost, remove the cell with its servers'),
-        base.flag('--lost', 'the database of the cell is lost for good: show '
-                  'the losses'))
+        base.flag('--force', 'unmap hosts and deleted servers too; if the '
+                  'database does not answer, remove the cell with its '
+                  'servers'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
-        if args.lost:
-            return self._delete_lost(args)
-        try:
-            hosts = _setup().maintenance(self.app).delete(
-                args.cell_uuid, args.force)
-        except exception.CellInUse as exc:
-            self.app.warn(
-                f'{exc.format_message().rstrip(".")}; {_HINTS[exc.by]}')
-            return IN_USE[exc.by]
-        self.app.say(f'Unmapped cell {args.cell_uuid} and {len(hosts)} hosts')
-        return 0
-
-    def _delete_lost(self, args: argparse.Namespace) -> int:
         setup = _setup()
         maintenance = setup.maintenance(self.app)
         try:
-            lost = maintenance.examine_lost(args.cell_uuid)
-        except exception.CellAnswers as exc:
-            return _reported(self, exc, ANSWERS)
+            hosts = maintenance.delete(args.cell_uuid, args.force)
+        except exception.CellInUse as exc:
+            lost = maintenance.find_losses(args.cell_uuid)
+            if lost is None:
+                self.app.warn(
+                    f'{exc.format_message().rstrip(".")}; {_HINTS[exc.by]}')
+                return IN_USE[exc.by]
+            self._show(lost)
+            if not args.force:
+                self.app.warn('Nothing was removed. If the database is lost '
+                              'for good, --force removes the cell and loses '
+                              'these servers')
+                return IN_USE[exc.by]
+            maintenance.delete_lost(lost, setup.claim_release(self.app))
+            hosts = lost.hosts
+        self.app.say(f'Unmapped cell {args.cell_uuid} and {len(hosts)} hosts')
+        return 0
+
+    def _show(self, lost: Any) -> None:
         servers = sum(lost.servers.values())
         self.app.say(f'Cell {lost.cell.identity} does not answer: '
                      f'{lost.reason}')
@@ -331,15 +330,6 @@ class DeleteCell(base.Command):
                      f'{lost.deleted} deleted servers')
         for project, count in lost.servers.items():
             self.app.say(f'  project {project}: {count} servers')
-        if not args.force:
-            self.app.warn('Nothing was removed. Removing the cell loses these '
-                          'servers; to remove it, add --force')
-            return NOT_CONFIRMED
-        maintenance.delete_lost(
-            args.cell_uuid, setup.claim_release(self.app))
-        self.app.say(f'Removed cell {args.cell_uuid}, {len(lost.hosts)} hosts '
-                     f'and {servers} servers')
-        return 0
 
 
 class ListMappedHosts(base.Lister):

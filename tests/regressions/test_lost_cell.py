@@ -35,7 +35,7 @@ class TestLostCell(base.TestCase):
     def test_cell_that_is_lost_is_removed_with_its_servers(self):
         self.take_down('cell1')
 
-        self.assertEqual(0, self.delete_cell('--lost', '--force')[0])
+        self.assertEqual(0, self.delete_cell('--force')[0])
 
         page = self.world.api.servers.list(base.USER)
         self.assertEqual(
@@ -50,14 +50,14 @@ class TestLostCell(base.TestCase):
             each.host for each in
             self.world.api.services.list(base.ADMIN).services])
         self.assertEqual(['cell2'], [each.cell for each in self.built()])
-        self.assertEqual(1, self.delete_cell('--lost', '--force')[0])
+        self.assertEqual(1, self.delete_cell('--force')[0])
 
     def test_losses_are_shown_and_nothing_is_removed_without_force(self):
         self.take_down('cell1')
 
-        code, text = self.delete_cell('--lost')
+        code, text = self.delete_cell()
 
-        self.assertEqual(6, code)
+        self.assertEqual(2, code)
         for part in ('1 hosts, 2 servers and 0 deleted servers',
                      'project project: 2 servers', 'Nothing was removed',
                      '--force', 'does not answer'):
@@ -67,22 +67,12 @@ class TestLostCell(base.TestCase):
         self.assertNotEqual([], self.held(self.lost[0]))
 
     def test_cell_whose_database_answers_is_not_lost(self):
-        for args in ('--lost',), ('--lost', '--force'):
-            code, text = self.delete_cell(*args)
-
-            self.assertEqual(5, code)
-            self.assertIn('answers', text)
-        self.assertEqual(4, len(self.listed()))
-        self.assertNotEqual([], self.held(self.lost[0]))
-
-    def test_force_alone_keeps_the_servers_and_names_the_way_out(self):
-        self.take_down('cell1')
-
         code, text = self.delete_cell('--force')
 
         self.assertEqual(3, code)
-        self.assertIn('--lost', text)
+        self.assertIn('delete or move the servers first', text)
         self.assertEqual(4, len(self.listed()))
+        self.assertNotEqual([], self.held(self.lost[0]))
 
     def test_build_that_was_not_finished_goes_to_another_cell(self):
         uuid = self.lost[0]
@@ -93,19 +83,10 @@ class TestLostCell(base.TestCase):
         self.assertIsNotNone(self.requested(uuid))
         self.take_down('cell1')
 
-        self.assertEqual(0, self.delete_cell('--lost', '--force')[0])
+        self.assertEqual(0, self.delete_cell('--force')[0])
 
         self.assertIsNone(self.mapped(uuid))
         self.assertEqual([], self.held(uuid))
         with self.world.api.parts.database.reader() as connection:
             self.assertEqual(
                 {uuid}, set(build_requests.present(connection, self.lost)))
-
-    def test_cell0_is_not_removed_so(self):
-        self.cell = self.cells()['cell0'].uuid
-
-        code, text = self.delete_cell('--lost', '--force')
-
-        self.assertNotEqual(0, code)
-        self.assertIn('cell0', text)
-        self.assertIn('cell0', self.cells())
