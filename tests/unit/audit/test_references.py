@@ -191,6 +191,13 @@ class TestGroups(base.TestCase):
 
         self.assertMends(('S8', 'group-member-missing', uuid, 'cell1'))
 
+    def test_stranded_deletion_leaves_no_member(self):
+        uuid, _ = self.member()
+        self.change_row(
+            uuid, 'cell1', task_state='deleting', host=None, node=None)
+
+        self.assertMends(('L1', 'deleting-stranded', uuid, 'cell1'))
+
     def test_membership_of_a_moving_server_is_no_finding(self):
         uuid, _ = self.member()
         held = self.claims.claims_of([uuid])[uuid]
