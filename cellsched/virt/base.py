@@ -2,6 +2,7 @@
 """The contract of a virtualisation driver."""
 
 import abc
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -100,6 +101,11 @@ class ComputeDriver(abc.ABC):
     #: The option group of :meth:`opts`.
     group: ClassVar[str] = 'DEFAULT'
 
+    #: Whether this host can transfer the disks of servers to and from other
+    #: hosts that can. Without it, a server that migrates is built anew and
+    #: loses its local disks. The agent reports it as a trait of its nodes.
+    supports_migration: bool = False
+
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options of this driver; none by default."""
@@ -131,7 +137,12 @@ class ComputeDriver(abc.ABC):
 
     @abc.abstractmethod
     def destroy(self, instance: objects.Instance) -> None:
-        """Stop and remove the server; must succeed if it is not here."""
+        """Stop and remove the server; must succeed if it is not here.
+
+        It also removes a server that :meth:`prepare_migration` has stopped,
+        and what a migration to this host has transferred. The agent calls it
+        on the source of a migration after the server runs on its destination.
+        """
 
     def deallocate_networks_on_reschedule(
         self, instance: objects.Instance
@@ -146,10 +157,86 @@ class ComputeDriver(abc.ABC):
 
     @abc.abstractmethod
     def list_instances(self) -> list[str]:
-        """Return the uuids of the servers on this host."""
+        """Return the uuids of the servers on this host.
+
+        Servers that are prepared for a migration, and servers that are being
+        transferred to this host, are on it too.
+        """
+
+    def prepare_migration(
+        self, instance: objects.Instance
+    ) -> Mapping[str, Any]:
+        """Stop a server, and make its disks ready to leave this host.
+
+        The disks and the definition of the server stay on this host until
+        :meth:`destroy` or :meth:`revert_migration`. Until then
+        :meth:`list_prepared` lists the server, and :meth:`list_instances`
+        too. Blocks until the guest has stopped. Idempotent: a server that is
+        prepared already stays so, and the same data is returned. After a
+        failure the agent calls :meth:`revert_migration`.
+
+        Like the other methods of a migration, it is called only if
+        :attr:`supports_migration` is true.
+
+        :returns: data for the destination, JSON-compatible, such as the
+            address and the sizes of the disks; it has no credentials
+        :raises cellsched.exception.BuildFailed: names the problem
+        """
+        raise NotImplementedError
+
+    def transfer_disks(
+        self, instance: objects.Instance, node: str, data: Mapping[str, Any],
+        progress: Callable[[], None],
+    ) -> None:
+        """Fetch the disks of a server from its source, without starting it.
+
+        Blocks until all disks are complete on this host. The source does not
+        change. This host has no server of this uuid before. After a failure,
+        or if the agent ends, the agent calls :meth:`destroy`, which must
+        remove an incomplete transfer.
+
+        :param data: the data of :meth:`prepare_migration`
+        :param progress: to be called at least once a minute; it raises an
+            error if the migration has ended, and the transfer must end then
+        :raises cellsched.exception.BuildFailed: names the problem, for
+            example data of another driver
+        """
+        raise NotImplementedError
+
+    def finish_migration(self, instance: objects.Instance, node: str) -> None:
+        """Start a server from its transferred disks.
+
+        Must succeed and change nothing if the server runs already. After a
+        failure the agent calls :meth:`destroy`.
+
+        :raises cellsched.exception.BuildFailed: names the problem
+        """
+        raise NotImplementedError
+
+    def revert_migration(self, instance: objects.Instance) -> None:
+        """Start a server that was prepared, after its migration has failed.
+
+        The server has the disks and the networks that it had before.
+        :meth:`list_prepared` does not list it any more. Must succeed and
+        change nothing if the server runs, or is not here. After a failure it
+        is called again.
+        """
+        raise NotImplementedError
+
+    def list_prepared(self) -> list[str]:
+        """Return the uuids of the servers that are stopped to migrate.
+
+        These are the servers that :meth:`prepare_migration` has begun to
+        stop, and that were neither destroyed nor reverted. The list must
+        survive a restart of the agent or of the host, which must not start
+        these servers itself.
+        """
+        return []
 
     def spawned_at(self, uuid: str) -> datetime.datetime | None:
-        """Return the time at which a server was spawned on this host.
+        """Return the time at which a server came to this host.
+
+        This is when it was spawned, or when its transfer began.
 
         It is in UTC, without a time zone, by the clock of the host, and stays
         across restarts. The agent removes a server that left this host only

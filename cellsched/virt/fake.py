@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A driver that builds nothing and can be slow or fail."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
+import dataclasses
 import datetime
 import functools
+import itertools
 import json
 import threading
 from typing import Any
@@ -41,20 +44,41 @@ Number of builds that abort without a retry, after those of ``fail_builds``.
 Whether a rescheduled build gets new networks on the next host, as with
 bare-metal drivers.
 """),
+    cfg.BoolOpt('supports_migration', default=True, help="""
+Whether the host can transfer the disks of servers that migrate.
+
+Without it, only servers without a local disk migrate, unless the data on their
+disks may be lost.
+"""),
 ]
 
 
-class _Guest(str):
-    """The uuid of a server, with the time of its spawn."""
+#: Numbers of the builds in this process.
+_BUILDS = itertools.count(1)
 
-    spawned_at: datetime.datetime | None = None
+
+@dataclasses.dataclass
+class _Guest:
+    """A server on the host.
+
+    :param contents: the contents of its disks
+    :param runs: whether it runs; otherwise it is prepared for a migration, or
+        is transferred
+    """
+
+    spawned_at: datetime.datetime
+    contents: str
+    runs: bool = True
+    prepared: bool = False
 
 
 class FakeDriver(base.ComputeDriver):
     """Keeps servers in memory, for tests, demonstrations and simulations.
 
     The options of ``[fake_virt]`` set its resources and failures.
-    :meth:`fail_builds` and :meth:`hold_builds` change them at run time.
+    :meth:`fail_builds` and :meth:`hold_builds` change them at run time, for
+    builds and for the arrival of servers that migrate. The disks of a server
+    contain a text, see :meth:`contents`.
     """
 
     group = 'fake_virt'
@@ -115,7 +139,8 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                     expected=f'names of resource classes, not {name!a:.60}')
         self._providers = _parsed(options.providers)
         self._lock = threading.Lock()
-        self._instances: set[str] = set()
+        self.supports_migration = options.supports_migration
+        self._instances: dict[str, _Guest] = {}
         self._to_fail = options.fail_builds
         self._to_abort = options.abort_builds
         self._go_on = threading.Event()
@@ -149,29 +174,94 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                 f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
-        guest = _Guest(instance.uuid)
-        guest.spawned_at = self.clock.now()
-        if self.conf.fake_virt.build_delay:
-            self.clock.sleep(self.conf.fake_virt.build_delay)
-        self._go_on.wait()
+        now = self.clock.now()
+        self._take_time()
         with self._lock:
-            if instance.uuid in self._instances:
+            if self._runs(instance.uuid):
                 return
-            if self._to_fail:
-                self._to_fail -= 1
-                raise exception.BuildFailed(
-                    uuid=instance.uuid,
-                    reason='the driver is configured to fail')
-            if self._to_abort:
-                self._to_abort -= 1
-                raise exception.BuildAborted(
-                    uuid=instance.uuid,
-                    reason='the driver is configured to abort')
-            self._instances.add(guest)
+            self._fail(instance.uuid)
+            self._instances[instance.uuid] = _Guest(
+                now, f'build {next(_BUILDS)} at {now}')
 
     def destroy(self, instance: objects.Instance) -> None:
         with self._lock:
-            self._instances.discard(instance.uuid)
+            self._instances.pop(instance.uuid, None)
+
+    def prepare_migration(
+        self, instance: objects.Instance
+    ) -> Mapping[str, Any]:
+        with self._lock:
+            guest = self._instances.get(instance.uuid)
+            if guest is None:
+                raise exception.BuildFailed(
+                    uuid=instance.uuid, reason='it is not on this host')
+            guest.runs, guest.prepared = False, True
+            return {'contents': guest.contents}
+
+    def transfer_disks(
+        self, instance: objects.Instance, node: str, data: Mapping[str, Any],
+        progress: Callable[[], None],
+    ) -> None:
+        guest = _Guest(self.clock.now(), data['contents'], runs=False)
+        self._take_time()
+        progress()
+        with self._lock:
+            self._fail(instance.uuid)
+            self._instances[instance.uuid] = guest
+
+    def finish_migration(self, instance: objects.Instance, node: str) -> None:
+        with self._lock:
+            self._instances[instance.uuid].runs = True
+
+    def revert_migration(self, instance: objects.Instance) -> None:
+        with self._lock:
+            guest = self._instances.get(instance.uuid)
+            if guest is not None and guest.prepared:
+                guest.runs, guest.prepared = True, False
+
+    def list_prepared(self) -> list[str]:
+        with self._lock:
+            return sorted(uuid for uuid, guest in self._instances.items()
+                          if guest.prepared)
+
+    def is_running(self, uuid: str) -> bool:
+        """Return whether a server is on this host and runs."""
+        with self._lock:
+            return self._runs(uuid)
+
+    def contents(self, uuid: str) -> str | None:
+        """Return the contents of a server's disks; None if it is not here.
+
+        Each build makes new contents, and a transfer copies them.
+        """
+        with self._lock:
+            guest = self._instances.get(uuid)
+            return None if guest is None else guest.contents
+
+    def write(self, uuid: str, contents: str) -> None:
+        """Change the contents of the disks of a server on this host."""
+        with self._lock:
+            self._instances[uuid].contents = contents
+
+    def _runs(self, uuid: str) -> bool:
+        guest = self._instances.get(uuid)
+        return guest is not None and guest.runs
+
+    def _take_time(self) -> None:
+        if self.conf.fake_virt.build_delay:
+            self.clock.sleep(self.conf.fake_virt.build_delay)
+        self._go_on.wait()
+
+    def _fail(self, uuid: str) -> None:
+        """Fail if the next build is to fail."""
+        if self._to_fail:
+            self._to_fail -= 1
+            raise exception.BuildFailed(
+                uuid=uuid, reason='the driver is configured to fail')
+        if self._to_abort:
+            self._to_abort -= 1
+            raise exception.BuildAborted(
+                uuid=uuid, reason='the driver is configured to abort')
 
     def deallocate_networks_on_reschedule(
         self, instance: objects.Instance
@@ -180,12 +270,12 @@ Metrics of the host, such as ``cpu.percent:0.5``.
 
     def list_instances(self) -> list[str]:
         with self._lock:
-            return sorted(map(str, self._instances))
+            return sorted(self._instances)
 
     def spawned_at(self, uuid: str) -> datetime.datetime | None:
         with self._lock:
-            return next((getattr(guest, 'spawned_at', None)
-                         for guest in self._instances if guest == uuid), None)
+            guest = self._instances.get(uuid)
+            return None if guest is None else guest.spawned_at
 
 
 def providers(values: Mapping[str, Any]) -> dict[str, base.ChildProvider]:

@@ -12,6 +12,7 @@
 """
 
 import inspect
+import json
 from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
@@ -115,6 +116,32 @@ class DriverSuite(_Case):
         driver.destroy(instance)
 
         self.assertEqual([], driver.list_instances())
+
+    def test_server_moves_with_its_disks_or_comes_back(self) -> None:
+        source, destination = self.make_driver(), self.make_driver()
+        instance = self.make_instance()
+        if not source.supports_migration:
+            self.skipTest('the driver does not transfer disks')
+        self.start(source, instance)
+        source.prepare_migration(instance)
+        self.assertEqual([instance.uuid], source.list_prepared())
+        self.assertEqual([instance.uuid], source.list_instances())
+        for _ in range(2):
+            source.revert_migration(instance)
+            self.assertEqual([], source.list_prepared())
+
+        data = source.prepare_migration(instance)
+        self.assertEqual(data, source.prepare_migration(instance))
+        self.assertEqual(data, json.loads(json.dumps(data)))
+        node = min(destination.nodes())
+        destination.transfer_disks(instance, node, data, lambda: None)
+        for _ in range(2):
+            destination.finish_migration(instance, node)
+        source.destroy(instance)
+
+        self.assertEqual([], source.list_prepared())
+        self.assertEqual([], source.list_instances())
+        self.assertEqual([instance.uuid], destination.list_instances())
 
     def test_inventories_are_not_less_for_servers_that_run(self) -> None:
         driver = self.make_driver()

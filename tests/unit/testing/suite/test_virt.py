@@ -99,3 +99,9 @@ class TestDriverSuite(base.TestCase):
 
         self.assertFinds(
             'test_inventories_are_not_less_for_servers_that_run', nodes=nodes)
+
+    def test_server_that_is_not_prepared_or_reverted_is_found(self):
+        for method in 'list_prepared', 'revert_migration':
+            self.assertFinds(
+                'test_server_moves_with_its_disks_or_comes_back',
+                **{method: lambda *args: []})
