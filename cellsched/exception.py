@@ -6,6 +6,7 @@
     CellschedException
     ├── Invalid                      bad input; nothing was changed
     │   ├── Cell0CannotBeDisabled
+    │   ├── DisksNotTransferable     names the disks that would be lost
     │   ├── InvalidField             names the field and the expectation
     │   ├── MarkerNotFound
     │   └── ConfigurationInvalid
@@ -209,6 +210,17 @@ class Invalid(CellschedException):
 
 def _detail(expected: str, problem: str | None = None, **_: Any) -> str:
     return f'{problem}; expected {expected}' if problem else expected
+
+
+class DisksNotTransferable(Invalid):
+    """A migration would lose local disks, because a host cannot transfer them.
+
+    ``which`` describes that host, and ``disks`` are the disks.
+    """
+
+    msg_fmt = ('Migrating server %(uuid)s would lose its %(disks)s: '
+               '%(which)s cannot transfer disks; expected hosts that can, or '
+               'the option to rebuild the server without its data (rebuild).')
 
 
 class InvalidField(Invalid):

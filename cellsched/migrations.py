@@ -6,6 +6,10 @@ the claims on the destination belong to a second consumer, whose uuid follows
 from the server's. At the end of the migration they are transferred to the
 server.
 
+A migration transfers the local disks of a server if both hosts can do that,
+see :attr:`cellsched.virt.base.ComputeDriver.supports_migration`. Otherwise the
+server is built anew and its local disks are lost, which must be asked for.
+
 A deletion on a host that is down is completed in the cell, without the agent.
 """
 
@@ -20,6 +24,8 @@ from uuid import uuid5
 from oslo_log import log
 
 from cellsched.claims import base
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
@@ -43,6 +49,51 @@ def consumer(instance: str) -> str:
 def consumers(instances_: Sequence[str]) -> list[str]:
     """Return all consumers of some instances."""
     return [*instances_, *map(consumer, instances_)]
+
+
+#: The trait of a node that can transfer the disks of servers.
+TRANSFER_TRAIT = 'CUSTOM_DISK_TRANSFER'
+
+
+def can_transfer(
+    connection: Any, host: str, node: str | None = None
+) -> bool:
+    """Return whether a node, or a node of a host, can transfer disks."""
+    return TRANSFER_TRAIT in compute_nodes.traits_of(connection, host, node)
+
+
+def local_disks(connection: Any, uuid: str) -> list[str]:
+    """Return descriptions of the local disks of a server.
+
+    A volume is not local. A root disk of size 0 does not count.
+    """
+    instance = on_host.get(connection, uuid)
+    if instance is None:
+        return []
+    devices = instance_children.get_block_devices(
+        connection, [uuid]).get(uuid, [])
+    flavor = instance.get('flavor')
+    sizes = flavor or instance
+    root, ephemeral = sizes.root_gb, sizes.ephemeral_gb
+    disks = []
+    if not any(device.boot_index == 0 and device.destination_type == 'volume'
+               for device in devices):
+        if root is None:
+            disks.append('root disk of unknown size')
+        elif root:
+            disks.append(f'root disk of {root} GB')
+    if ephemeral:
+        disks.append(f'ephemeral disk of {ephemeral} GB')
+    if flavor is not None and flavor.swap:
+        disks.append(f'swap disk of {flavor.swap} MB')
+    if not ephemeral and not (flavor and flavor.swap):
+        # The flavor limits the other local disks, except in rows of other
+        # programs.
+        disks += [f'local disk of {device.volume_size or 0} GB'
+                  for device in devices
+                  if device.destination_type == 'local'
+                  and device.boot_index != 0]
+    return disks
 
 
 class Migrations:

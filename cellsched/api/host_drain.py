@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 from typing import Any
 
 from cellsched.api import authorization
@@ -82,8 +83,11 @@ class HostDrain(base.Controller):
         at_once: int = 10, timeout_s: float = 3600,
         reason: str = 'drain',
         show: Callable[[int, int], None] = lambda done, total: None,
+        rebuild: bool = False,
     ) -> list[Departure]:
         """Disable a host, and migrate its servers; return the outcomes.
+
+        A server whose local disks cannot be transferred stays.
 
         Blocks until each server has moved or stays, or until the timeout. A
         server has moved when the host has removed its copy; if the host goes
@@ -93,6 +97,8 @@ class HostDrain(base.Controller):
         :param at_once: the number of concurrent moves, 1 to 100
         :param reason: the reason that the host is disabled
         :param show: called with the number of finished servers and of all
+        :param rebuild: build all servers anew on their new hosts; the data on
+            their local disks is lost
         :raises cellsched.exception.InvalidField: names the field and the
             bound, or the host is down
         :raises cellsched.exception.HostMappingNotFound: the host is not mapped
@@ -106,8 +112,10 @@ class HostDrain(base.Controller):
                 expected='a host that is up; for a host that is down, use '
                          'evacuate')
         self._services.set(context, host, services.COMPUTE, True, reason)
+        migrate = (functools.partial(self._moves.migrate, rebuild=True)
+                   if rebuild else self._moves.migrate)
         return departures.run(
-            lambda uuid: self._moves.migrate(context, uuid),
+            lambda uuid: migrate(context, uuid),
             lambda uuid: self._reason(context, uuid), timeout_s, show)
 
     @base.requires('cellsched:hosts:evacuate')

@@ -100,7 +100,8 @@ class Moves(base.ServerController):
     ) -> None:
         """Rebuild a server of a failed host on another host of its cell.
 
-        A task that needs a host that is down is ended first, whatever it is.
+        The data on local disks is lost, unless the hosts share them. A task
+        that needs a host that is down is ended first, whatever it is.
         If the evacuation fails, the server has the state that it had before.
         Raises the errors of :meth:`migrate`.
 
@@ -125,22 +126,28 @@ class Moves(base.ServerController):
         'os_compute_api:os-migrate-server:migrate', resource_param='uuid')
     def migrate(
         self, context: RequestContext, uuid: str,
-        host: str | None = None,
+        host: str | None = None, rebuild: bool = False,
     ) -> None:
         """Migrate a server to another host of its cell.
 
         The host of the server must be up; :meth:`evacuate` moves a server
-        whose host is down.
+        whose host is down. The data on local disks is transferred, which both
+        hosts must be able to do.
 
         :param host: the destination, which needs another rule; by default the
             scheduler selects one
+        :param rebuild: build the server anew on its new host; the data on its
+            local disks is lost
+        :raises cellsched.exception.DisksNotTransferable: the data on local
+            disks would be lost; names the disks
         :raises cellsched.exception.InvalidField: names the field
         :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.InstanceInvalidState: names the state
         :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         :raises cellsched.exception.CellUnreachable: the message could not be
             sent, and nothing has changed
-        :raises cellsched.exception.VersionNotSendable: its agent is too old
+        :raises cellsched.exception.VersionNotSendable: its agent is too old,
+            or too old to transfer its disks
         """
         if host is not None:
             self.check_visible(context, uuid)
@@ -155,17 +162,20 @@ class Moves(base.ServerController):
                     problem=f'its host {row.host} is down',
                     expected='a server whose host is up; for a host that is '
                              'down, use evacuate')
+            if not rebuild:
+                self._check_disks(cell_ctxt, connection, row, host)
         accepted = self._accept(
             cell_ctxt, uuid, server_moves.MIGRATION, check, host)
         move = accepted.move
         self._tell(
             cell_ctxt, accepted, lambda: self._conductor().migrate_server(
-                context, uuid, move.uuid, host))
+                context, uuid, move.uuid, host, rebuild))
 
     @base.requires('os_compute_api:os-shelve:shelve', resource_param='uuid')
     def shelve(self, context: RequestContext, uuid: str) -> None:
-        """Shelve a server: remove it from its host, and keep it.
+        """Shelve a server: remove it from its host, and keep its record.
 
+        The data on its local disks is lost.
         Raises the errors of :meth:`rebuild`.
         """
         cell_ctxt = self._target_cell(context, uuid)
@@ -182,6 +192,7 @@ class Moves(base.ServerController):
     def unshelve(self, context: RequestContext, uuid: str) -> None:
         """Restore a shelved server on a host of its cell.
 
+        It is built anew from its image; shelving has removed its local disks.
         Raises the errors of :meth:`rebuild`.
         """
         cell_ctxt = self._target_cell(context, uuid)
@@ -225,6 +236,24 @@ class Moves(base.ServerController):
         client.check_moves()
         return cell_ctxt
 
+    def _check_disks(
+        self, cell_ctxt: RequestContext, connection: Any,
+        row: objects.Instance, host: str | None,
+    ) -> None:
+        """Check that a migration keeps the local disks of a server."""
+        assert cell_ctxt.cell is not None
+        disks = migrations.local_disks(connection, row.uuid)
+        if not disks:
+            return
+        for which, place in (
+                (f'its host {row.host}', (row.host, row.node)),
+                (f'the host {host}', (host or row.host, None))):
+            if not migrations.can_transfer(connection, *place):
+                raise exception.DisksNotTransferable(
+                    uuid=row.uuid, which=which, disks=' and '.join(disks))
+        self._compute().get(cell_ctxt.cell.transport).check_transfers()
+        self._conductor().check_transfers()
+
     def _is_up(
         self, cell_ctxt: RequestContext, connection: Any, host: str
     ) -> bool:
@@ -255,8 +284,10 @@ class Moves(base.ServerController):
                 cell_ctxt, connection, row.host)
             if is_lost != (kind == server_moves.EVACUATION):
                 return
-            stalled = move.worker is not None and not self._is_up(
-                cell_ctxt, connection, move.worker)
+            # A transfer of disks needs the source until it is complete.
+            stalled = is_lost and _transfers(connection, move) or (
+                move.worker is not None and not self._is_up(
+                    cell_ctxt, connection, move.worker))
         if move.status == server_moves.MOVED:
             if is_lost:
                 self._migrations.finish(database, move)
@@ -264,7 +295,8 @@ class Moves(base.ServerController):
             self._migrations.abort(
                 database, move, exception.MoveAbandoned(
                     kind=move.migration_type,
-                    reason=f'host {move.worker} is down'),
+                    reason=f'host {row.host if is_lost else move.worker} '
+                           'is down'),
                 [move.status], 'end_task' if is_lost else None)
 
     def _accept(
@@ -326,6 +358,17 @@ class Moves(base.ServerController):
             raise exception.CellUnreachable(
                 cell=cell_ctxt.cell.name, reason='the message could not be '
                 'sent, and the move was not begun') from exc
+
+
+def _transfers(connection: Any, move: server_moves.Migration) -> bool:
+    """Return whether a move may be transferring disks."""
+    return (move.migration_type == server_moves.MIGRATION
+            and move.source_compute is not None
+            and move.dest_compute is not None
+            and migrations.can_transfer(
+                connection, move.source_compute, move.source_node)
+            and migrations.can_transfer(
+                connection, move.dest_compute, move.dest_node))
 
 
 def _invalid(

@@ -3,7 +3,9 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_log import log
 
@@ -57,6 +59,17 @@ class Guests:
         if instance.uuid not in self._driver.list_instances():
             self._arrived[instance.uuid] = False
         self._driver.spawn(instance, node)
+
+    def transfer(
+        self, instance: objects.Instance, node: str, disks: Mapping[str, Any],
+        progress: Callable[[], None],
+    ) -> None:
+        """Transfer a guest, as :meth:`spawn` does with another one.
+
+        See :meth:`cellsched.virt.base.ComputeDriver.transfer_disks`.
+        """
+        self._arrived[instance.uuid] = False
+        self._driver.transfer_disks(instance, node, disks, progress)
 
     def arrive(self, uuid: str) -> None:
         """Remember that the server of a guest has arrived on this host."""

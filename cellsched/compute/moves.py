@@ -2,6 +2,7 @@
 """RPC endpoint of a compute agent for moves of servers."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_concurrency import lockutils
@@ -30,6 +31,9 @@ LOG = log.getLogger(__name__)
 #: Nova's number for a server that runs.
 RUNNING = 1
 
+#: Tasks of servers that may run elsewhere, or that end.
+_NOT_REVERTED = (states.RESIZE_MIGRATING.task_state, 'deleting')
+
 
 class MovingAgent:
     """Takes servers over from other hosts of the cell, and removes them.
@@ -39,10 +43,15 @@ class MovingAgent:
     and a deletion takes precedence at any time. The server's row has the new
     host before anything on the old host is removed.
 
+    A migration that transfers disks begins on the source, which stops the
+    server. The destination starts it only while the move is in progress. The
+    source starts it again only after the move has ended in an error.
+
     :param compute: the agents of the cell
     :param reached: called with the name of each step that was done:
-        ``MoveBegin``, ``MoveSpawn``, ``MoveFinish``, ``MoveClaim``,
-        ``MoveDestroy``
+        ``MoveLeave``, ``MoveStop`` on the source, ``MoveBegin``,
+        ``MoveTransfer``, ``MoveSpawn``, ``MoveFinish``, ``MoveClaim`` on the
+        destination, ``MoveDestroy``, ``MoveRevert``
     :param locks: as for :class:`cellsched.compute.agent.Agent`
     :param guests: likewise
     """
@@ -73,12 +82,46 @@ class MovingAgent:
         """Rebuild a server of this host, or one whose host is down."""
         self._bring_up(context, instance, migration_uuid, node)
 
-    def migrate_in(
+    def prepare_migration(
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
-        """Build a server that migrates to this host."""
-        self._bring_up(context, instance, migration_uuid, node)
+        """Stop a server, and have its destination fetch it.
+
+        If the message may have been sent, the end of the move keeps the
+        destination from starting the server.
+        """
+        uuid = instance.uuid
+        with self._lock(uuid):
+            move = self._begin(uuid, migration_uuid, leaves=True)
+            if move is None:
+                return
+            self._reached('MoveLeave')
+            try:
+                disks = self._driver.prepare_migration(instance)
+            except Exception as exc:
+                self._stay(instance, move, exc)
+                return
+            self._reached('MoveStop')
+        assert move.dest_compute is not None
+        try:
+            self._compute.migrate_in(context, move.dest_compute, instance,
+                                     move.uuid, node, disks)
+        except Exception as exc:
+            with self._lock(uuid):
+                self._stay(instance, move, exc)
+
+    def migrate_in(
+        self, context: RequestContext, instance: objects.Instance,
+        migration_uuid: str, node: str,
+        disks: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Start a server that migrates to this host.
+
+        :param disks: the source driver's data; without it the server is built
+            anew
+        """
+        self._bring_up(context, instance, migration_uuid, node, disks)
 
     def unshelve_instance(
         self, context: RequestContext, instance: objects.Instance,
@@ -110,11 +153,12 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
-        """Remove a server that has moved to another host; idempotent.
+        """End a move on the host that the server left, or tried to.
 
         A guest stays unless the move, or another record, says that this host
         must lose it: the guest can be newer than a move of a restored
-        database.
+        database. A guest that was stopped for a move that failed is started
+        again. Idempotent.
         """
         with self._lock(instance.uuid):
             fate = self._guests.fate(instance.uuid)
@@ -123,6 +167,8 @@ class MovingAgent:
                     and instance.uuid not in self._driver.list_instances()):
                 self._remove(context, instance)
                 self._reached('MoveDestroy')
+            else:
+                self._revert(instance)
             with self._database.writer() as connection:
                 if migration_uuid in {each.uuid for each in (
                         server_moves.list_left(
@@ -145,12 +191,31 @@ class MovingAgent:
                 LOG.exception('Could not remove instance %s, which has moved '
                               'to another host', instance.uuid)
 
-    def _lock(self, uuid: str) -> Any:
-        return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks)
+    def revert_failed(self) -> None:
+        """Start the servers that were stopped for moves that have failed.
+
+        Safe at any time: servers that a message is working on are locked and
+        skipped.
+        """
+        for uuid in self._driver.list_prepared():
+            try:
+                with self._lock(uuid, blocking=False):
+                    self._revert(objects.Instance(uuid=uuid))
+            except lockutils.AcquireLockFailedException:
+                LOG.debug('Not reverting instance %s: it is locked', uuid)
+            except Exception:
+                # A failure of one server does not stop the others.
+                LOG.exception('Could not start instance %s again, whose '
+                              'migration has failed', uuid)
+
+    def _lock(self, uuid: str, blocking: bool = True) -> Any:
+        return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks,
+                              blocking=blocking)
 
     def _bring_up(
         self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
+        disks: Mapping[str, Any] | None = None,
     ) -> None:
         with self._lock(instance.uuid):
             move = self._begin(instance.uuid, migration_uuid)
@@ -165,29 +230,106 @@ class MovingAgent:
                     self._guests.destroy(instance)
                 self._network.setup_instance_network_on_host(
                     context, instance, self._host)
-                self._guests.spawn(instance, node)
+                if disks is None:
+                    self._guests.spawn(instance, node)
+                elif removes:
+                    self._fetch(instance, move, node, disks)
+                else:
+                    raise exception.BuildFailed(
+                        uuid=instance.uuid, reason='its new host has an '
+                        'older copy of it')
             except Exception as exc:
                 LOG.exception('The %s of instance %s failed on this host',
                               move.migration_type, instance.uuid)
                 if removes:
                     self._remove(context, instance)
                 self._migrations.abort(self._database, move, exc)
-                return
-            self._reached('MoveSpawn')
-            arrived = self._change(move, {
+                arrived = False
+            else:
+                self._reached('MoveSpawn')
+                arrived = self._arrive(
+                    context, instance, move, node, removes)
+        if arrived and move.kind.leaves or disks is not None:
+            # The source removes the server, or starts it again.
+            self._leave(context, instance, move)
+
+    def _fetch(
+        self, instance: objects.Instance, move: server_moves.Migration,
+        node: str, disks: Mapping[str, Any],
+    ) -> None:
+        """Transfer a server to this host, and start it."""
+        def check() -> None:
+            if not self._continue(move):
+                raise exception.MoveAbandoned(
+                    kind=move.migration_type, reason='it took too long, or '
+                    'the server is deleted')
+
+        check()
+        self._guests.transfer(instance, node, disks, check)
+        self._reached('MoveTransfer')
+        # From here on the deadline begins anew, so that the server does not
+        # start on its source at the same time.
+        check()
+        self._driver.finish_migration(instance, node)
+
+    def _arrive(
+        self, context: RequestContext, instance: objects.Instance,
+        move: server_moves.Migration, node: str, removes: bool,
+    ) -> bool:
+        """Record that a server is on this host, or give the move up."""
+        if self._change(move, {
                 'host': self._host, 'node': node, 'power_state': RUNNING,
-                'availability_zone': instance.get('availability_zone')})
-            if not arrived:
-                if removes:
-                    self._remove(context, instance)
-                self._pass_over(move)
-                return
+                'availability_zone': instance.get('availability_zone')}):
             self._guests.arrive(instance.uuid)
             self._reached('MoveFinish')
             self._migrations.finish(self._database, move)
             self._reached('MoveClaim')
-        if move.kind.leaves:
-            self._leave(context, instance, move)
+            return True
+        if removes:
+            self._remove(context, instance)
+        self._pass_over(move)
+        return False
+
+    def _continue(self, move: server_moves.Migration) -> bool:
+        """Restart the deadline of a move; return if it is in progress."""
+        with self._database.writer() as connection:
+            server_moves.hold(connection, move.instance_uuid)
+            return _is_begun(
+                instances.get(connection, move.instance_uuid), move
+            ) and server_moves.advance(
+                connection, move.uuid, [server_moves.MIGRATING],
+                server_moves.MIGRATING, self._database.now())
+
+    def _stay(
+        self, instance: objects.Instance, move: server_moves.Migration,
+        reason: Exception,
+    ) -> None:
+        """End a migration that failed on its source, and start the server."""
+        LOG.warning('Instance %s could not leave this host for host %s: %s',
+                    instance.uuid, move.dest_compute,
+                    delivery.describe(reason))
+        self._migrations.abort(self._database, move, reason)
+        self._revert(instance)
+
+    def _revert(self, instance: objects.Instance) -> None:
+        """Start a server of this host whose migration has failed.
+
+        A record must say so: a migration from this host ended in an error,
+        the server is on this host, and no other migration has begun.
+        """
+        uuid = instance.uuid
+        if uuid not in self._driver.list_prepared():
+            return
+        with self._database.reader() as connection:
+            row = instances.get(connection, uuid)
+            failed = server_moves.has_failed(connection, uuid, self._host)
+        if (row is None or row.host != self._host or not failed
+                or row.task_state in _NOT_REVERTED):
+            return
+        LOG.warning('Starting instance %s on this host again: its migration '
+                    'has failed', uuid)
+        self._driver.revert_migration(instance)
+        self._reached('MoveRevert')
 
     def _remove(
         self, context: RequestContext, instance: objects.Instance
@@ -205,7 +347,7 @@ class MovingAgent:
         self, context: RequestContext, instance: objects.Instance,
         move: server_moves.Migration,
     ) -> None:
-        """Have the source host remove the server."""
+        """Have the source host remove the server, or start it again."""
         assert move.source_compute is not None
         try:
             self._compute.migrate_out(
@@ -216,18 +358,19 @@ class MovingAgent:
                         instance.uuid, delivery.describe(exc))
 
     def _begin(
-        self, uuid: str, migration_uuid: str
+        self, uuid: str, migration_uuid: str, leaves: bool = False
     ) -> server_moves.Migration | None:
         """Begin a move to this host, or continue it.
 
+        :param leaves: whether the move is a migration from this host
         :returns: None if there is nothing to do
         """
         with self._database.writer() as connection:
             server_moves.hold(connection, uuid)
             move = server_moves.get(connection, migration_uuid)
-            if not self._comes_here(move, uuid):
-                LOG.info('Not moving instance %s to this host: it was moved, '
-                         'or the move was given up', uuid)
+            if not self._is_current(move, uuid, leaves):
+                LOG.info('Not moving instance %s: it was moved, or the move '
+                         'was given up', uuid)
                 return None
             assert move is not None and move.kind.begin is not None
             begun = instances.transit(
@@ -240,12 +383,16 @@ class MovingAgent:
             return None
         return move
 
-    def _comes_here(
-        self, move: server_moves.Migration | None, uuid: str
+    def _is_current(
+        self, move: server_moves.Migration | None, uuid: str, leaves: bool
     ) -> bool:
-        return (move is not None and move.instance_uuid == uuid
-                and move.status == server_moves.MIGRATING
-                and move.dest_compute == self._host
+        if (move is None or move.instance_uuid != uuid
+                or move.status != server_moves.MIGRATING):
+            return False
+        if leaves:
+            return (move.migration_type == server_moves.MIGRATION
+                    and move.source_compute == self._host)
+        return (move.dest_compute == self._host
                 and move.kind.begin is not None)
 
     def _begin_offload(

@@ -32,6 +32,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.migrations import TRANSFER_TRAIT
 from cellsched.objects import child_providers
 from cellsched.rpc import compute
 from cellsched.virt import base as virt_base
@@ -487,7 +488,9 @@ class Tracker:
     def _node_traits(
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> Set[str]:
-        return (TRAITS | resources.traits
+        own = ({TRANSFER_TRAIT} if self._driver.supports_migration
+               else frozenset())
+        return (TRAITS | (resources.traits - {TRANSFER_TRAIT}) | own
                 | self._provider_config.traits(node, provider))
 
     def _child_traits(

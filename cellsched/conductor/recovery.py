@@ -491,8 +491,12 @@ class StalledMigrations:
                 self.database, move, exception.MoveDeadlineExceeded(
                     kind=move.migration_type, seconds=self.deadline_s),
                 [move.status]):
-            if move.dest_compute != move.source_compute:
-                self._tell(move, move.dest_compute, self.compute.migrate_out)
+            if move.dest_compute in (None, move.source_compute):
+                return
+            self._tell(move, move.dest_compute, self.compute.migrate_out)
+            if move.migration_type == server_moves.MIGRATION:
+                # It may have stopped the server.
+                self._tell(move, move.source_compute, self.compute.migrate_out)
 
     def _is_there(self, uuid: str) -> bool:
         with self.database.reader() as connection:

@@ -51,9 +51,11 @@ class MovingConductor:
     def migrate_server(
         self, context: RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
+        rebuild: bool = False,
     ) -> None:
         """Migrate a server to another host of its cell."""
-        self._task.run(context, instance_uuid, migration_uuid, host)
+        self._task.run(context, instance_uuid, migration_uuid, host,
+                       rebuild=rebuild)
 
     def unshelve_instance(
         self, context: RequestContext, instance_uuid: str,

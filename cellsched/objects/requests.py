@@ -157,6 +157,15 @@ class RequestSpec(base.Object):
             requested.update(resources.requested(more['extra_specs']))
         return {name: amount for name, amount in requested.items() if amount}
 
+    def require_of_root(self, trait: str) -> None:
+        """Add a trait that the node itself must have, not a child of it."""
+        params = copy.deepcopy(self.get('request_level_params') or {
+            'nova_object.name': 'RequestLevelParams',
+            'nova_object.namespace': 'nova', 'nova_object.version': '1.1'})
+        data = params.setdefault('nova_object.data', {})
+        data['root_required'] = [*(data.get('root_required') or ()), trait]
+        self.request_level_params = params
+
     def group_demand(self) -> request_groups.GroupDemand:
         """Return the request groups of one instance.
 

@@ -21,14 +21,18 @@ from cellsched.rpc import versions
 TOPIC = 'compute'
 
 #: The version that a server offers.
-VERSION = '6.1'
+VERSION = '6.2'
 
 #: The first version with the methods that move servers.
 MOVES = '6.1'
 
+#: The first version in which servers that migrate keep their disks.
+TRANSFERS = '6.2'
+
 #: RPC versions of the compute agent, by the service version that introduced
 #: them. A service writes its version into its row; older services have 0.
-SERVICE_VERSIONS: Mapping[int, str] = {1: '6.0', 2: '6.1'}
+SERVICE_VERSIONS: Mapping[int, str] = {
+    1: '6.0', 2: '6.1', 3: '6.2'}
 
 #: The service version of this code.
 SERVICE_VERSION = max(SERVICE_VERSIONS)
@@ -86,6 +90,14 @@ class ComputeAPI(client.Client):
         """
         self._check_version(MOVES)
 
+    def check_transfers(self) -> None:
+        """Check that the agents can transfer disks.
+
+        :raises cellsched.exception.VersionNotSendable: some agents are too
+            old
+        """
+        self._check_version(TRANSFERS)
+
     def rebuild_instance(
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str, node: str,
@@ -97,13 +109,33 @@ class ComputeAPI(client.Client):
         self._move(context, 'rebuild_instance', host, instance,
                    migration_uuid, node=node)
 
-    def migrate_in(
+    def prepare_migration(
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str, node: str,
     ) -> None:
-        """Build a server that migrates to this host."""
-        self._move(context, 'migrate_in', host, instance, migration_uuid,
-                   node=node)
+        """Stop a server of this host, and have its destination fetch it.
+
+        :param node: the node of the destination
+        """
+        self._move(context, 'prepare_migration', host, instance,
+                   migration_uuid, TRANSFERS, node=node)
+
+    def migrate_in(
+        self, context: request_context.RequestContext, host: str,
+        instance: objects.Instance, migration_uuid: str, node: str,
+        disks: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Start a server that migrates to this host.
+
+        :param disks: the source driver's data, to fetch the disks; without it
+            the server is built anew
+        """
+        if disks is None:
+            self._move(context, 'migrate_in', host, instance, migration_uuid,
+                       node=node)
+        else:
+            self._move(context, 'migrate_in', host, instance, migration_uuid,
+                       TRANSFERS, node=node, disks=dict(disks))
 
     def unshelve_instance(
         self, context: request_context.RequestContext, host: str,
@@ -125,15 +157,19 @@ class ComputeAPI(client.Client):
         self, context: request_context.RequestContext, host: str,
         instance: objects.Instance, migration_uuid: str,
     ) -> None:
-        """Remove a server that has migrated to another host."""
+        """End a move on a host that the server has left, or tried to.
+
+        The host removes a server that is elsewhere, and starts a server that
+        stays.
+        """
         self._move(context, 'migrate_out', host, instance, migration_uuid)
 
     def _move(
         self, context: request_context.RequestContext, method: str,
         host: str, instance: objects.Instance, migration_uuid: str,
-        **arguments: Any,
+        version: str = MOVES, /, **arguments: Any,
     ) -> None:
-        self.cast(context, method, MOVES, host, instance=instance,
+        self.cast(context, method, version, host, instance=instance,
                   migration_uuid=migration_uuid, **arguments)
 
 

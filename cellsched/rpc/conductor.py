@@ -19,8 +19,14 @@ NAMESPACE = 'compute_task'
 #: The first version with ``build_instances`` in this form, as in Nova.
 BUILD_INSTANCES = '1.19'
 
-#: The version that a server offers; it added the methods that move servers.
-VERSION = '1.20'
+#: The first version with the methods that move servers.
+MOVES = '1.20'
+
+#: The first version in which servers that migrate keep their disks.
+TRANSFERS = '1.21'
+
+#: The version that a server offers.
+VERSION = '1.21'
 
 
 class ConductorAPI(client.Client):
@@ -31,7 +37,7 @@ class ConductorAPI(client.Client):
     cell's conductor, which handles ``build_instances``.
 
     :param version_cap: ``[upgrade_levels] conductor``; ``build_instances``
-        needs 1.19, moves need 1.20
+        needs 1.19, moves need 1.20, transfers of disks 1.21
     :param version_min: lowest version that the sender requires
     :param send: sends the messages
     """
@@ -87,22 +93,35 @@ class ConductorAPI(client.Client):
         :param host: destination of an evacuation; by default any host of the
             cell
         """
-        self.cast(context, 'rebuild_instance', VERSION,
+        self.cast(context, 'rebuild_instance', MOVES,
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid,
                   image_ref=image_ref, host=host)
 
     def migrate_server(
         self, context: request_context.RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
+        rebuild: bool = False,
     ) -> None:
         """Migrate a server to another host of its cell.
 
         :param migration_uuid: uuid of the accepted move
         :param host: destination; by default any host of the cell
+        :param rebuild: whether the server is built anew, and loses the data
+            on its local disks; older conductors always do so, see
+            :meth:`check_transfers`
         """
-        self.cast(context, 'migrate_server', VERSION,
+        transfers = self.can_send(TRANSFERS)
+        self.cast(context, 'migrate_server',
+                  TRANSFERS if transfers else MOVES,
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid,
-                  host=host)
+                  host=host, **({'rebuild': rebuild} if transfers else {}))
+
+    def check_transfers(self) -> None:
+        """Check that the conductors keep the disks of servers that migrate.
+
+        :raises cellsched.exception.VersionNotSendable: they are too old
+        """
+        self._check_version(TRANSFERS)
 
     def unshelve_instance(
         self, context: request_context.RequestContext, instance_uuid: str,
@@ -112,7 +131,7 @@ class ConductorAPI(client.Client):
 
         :param migration_uuid: uuid of the accepted move
         """
-        self.cast(context, 'unshelve_instance', VERSION,
+        self.cast(context, 'unshelve_instance', MOVES,
                   instance_uuid=instance_uuid, migration_uuid=migration_uuid)
 
 

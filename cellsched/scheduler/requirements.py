@@ -547,7 +547,8 @@ class NetworkRequirements:
                         context, networks))
             if self._managed and self._network.has_remote_managed_port(
                     context, networks):
-                request = _with_trait(request, REMOTE_MANAGED)
+                request = copy.copy(request)
+                request.require_of_root(REMOTE_MANAGED)
         except exception.NetworkError as exc:
             raise exception.NoValidHost(
                 reason=exc.format_message(), rejections=[], placed=0) from exc
@@ -567,17 +568,4 @@ def _in_aggregates(
     target.aggregates = [*(target.get('aggregates') or ()), *(
         ','.join(sorted(each)) for each in aggregates)]
     request.requested_destination = target
-    return request
-
-
-def _with_trait(
-    request: objects.RequestSpec, trait: str
-) -> objects.RequestSpec:
-    value = copy.deepcopy(request.get('request_level_params') or {
-        'nova_object.name': 'RequestLevelParams',
-        'nova_object.namespace': 'nova', 'nova_object.version': '1.1'})
-    data = value.setdefault('nova_object.data', {})
-    data['root_required'] = [*(data.get('root_required') or ()), trait]
-    request = copy.copy(request)
-    request.request_level_params = value
     return request

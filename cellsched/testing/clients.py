@@ -15,6 +15,7 @@ from cellsched.rpc import compute
 from cellsched.rpc import conductor
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
+from cellsched.rpc import versions
 
 _SERIALIZER = serializer.Serializer()
 
@@ -56,6 +57,7 @@ class _MessageRecorder:
     """
 
     def __init__(self) -> None:
+        self._version_cap: versions.Cap = None
         self.sent: list[Sent] = []
         self.failure: Exception | None = None
 

@@ -75,8 +75,13 @@ class HostAgent:
             transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],
             queue=queue, clock=parts.clock)
         self.report = self._tracker.report
-        self.resume = builder.resume
+        self._builder = builder
         self.resume_soon = builder.resume_soon
+
+    def resume(self) -> None:
+        """Resume interrupted builds, deletions and migrations."""
+        self._builder.resume()
+        self._mover.revert_failed()
 
     def prepare(self) -> None:
         """Find out which host this is, map it, report it, and clean up.
@@ -95,6 +100,7 @@ class HostAgent:
             _map_host(self.parts)
         self.report()
         self._mover.clean_up()
+        self._mover.revert_failed()
 
 
 @base.factory(base.AgentComponents)

@@ -2,6 +2,7 @@
 """Move of a server to another host of its cell."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 from typing import Protocol
@@ -59,6 +60,10 @@ class MoveWork:
     :param instance: the server as its cell has it
     :param image_ref: the image after the move
     :param host: requested destination; None for any host of the cell
+    :param rebuild: whether a migration may lose local disks
+    :param disks: descriptions of the local disks that a migration must keep
+    :param transfers: whether a migration transfers disks: the source can, and
+        once a destination is selected, both hosts can
     """
 
     move: server_moves.Migration
@@ -67,6 +72,9 @@ class MoveWork:
     image_ref: str | None
     host: str | None = None
     spec: objects.RequestSpec | None = None
+    rebuild: bool = False
+    disks: Sequence[str] = ()
+    transfers: bool = False
 
     @property
     def stays(self) -> bool:
@@ -108,23 +116,27 @@ class Move:
     def run(
         self, context: RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
-        image_ref: str | None = None,
+        image_ref: str | None = None, rebuild: bool = False,
     ) -> None:
         """Move a server, unless another conductor already does.
 
         :param migration_uuid: uuid of the accepted move
         :param host: destination; by default any host of the cell
         :param image_ref: image for a rebuild; by default the current one
+        :param rebuild: whether a migration builds the server anew; otherwise
+            it keeps local disks, or fails
         """
         work = self._prepare(instance_uuid, migration_uuid, host, image_ref)
         if work is None:
             LOG.info('Not moving instance %s: it is deleted, or moved already',
                      instance_uuid)
             return
+        work.rebuild = rebuild
         self.reached('MovePrepare')
         try:
             self._move(context, work)
-        except (exception.HostStateUncertain, exception.NoValidHost) as exc:
+        except (exception.HostStateUncertain, exception.NoValidHost,
+                exception.DisksNotTransferable) as exc:
             self._give_up(context, work, exc)
         except (*delivery.ERRORS, *exception.DATABASE_UNAVAILABLE) as exc:
             LOG.warning('The %s of instance %s failed: %s',
@@ -138,6 +150,8 @@ class Move:
 
     def _move(self, context: RequestContext, work: MoveWork) -> None:
         work.spec = read(self.database, work.instance)
+        if work.move.migration_type == server_moves.MIGRATION:
+            self._check_disks(context, work)
         selection = None if work.stays else self._select(context, work)
         self.reached('MoveSelect')
         if not self._decide(work, selection):
@@ -181,12 +195,33 @@ class Move:
         return MoveWork(move, cell, instance, image_ref or instance.image_ref,
                         host)
 
+    def _check_disks(self, context: RequestContext, work: MoveWork) -> None:
+        """Find out whether a migration has to transfer disks, and can."""
+        source = work.move.source_compute
+        assert source is not None
+        if work.rebuild:
+            return
+        with self.targets.database(work.cell).reader() as connection:
+            work.disks = migrations.local_disks(connection, work.instance.uuid)
+            work.transfers = migrations.can_transfer(
+                connection, source, work.move.source_node)
+        if work.disks and not work.transfers:
+            raise exception.DisksNotTransferable(
+                uuid=work.instance.uuid, which='its host',
+                disks=' and '.join(work.disks))
+        client = self._client(self.targets.target_cell(context, work.cell))
+        if work.disks:
+            client.check_transfers()
+        work.transfers &= client.can_send(compute_rpc.TRANSFERS)
+
     def _select(
         self, context: RequestContext, work: MoveWork
     ) -> objects.Selection:
         assert work.spec is not None
         with_image(work.spec, work.image_ref)
         asked = restrict(work.spec, work.cell, work.move, work.host)
+        if work.disks:
+            asked.require_of_root(migrations.TRANSFER_TRAIT)
         self._drop_lost_zone(asked, work)
         [[selection, *_]] = self.scheduler.select_destinations(
             context, asked, [work.instance.uuid])
@@ -240,6 +275,13 @@ class Move:
                     server_moves.MIGRATING, now, dest_compute=place[0],
                     dest_node=place[1]):
                 return False
+            work.transfers = work.transfers and migrations.can_transfer(
+                connection, *place)
+            if work.disks and not work.transfers:
+                # The table of the scheduler was old.
+                raise exception.DisksNotTransferable(
+                    uuid=instance.uuid, which='its new host',
+                    disks=' and '.join(work.disks))
             if work.image_ref != instance.image_ref:
                 instances.update(connection, instance.uuid,
                                  {'image_ref': work.image_ref}, now)
@@ -258,15 +300,22 @@ class Move:
 
     def _cast(self, context: RequestContext, work: MoveWork) -> None:
         cell_context = self.targets.target_cell(context, work.cell)
-        assert cell_context.cell is not None and work.spec is not None
-        client = self.compute.get(cell_context.cell.transport)
+        assert work.spec is not None
+        client = self._client(cell_context)
         work.instance.flavor = work.spec.flavor
         tell = {server_moves.MIGRATION: client.migrate_in,
                 server_moves.UNSHELVE: client.unshelve_instance,
                 }.get(work.move.migration_type, client.rebuild_instance)
         host, node = work.move.dest_compute, work.move.dest_node
+        if work.transfers:
+            # The source has the destination fetch the server.
+            tell, host = client.prepare_migration, work.move.source_compute
         assert host is not None and node is not None
         tell(cell_context, host, work.instance, work.move.uuid, node)
+
+    def _client(self, cell_context: RequestContext) -> compute_rpc.ComputeAPI:
+        assert cell_context.cell is not None
+        return self.compute.get(cell_context.cell.transport)
 
     def _give_up(
         self, context: RequestContext, work: MoveWork,

@@ -70,6 +70,18 @@ def find(
     return None if row is None else (row.uuid, row.providers)
 
 
+def traits_of(
+    connection: sa.Connection, host: str, node: str | None = None
+) -> frozenset[str]:
+    """Return the traits of a node, or of all nodes of a host."""
+    query = sa.select(_TABLE.c.traits).where(
+        _TABLE.c.host == host, _TABLE.c.deleted == 0)
+    if node is not None:
+        query = query.where(_TABLE.c.hypervisor_hostname == node)
+    return frozenset().union(
+        *map(_traits, connection.execute(query).scalars()))
+
+
 class HeldNode(NamedTuple):
     """A node and its holder.
 

@@ -150,6 +150,16 @@ def live(connection: sa.Connection, instance_uuid: str) -> Migration | None:
     return None if row is None else _from_row(row)
 
 
+def has_failed(
+    connection: sa.Connection, instance_uuid: str, host: str
+) -> bool:
+    """Return whether a migration of a server from a host has failed."""
+    return connection.execute(sa.select(_TABLE.c.id).where(
+        _TABLE.c.instance_uuid == instance_uuid,
+        _TABLE.c.migration_type == MIGRATION, _TABLE.c.status == ERROR,
+        _TABLE.c.source_compute == host)).first() is not None
+
+
 def advance(
     connection: sa.Connection, uuid: str, before: Iterable[str], after: str,
     now: datetime.datetime, **values: Any,

@@ -250,3 +250,202 @@ class TestCleanUp(mover.MoverTestCase):
             self.driver.destroy = destroy
             self.agents['host1'].clean_up()
             self.assertEqual(server_moves.DONE, self.status(broken))
+
+
+class TestTransfer(mover.MoverTestCase):
+    """A migration transfers the disks of the server."""
+
+    def setUp(self):
+        super().setUp()
+        self.driver.write(self.uuid, 'data')
+        self.move = self.accept()
+
+    @property
+    def runs(self):
+        return [host for host, driver in self.drivers.items()
+                if driver.is_running(self.uuid)]
+
+    def sent(self):
+        """Return the messages since the last call."""
+        messages = [(each.method, each.host) for each in self.compute.sent]
+        self.compute.sent.clear()
+        return messages
+
+    def prepare(self):
+        """Have the source prepare the server; return its data."""
+        self.tell('prepare_migration', self.move, 'host1')
+        [sent] = self.compute.sent
+        self.assertEqual(('migrate_in', 'host2', 'node2'), (
+            sent.method, sent.host, sent.arguments['node']))
+        self.sent()
+        return sent.arguments['disks']
+
+    def assertIsBack(self):
+        self.assertState('active', None, 'host1')
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertEqual((['host1'], ['host1']), (self.runs, self.running))
+        self.assertEqual([], self.driver.list_prepared())
+        self.assertEqual('data', self.driver.contents(self.uuid))
+        self.assertEqual(server_moves.ERROR, self.status(self.move))
+
+    def test_disks_go_with_the_server(self):
+        disks = self.prepare()
+        self.assertState('active', 'resize_migrating', 'host1')
+        self.assertEqual(([], ['host1']), (self.runs, self.running))
+
+        self.tell('migrate_in', self.move, disks=disks)
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual(['host2'], self.runs)
+        self.assertEqual([('migrate_out', 'host1')], self.sent())
+        self.tell('migrate_out', self.move, 'host1')
+        self.assertEqual(['host2'], self.running)
+        self.assertEqual('data', self.drivers['host2'].contents(self.uuid))
+        self.assertEqual(server_moves.DONE, self.status(self.move))
+        self.assertEqual([], self.drivers['host2'].spawned)
+
+    def test_repeated_messages_do_nothing_more(self):
+        for _ in range(3):
+            disks = self.prepare()
+        for _ in range(3):
+            self.tell('migrate_in', self.move, disks=disks)
+        for _ in range(3):
+            self.tell('migrate_out', self.move, 'host1')
+            self.tell('prepare_migration', self.move, 'host1')
+
+        self.assertEqual([('migrate_out', 'host1')], self.sent())
+        self.assertEqual((['host2'], ['host2']), (self.runs, self.running))
+
+    def test_server_that_cannot_stop_starts_again(self):
+        def fail(instance):
+            prepare(instance)
+            raise exception.BuildFailed(uuid=instance.uuid, reason='no')
+
+        prepare, self.driver.prepare_migration = (
+            self.driver.prepare_migration, fail)
+        self.tell('prepare_migration', self.move, 'host1')
+
+        self.assertIsBack()
+        self.assertEqual([], self.sent())
+        self.assertIn('no', self.fault)
+
+    def test_server_starts_again_if_the_message_cannot_be_sent(self):
+        self.compute.failure = amqp_exc.ConnectionForced('no')
+        self.tell('prepare_migration', self.move, 'host1')
+
+        self.assertIsBack()
+
+    def test_server_that_cannot_be_fetched_starts_again(self):
+        for method in 'transfer_disks', 'finish_migration':
+            def fail(*args):
+                raise exception.BuildFailed(uuid=self.uuid, reason='no')
+
+            disks = self.prepare()
+            setattr(self.drivers['host2'], method, fail)
+            self.tell('migrate_in', self.move, disks=disks)
+            self.assertEqual([('migrate_out', 'host1')], self.sent())
+            self.assertEqual(([], ['host1']), (self.runs, self.running))
+            self.tell('migrate_out', self.move, 'host1')
+
+            self.assertIsBack()
+            delattr(self.drivers['host2'], method)
+            self.move = self.accept()
+
+    def test_older_copy_on_the_destination_stays(self):
+        self.drivers['host2'].spawn(self.instance, 'node2')
+        disks = self.prepare()
+
+        self.tell('migrate_in', self.move, disks=disks)
+        self.tell('migrate_out', self.move, 'host1')
+
+        self.assertState('active', None, 'host1')
+        self.assertIn('older copy', self.fault)
+        self.assertEqual(['host1', 'host2'], self.running)
+        self.assertEqual('data', self.driver.contents(self.uuid))
+
+    def test_move_that_ended_meanwhile_starts_nothing(self):
+        disks = self.prepare()
+        transfer = self.drivers['host2'].transfer_disks
+
+        def end(*args):
+            transfer(*args)
+            self.end(self.move)
+            self.transit('revert_migrate')
+            self.claims.release([mover.migrations.consumer(self.uuid)])
+
+        self.drivers['host2'].transfer_disks = end
+        self.drivers['host2'].finish_migration = self.fail
+        self.tell('migrate_in', self.move, disks=disks)
+
+        self.assertEqual([('migrate_out', 'host1')], self.sent())
+        self.tell('migrate_out', self.move, 'host1')
+        self.assertIsBack()
+
+    def test_progress_restarts_the_deadline(self):
+        disks = self.prepare()
+        transfer = self.drivers['host2'].transfer_disks
+
+        def take_long(instance, node, data, progress):
+            self.clock.advance(500)
+            progress()
+            with self.cell.reader() as connection:
+                self.assertEqual([], server_moves.list_before(
+                    connection, self.clock.now(), 9))
+            transfer(instance, node, data, progress)
+
+        self.drivers['host2'].transfer_disks = take_long
+        self.tell('migrate_in', self.move, disks=disks)
+
+        self.assertState('active', None, 'host2')
+
+    def test_only_a_record_starts_a_server_again(self):
+        self.prepare()
+        agent = self.agents['host1']
+
+        for _ in range(2):
+            # The move is in progress.
+            agent.revert_failed()
+            self.tell('migrate_out', self.move, 'host1')
+            self.assertEqual([], self.runs)
+        self.transit('revert_migrate')
+        # It was neither successful nor aborted.
+        agent.revert_failed()
+        self.assertEqual([], self.runs)
+        self.end(self.move)
+        agent.revert_failed()
+        self.assertEqual(['host1'], self.runs)
+
+    def test_server_that_is_elsewhere_is_not_started_again(self):
+        self.prepare()
+        self.end(self.move)
+        self.transit('finish_migrate', host='host2', node='node2')
+
+        self.agents['host1'].revert_failed()
+
+        self.assertEqual([], self.runs)
+
+    def test_server_that_migrates_again_is_not_started(self):
+        self.prepare()
+        self.end(self.move)
+        self.transit('revert_migrate')
+        first, self.move = self.move, self.accept()
+        disks = self.prepare()
+
+        self.tell('migrate_out', first, 'host1')
+        self.agents['host1'].revert_failed()
+        self.assertEqual([], self.runs)
+
+        self.tell('migrate_in', self.move, disks=disks)
+        self.assertEqual(['host2'], self.runs)
+
+    def test_deletion_meanwhile_wins(self):
+        disks = self.prepare()
+        self.delete()
+        self.tell('migrate_in', self.move, disks=disks)
+        self.agents['host1'].revert_failed()
+        self.assertEqual([], self.runs)
+
+        self.terminate()
+
+        self.assertEqual([], self.running)
+        self.assertEqual({}, self.places)

@@ -15,6 +15,7 @@ from cellsched.db.cell import models
 from cellsched.db import session
 from cellsched import exception
 from cellsched.host_manager import node_columns
+from cellsched import migrations
 from cellsched.objects import child_providers
 from cellsched.objects import resources
 from cellsched.rpc import compute
@@ -194,6 +195,15 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual(
             '[DEFAULT] initial_disk_allocation_ratio', error.field)
         self.assertEqual([], self.rows(models.compute_nodes))
+
+    def test_node_that_can_transfer_disks_has_a_trait(self):
+        reports = self.tracker()
+        for able in True, False:
+            self.driver.supports_migration = able
+            reports.report()
+
+            [row] = self.rows(models.compute_nodes)
+            self.assertEqual(able, migrations.TRANSFER_TRAIT in row.traits)
 
     def test_what_is_reserved_cannot_be_claimed(self):
         self.assertEqual(

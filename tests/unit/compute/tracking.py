@@ -18,6 +18,8 @@ from tests.unit import base
 class Driver:
     """Has the nodes that a test gives it."""
 
+    supports_migration = False
+
     def __init__(self):
         self.found = {'node1': virt.NodeResources(4, 8192, 100, 'kind', 7)}
 

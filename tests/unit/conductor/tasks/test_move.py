@@ -4,6 +4,7 @@
 import json
 
 from amqp import exceptions as amqp_exc
+import sqlalchemy as sa
 
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import move as move_task
@@ -11,6 +12,7 @@ from cellsched.conductor.tasks import move
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
+from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
@@ -48,7 +50,8 @@ class TestMove(base.TestCase):
         with self.writer() as connection:
             instances.create(connection, [samples.instance(
                 self.uuid, vm_state='active', task_state=None, host='a1',
-                node='node-a1')], samples.NOW)
+                node='node-a1', flavor=samples.flavor(root_gb=0))],
+                samples.NOW)
         self.claim(self.uuid, 'a1')
         self.chosen = ['a2']
 
@@ -131,6 +134,80 @@ class TestMove(base.TestCase):
              sent.arguments['node'],
              sent.arguments['instance'].availability_zone))
         self.assertEqual('small', sent.arguments['instance'].flavor.name)
+
+    def transferable(self, *hosts, root_gb=10):
+        """Have hosts transfer disks, and the server have a root disk."""
+        with self.writer() as connection:
+            for host in hosts:
+                compute_nodes.save(
+                    connection, samples.uuids(1)[0], host, f'node-{host}',
+                    {**samples.NODE,
+                     'traits': json.dumps([migrations.TRANSFER_TRAIT])},
+                    samples.NOW)
+            connection.execute(sa.update(models.instance_extra).values(
+                flavor=json.dumps(samples.flavor(
+                    root_gb=root_gb).obj_to_primitive())))
+
+    def required(self):
+        params = self.asked.get('request_level_params') or {}
+        return params.get('nova_object.data', {}).get('root_required', [])
+
+    def test_server_with_a_local_disk_is_transferred(self):
+        self.transferable('a1', 'a2')
+        move = self.moved()
+
+        [sent] = self.messages
+        self.assertEqual(
+            ('prepare_migration', 'a1', move.uuid, 'node-a2', 'zone-a2'),
+            (sent.method, sent.host, sent.arguments['migration_uuid'],
+             sent.arguments['node'],
+             sent.arguments['instance'].availability_zone))
+        self.assertEqual([migrations.TRANSFER_TRAIT], self.required())
+
+    def test_server_without_a_local_disk_is_transferred_if_both_can(self):
+        self.transferable('a1', 'a2', root_gb=0)
+        self.moved()
+
+        self.assertEqual([], self.required())
+        self.assertEqual(['prepare_migration'], [
+            sent.method for sent in self.messages])
+
+    def test_server_without_a_local_disk_is_built_if_one_cannot(self):
+        self.transferable('a1', root_gb=0)
+        self.moved()
+
+        self.assertEqual([], self.required())
+        self.assertEqual(['migrate_in'], [
+            sent.method for sent in self.messages])
+
+    def test_server_stays_if_a_host_cannot_transfer_its_disk(self):
+        for hosts, which in ((), 'its host'), (('a1',), 'its new host'):
+            self.transferable(*hosts)
+            move = self.moved()
+
+            self.assertIsBack(move)
+            with self.writer() as connection:
+                fault = instance_history.latest(connection, [self.uuid])
+            self.assertIn(f'lose its root disk of 10 GB: {which} cannot',
+                          str(fault))
+
+    def test_server_is_built_anew_if_that_is_asked_for(self):
+        self.transferable('a1', 'a2')
+        self.moved(rebuild=True)
+
+        self.assertEqual([], self.required())
+        [sent] = self.messages
+        self.assertEqual(('migrate_in', 'a2'), (sent.method, sent.host))
+        self.assertNotIn('disks', sent.arguments)
+
+    def test_old_agents_transfer_nothing(self):
+        self.transferable('a1', 'a2')
+        client = self.compute.get(self.targets.target_cell(
+            base.USER, self.cell).cell.transport)
+        client._version_cap = '6.1'
+        move = self.moved()
+
+        self.assertIsBack(move)
 
     def test_host_that_is_wished_for_is_asked_for(self):
         self.moved(host='a3')
@@ -346,7 +423,8 @@ class TestMoveSteps(base.TestCase):
         with self.writer() as connection:
             instances.create(connection, [samples.instance(
                 uuid, vm_state='active', task_state=None, host='a1',
-                node='node-a1')], samples.NOW)
+                node='node-a1', flavor=samples.flavor(root_gb=0))],
+                samples.NOW)
             instances.transit(connection, uuid, move.kind.ask, samples.NOW)
             server_moves.create(connection, move, base.USER, samples.NOW)
         return move
