@@ -180,6 +180,11 @@ class _MoveAll(base.Lister):
 class DrainHost(_MoveAll):
     """Disable a host, and migrate its servers within their cell.
 
+    Servers keep the data on their disks. A server with a local disk stays if
+    its host, or all other hosts, cannot transfer disks; the reason says what
+    would be lost. With ``--rebuild`` the servers are built anew, and the data
+    on their local disks is lost. Volumes keep their data in any case.
+
     Ends when every server has moved or cannot move: with 2 if a server stays
     on the host, and with 1 if the timeout has passed. If the command is run
     again, it continues with the servers that are still on the host. The host
@@ -193,6 +198,9 @@ class DrainHost(_MoveAll):
     arguments = (
         base.argument('--reason', metavar='REASON', default='drain',
                       help='the reason that is recorded; by default "drain"'),
+        base.flag('--rebuild', 'build each server anew from its image on its '
+                  'new host; the data on its local disks (root, ephemeral, '
+                  'swap) is lost'),
         *_MoveAll.arguments)
 
     def move(
@@ -200,11 +208,14 @@ class DrainHost(_MoveAll):
     ) -> 'list[Departure]':
         return self.app.sending_api.host_drain.drain(
             self.app.context(), args.host, args.at_once, args.timeout,
-            args.reason, show)
+            args.reason, show, args.rebuild)
 
 
 class EvacuateHost(_MoveAll):
     """Evacuate all servers of a failed host to other hosts of their cell.
+
+    The servers are built anew, and the data on their local disks is lost.
+    Volumes keep their data.
 
     The host must be down: its service has not reported for ``[DEFAULT]
     service_down_time`` seconds, or ``service set --down`` has forced it down.

@@ -458,14 +458,14 @@ class _Move(base.ChangeCommand):
     #: The progress that the command shows.
     doing: ClassVar[str]
 
-    #: The method of the API that begins a move, and the option that it takes.
+    #: The method of the API that begins a move, and the options that it takes.
     method: ClassVar[str]
-    option: ClassVar[str | None] = None
+    options: ClassVar[Sequence[str]] = ()
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         context = self.app.context()
         method = getattr(self.app.api.moves, self.method)
-        options = [getattr(parsed_args, self.option)] if self.option else []
+        options = [getattr(parsed_args, name) for name in self.options]
         before: dict[str, Server] = {}
 
         def begin(uuid: str) -> None:
@@ -519,7 +519,7 @@ class RebuildServer(_Move):
 
     doing = 'Rebuilding'
     method = 'rebuild'
-    option = 'image'
+    options = ('image',)
     arguments = (
         *_MOVE_ARGUMENTS,
         base.argument('--image', metavar='IMAGE',
@@ -533,6 +533,9 @@ class RebuildServer(_Move):
 class EvacuateServer(_Move):
     """Rebuild servers of a failed host on another host of their cell.
 
+    The data on local disks is lost: root disks come from the image again, and
+    ephemeral and swap disks are empty. Volumes keep their data.
+
     A host is down if its service has not reported for ``[DEFAULT]
     service_down_time`` seconds, or is forced down. A task that waits for this
     host is ended. A server for which no host is found keeps its state, and can
@@ -545,29 +548,41 @@ class EvacuateServer(_Move):
 
     doing = 'Evacuating'
     method = 'evacuate'
-    option = 'host'
+    options = ('host',)
     arguments = (*_MOVE_ARGUMENTS, _HOST)
 
 
 class MigrateServer(_Move):
     """Migrate servers to other hosts of their cells.
 
+    The servers stop while their local disks are transferred. A server with a
+    local disk is refused if its host cannot transfer disks, and the error says
+    what would be lost. With ``--rebuild`` the server is built anew, and the
+    data on its local disks is lost. Volumes keep their data in any case.
+
     A server for which no host is found stays on its host. The host of a server
     must be up; ``server evacuate`` moves the servers of a host that is down.
 
-    Example::
+    Examples::
 
         cellsched server migrate 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
+        cellsched server migrate 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --rebuild
     """
 
     doing = 'Migrating'
     method = 'migrate'
-    option = 'host'
-    arguments = (*_MOVE_ARGUMENTS, _HOST)
+    options = ('host', 'rebuild')
+    arguments = (
+        *_MOVE_ARGUMENTS, _HOST,
+        base.flag('--rebuild', 'build each server anew from its image on its '
+                  'new host; the data on its local disks (root, ephemeral, '
+                  'swap) is lost'))
 
 
 class ShelveServer(_Move):
-    """Shelve servers: remove them from their hosts, and keep them.
+    """Shelve servers: remove them from their hosts, and keep their records.
+
+    The data on local disks is lost. Volumes keep their data.
 
     Example::
 
@@ -583,6 +598,9 @@ class ShelveServer(_Move):
 
 class UnshelveServer(_Move):
     """Restore shelved servers on hosts of their cells.
+
+    The servers are built anew: their root disks come from the image, and their
+    ephemeral and swap disks are empty. Volumes keep their data.
 
     A server for which no host is found stays shelved.
 
