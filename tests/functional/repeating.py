@@ -30,6 +30,7 @@ LIFE = {
     BUILD: 2,
     BUILD_INSTANCES: 1,
     post.Kind(conductor.TOPIC, 'migrate_server'): 2,
+    post.Kind(compute.TOPIC, 'prepare_migration'): 2,
     MIGRATE_IN: 2,
     # After two migrations and an evacuation.
     MIGRATE_OUT: 3,
@@ -43,8 +44,10 @@ LIFE = {
 
 #: Methods of clients that send nothing.
 SILENT = {
-    # It asks which versions may be sent.
+    # They ask which versions may be sent.
     post.Kind(compute.TOPIC, 'check_moves'),
+    post.Kind(compute.TOPIC, 'check_transfers'),
+    post.Kind(conductor.TOPIC, 'check_transfers'),
 }
 
 #: Hosts in the order in which they are chosen.

@@ -101,6 +101,8 @@ TO_AGENT = {
         CONTEXT, 'a1', _instance()),
     'rebuild_instance': lambda api: api.rebuild_instance(
         CONTEXT, 'a1', _instance(), _uuid(), 'a1'),
+    'prepare_migration': lambda api: api.prepare_migration(
+        CONTEXT, 'a1', _instance(), _uuid(), 'a1'),
     'migrate_in': lambda api: api.migrate_in(
         CONTEXT, 'a1', _instance(), _uuid(), 'a1'),
     'unshelve_instance': lambda api: api.unshelve_instance(
@@ -145,7 +147,7 @@ TO_SCHEDULER = {
 
 
 #: Methods of agents that no message calls.
-NOT_SENT = {'clean_up', 'resume', 'resume_soon'}
+NOT_SENT = {'clean_up', 'revert_failed', 'resume', 'resume_soon'}
 
 
 class TestMethods(unit.TestCase):
