@@ -226,6 +226,9 @@ class MovingAgent:
             removes = move.source_compute != self._host and (
                 instance.uuid not in self._driver.list_instances())
             try:
+                if disks is not None and self._has_left(instance.uuid):
+                    self._guests.destroy(instance)
+                    removes = True
                 if move.source_compute == self._host:
                     self._guests.destroy(instance)
                 self._network.setup_instance_network_on_host(
@@ -290,6 +293,18 @@ class MovingAgent:
         self._pass_over(move)
         return False
 
+    def _has_left(self, uuid: str) -> bool:
+        """Return whether a guest was stopped here for a move that succeeded.
+
+        The message to remove it can come later than the server itself.
+        """
+        if uuid not in self._driver.list_prepared():
+            return False
+        with self._database.reader() as connection:
+            return server_moves.has_migrated(
+                connection, uuid, self._host,
+                [server_moves.FINISHED, server_moves.DONE])
+
     def _continue(self, move: server_moves.Migration) -> bool:
         """Restart the deadline of a move; return if it is in progress."""
         with self._database.writer() as connection:
@@ -322,7 +337,8 @@ class MovingAgent:
             return
         with self._database.reader() as connection:
             row = instances.get(connection, uuid)
-            failed = server_moves.has_failed(connection, uuid, self._host)
+            failed = server_moves.has_migrated(
+                connection, uuid, self._host, [server_moves.ERROR])
         if (row is None or row.host != self._host or not failed
                 or row.task_state in _NOT_REVERTED):
             return
@@ -377,6 +393,9 @@ class MovingAgent:
                 connection, uuid, move.kind.begin, self._database.now(),
                 host=move.source_compute)
             row = instances.get(connection, uuid)
+            if leaves and not begun and _is_begun(row, move):
+                # The message came twice.
+                return None
             begun = begun or _is_begun(row, move)
         if not begun:
             self._pass_over(move)

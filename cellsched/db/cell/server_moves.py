@@ -150,13 +150,15 @@ def live(connection: sa.Connection, instance_uuid: str) -> Migration | None:
     return None if row is None else _from_row(row)
 
 
-def has_failed(
-    connection: sa.Connection, instance_uuid: str, host: str
+def has_migrated(
+    connection: sa.Connection, instance_uuid: str, host: str,
+    statuses: Iterable[str],
 ) -> bool:
-    """Return whether a migration of a server from a host has failed."""
+    """Return whether a migration of a server from a host has a status."""
     return connection.execute(sa.select(_TABLE.c.id).where(
         _TABLE.c.instance_uuid == instance_uuid,
-        _TABLE.c.migration_type == MIGRATION, _TABLE.c.status == ERROR,
+        _TABLE.c.migration_type == MIGRATION,
+        _TABLE.c.status.in_(list(statuses)),
         _TABLE.c.source_compute == host)).first() is not None
 
 

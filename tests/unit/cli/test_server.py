@@ -454,6 +454,12 @@ class TestServerMove(ServerTestCase):
         self.assertEqual('ACTIVE', self.shown['status'])
         self.assertNotEqual(self.host, self.shown['host'])
 
+    def test_server_is_built_anew_with_rebuild(self):
+        ran = self.server('migrate', self.uuid, '--wait', '--rebuild')
+
+        self.assertEqual(0, ran.code)
+        self.assertNotEqual(self.host, self.shown['host'])
+
     def test_migration_without_a_host_is_reported(self):
         ran = self.create('web', '--flavor', 'small', '--wait',
                           '--availability-zone', 'zone2')

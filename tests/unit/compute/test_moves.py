@@ -305,8 +305,9 @@ class TestTransfer(mover.MoverTestCase):
         self.assertEqual([], self.drivers['host2'].spawned)
 
     def test_repeated_messages_do_nothing_more(self):
-        for _ in range(3):
-            disks = self.prepare()
+        disks = self.prepare()
+        self.tell('prepare_migration', self.move, 'host1')
+        self.assertEqual([], self.sent())
         for _ in range(3):
             self.tell('migrate_in', self.move, disks=disks)
         for _ in range(3):
