@@ -297,7 +297,11 @@ class Moves(base.ServerController):
                     kind=move.migration_type,
                     reason=f'host {row.host if is_lost else move.worker} '
                            'is down'),
-                [move.status], 'end_task' if is_lost else None)
+                # A conductor may advance the move meanwhile. That changes the
+                # worker, except if the move needs no other host.
+                server_moves.UNMOVED if move.migration_type in (
+                    server_moves.REBUILD, server_moves.SHELVE)
+                else [move.status], 'end_task' if is_lost else None)
 
     def _accept(
         self, cell_ctxt: RequestContext, uuid: str, kind: str,

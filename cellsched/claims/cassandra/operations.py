@@ -150,7 +150,10 @@ class BatchClaim:
         found = self._session.insert_all(intents)
         existing = []
         for intent, record in zip(intents, found):
-            if record is not None and record.attempt == intent.attempt:
+            # Another client may have begun to drop an intent whose insertion
+            # was repeated.
+            if record is not None and (record.attempt, record.state) == (
+                    intent.attempt, intent.state):
                 inserted[intent.consumer] = record
             else:
                 existing.append(intent)
@@ -441,7 +444,8 @@ class Transfer:
                 self._recovery.confirm_members(before)
             return self._session.write(before, receiving) is not None
         [found] = self._session.insert_all([receiving])
-        return found is not None and found.attempt == receiving.attempt
+        return found is not None and (found.attempt, found.state) == (
+            receiving.attempt, receiving.state)
 
 
 def _entries(intents: Iterable[_Record]) -> list[Entry]:

@@ -214,10 +214,13 @@ class Session:
             again = self.ask_all([writes[number] for number in repeated])
             for number, answer in zip(repeated, again):
                 answers[number] = answer
-        # 2. A repetition is refused if the first one was applied. The
-        #    version of the row shows it.
-        refused = [number for number in repeated
-                   if not answers[number].applied]
+        # 2. A write is refused if it was applied before: by the first try, or
+        #    because the driver or a coordinator repeated it. The version of
+        #    the row shows it.
+        refused = [
+            number for number, answer in enumerate(answers)
+            if not answer.applied and (
+                number in repeated or writes[number].row is not None)]
         found = self.ask_all([requests.ReadConsumer(writes[number].consumer)
                               for number in refused])
         applied = [answer.applied for answer in answers]
