@@ -285,7 +285,8 @@ class TestTrait(ProviderTestCase):
     def test_standard_ones_are_added(self):
         listed = self.listed('--standard')
 
-        self.assertEqual({'CUSTOM_GPU'}, {*listed} - {*os_traits.get_traits()})
+        self.assertEqual({'CUSTOM_GPU', 'CUSTOM_DISK_TRANSFER'},
+                         {*listed} - {*os_traits.get_traits()})
         self.assertLess(100, len(listed))
         self.assertEqual(0, listed['STORAGE_DISK_SSD'])
         self.assertEqual(self.listed(), {
