@@ -65,6 +65,7 @@ class RowRepairs:
             with self._database.writer() as connection:
                 instance_mappings.mark_deleted(
                     connection, [server.uuid], self._clock.now())
+                instance_groups.remove_members(connection, [server.uuid])
         with self._unchanged(finding, server) as connection:
             if connection is not None:
                 instances.delete(

@@ -15,6 +15,7 @@ from cellsched.db.cell import services
 from cellsched import objects
 from cellsched.objects import child_providers
 from tests.unit.audit import base
+from tests.unit.db import recording
 from tests.unit.db import samples
 
 
@@ -78,6 +79,23 @@ class TestConsumers(base.TestCase):
         report = self.auditor.run(0, progress=progress)
 
         self.assertEqual(([], []), (begin, report.remaining))
+
+
+class TestCost(base.TestCase):
+
+    def test_statements_do_not_grow_with_the_servers_of_a_page(self):
+        def statements(count):
+            uuids = [self.running() for _ in range(count)]
+            with (recording.recorded(self.database) as above,
+                  recording.recorded(self.cell('cell1')) as below):
+                self.reader.servers(uuids, asked=True)
+            return len(above), len(below)
+
+        self.offer('cell1', 'a1', 10)
+        # The first one reads the cells and the sharing providers.
+        statements(1)
+
+        self.assertEqual(statements(1), statements(5))
 
 
 class TestHosts(base.TestCase):
@@ -172,6 +190,13 @@ class TestGroups(base.TestCase):
                 sa.delete(api_models.instance_group_member))
 
         self.assertMends(('S8', 'group-member-missing', uuid, 'cell1'))
+
+    def test_stranded_deletion_leaves_no_member(self):
+        uuid, _ = self.member()
+        self.change_row(
+            uuid, 'cell1', task_state='deleting', host=None, node=None)
+
+        self.assertMends(('L1', 'deleting-stranded', uuid, 'cell1'))
 
     def test_membership_of_a_moving_server_is_no_finding(self):
         uuid, _ = self.member()

@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import sqlalchemy as sa
+
+from cellsched.db.api import aggregates
 from cellsched.db.api import audit_queries
 from cellsched.db.api import build_requests
+from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import leases
+from cellsched.db.api import models
+from cellsched.db.api import shared_providers
+from cellsched import objects
 from tests.unit.db.api import base
 from tests.unit.db import samples
 
@@ -121,3 +128,53 @@ class TestSurveying(base.TestCase):
         with audit_queries.holding(self.database) as connection:
             audit_queries.lock(connection, self.uuids[0])
             self.write(audit_queries.forget, self.uuids[1], 0.0)
+
+    def test_groups_of_servers_are_read_together(self):
+        one, two, *_ = self.uuids
+        groups = [objects.InstanceGroup(
+            uuid=uuid, name='group', project_id='project', user_id='user',
+            policy='affinity', rules={}) for uuid in samples.uuids(2)]
+        for group in groups:
+            self.write(instance_groups.create, group, samples.NOW)
+        found = self.read(instance_groups.find_many, [
+            *(group.uuid for group in groups), *samples.uuids(1)])
+        for group in found.values():
+            self.write(instance_groups.add_members, group.id, [one],
+                       samples.NOW)
+
+        self.assertEqual({group.uuid for group in groups}, found.keys())
+        self.assertEqual({one: frozenset(found)}, self.read(
+            audit_queries.groups_of, [one, two]))
+        self.assertEqual([one, one], [uuid for _, uuid in self.read(
+            audit_queries.members_after, 0, 3)])
+
+    def test_sharing_provider_of_an_unknown_aggregate_is_found(self):
+        aggregate, lost, pool, other = samples.uuids(4)
+        self.write(aggregates.create, aggregate, 'rack', [], {}, samples.NOW)
+        for uuid, name in (pool, 'pool'), (other, 'other'):
+            self.write(shared_providers.create,
+                       shared_providers.SharedProvider(uuid, name, aggregate),
+                       samples.NOW)
+        table = models.shared_providers
+        self.write(lambda connection: connection.execute(
+            sa.update(table).where(table.c.uuid == pool)
+            .values(aggregate_uuid=lost)))
+
+        self.assertEqual(
+            [(pool, lost)], self.read(audit_queries.unknown_aggregates))
+
+    def test_leases_that_end_late_are_ended(self):
+        one, two, *_ = self.uuids
+        for uuid, end in (one, 1e9), (two, 4e9):
+            self.write(build_requests.lease, [uuid], 'owner', 0.0, end)
+        self.write(leases.elect, 'task', 'leader', 0.0, 3e9)
+
+        self.assertEqual(
+            [('task', 'leader', 3e9), (two, 'owner', 4e9)],
+            self.read(audit_queries.leases_after, 2e9, 5))
+
+        self.write(audit_queries.end_leases_after, 2e9, 1e9)
+
+        self.assertEqual([], self.read(audit_queries.leases_after, 1e9, 5))
+        self.assertEqual(
+            3, len(self.read(audit_queries.leases_after, 0.0, 5)))

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import sqlalchemy as sa
+
 from cellsched import context
 from cellsched.db.cell import audit_queries
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
+from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched import exception
@@ -174,3 +177,42 @@ class TestSurveying(base.TestCase):
             for uuid in (first, first, second, third)])
         self.assertEqual({second, third},
                          {*self.read(audit_queries.rows, self.uuids)})
+
+    def test_host_of_a_row_is_known_by_its_service_or_a_node(self):
+        uuid, *_ = self.uuids
+        self.write(samples.put, uuid, {'host': 'host', 'node': 'other'})
+        self.assertFalse(self.row(uuid).known_host)
+
+        self.write(compute_nodes.save, samples.uuids(1)[0], 'host', 'node',
+                   samples.NODE, samples.NOW)
+        self.write(compute_nodes.save, samples.uuids(1)[0], 'host', 'second',
+                   samples.NODE, samples.NOW)
+        self.assertEqual((True, None, 'other'), (
+            self.row(uuid).known_host, self.row(uuid).provider,
+            self.row(uuid).node))
+        self.write(samples.put, uuid, {'host': 'served'})
+        self.write(services.report, samples.uuids(1)[0], 'served',
+                   services.COMPUTE, 'compute', samples.NOW)
+
+        self.assertTrue(self.row(uuid).known_host)
+        for since, down in ((samples.NOW, False), (samples.LATER, True)):
+            self.assertEqual(down, self.read(
+                audit_queries.rows, [uuid], since)[uuid].down)
+        self.write(services.set_forced_down, 'served', True, samples.NOW)
+        self.assertTrue(self.row(uuid).down)
+
+    def test_live_rows_of_a_shadow_table_are_found_in_pages(self):
+        table = models.instances
+        self.write(lambda connection: connection.execute(
+            sa.insert(models.SHADOWS[table]).from_select(
+                [column.name for column in table.columns],
+                sa.select(table).order_by(table.c.id))))
+        self.write(instances.delete, self.uuids[0], samples.NOW)
+
+        found, after = [], 0
+        while after is not None:
+            after, page = self.read(
+                audit_queries.live_in_shadow, table, after, 2)
+            found += page
+
+        self.assertEqual(self.uuids[1:], sorted(found))

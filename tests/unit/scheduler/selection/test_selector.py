@@ -131,10 +131,10 @@ class TestWidth(base.TestCase):
         self.assertEqual(1, self.width(9, refused_subset_size=1))
 
     def test_server_that_leaves_a_host_that_takes_none_is_evacuated(self):
-        for hosts in (['dead'], ['two'], ['out'], ['forced'], ['DEAD'],
+        for hosts in (['dead'], ['TWO'], ['out'], ['forced'], ['DEAD'],
                       ['up', 'dead'], ['gone', 'dead']):
             self.assertEqual(10, self.width(ignore_hosts=hosts), hosts)
-        for hosts in (None, [], ['up'], ['gone']):
+        for hosts in (None, [], ['up'], ['two'], ['gone']):
             self.assertEqual(1, self.width(ignore_hosts=hosts), hosts)
 
     def test_evacuation_has_the_larger_width(self):
