@@ -87,6 +87,8 @@ as attributes, and travel over RPC in ``kwargs``, so they are plain data.
 
 from typing import Any
 
+from cellsched import urls
+
 #: Suffix that a transport adds to the class name of a received error.
 _REMOTE = '_Remote'
 
@@ -693,3 +695,20 @@ class ClaimBusy(DatabaseBusy):
 #: Errors of a database that may answer later, and not at once; also if other
 #: work for the same database did not end in time.
 DATABASE_UNAVAILABLE = (DatabaseUnreachable, DatabaseBusy, ServiceBusy)
+
+
+#: Maximum length of an error text in the log.
+_TEXT_MAX = 500
+
+
+def describe(error: Exception) -> str:
+    """Return an error as one line, without the passwords of URLs in it.
+
+    The text of an error of another service ends with its traceback, which is
+    left out.
+    """
+    text = (error.format_message()
+            if isinstance(error, CellschedException)
+            else str(error).partition('\nTraceback ')[0])
+    text = ' '.join(urls.mask_text(text).split())[:_TEXT_MAX]
+    return f'{kind_of(error)}: {text}'

@@ -32,8 +32,8 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db import session
+from cellsched import exception
 from cellsched import objects
-from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class Migrations:
             self._release_ended(connection, uuid)
         if ended:
             LOG.warning('Aborted the %s of instance %s: %s',
-                        move.migration_type, uuid, delivery.describe(reason))
+                        move.migration_type, uuid, exception.describe(reason))
         if stays:
             notify()
         return ended

@@ -304,7 +304,7 @@ class Servers(base.ServerController):
             LOG.warning('Request %s: could not cast build_and_schedule for '
                         'instances %s; conductors will find them: %s',
                         context.request_id, ', '.join(uuids),
-                        _describe(exc))
+                        exception.describe(exc))
         self._reached('Tell')
 
     def _group(
@@ -515,7 +515,7 @@ class Deletion:
             LOG.warning('Request %s: could not cast to host %s of cell %s to '
                         'delete instance %s; it will find it: %s',
                         context.request_id, instance.host, cell.identity,
-                        uuid, _describe(exc))
+                        uuid, exception.describe(exc))
         try:
             self._local.delete(cell_context.cell.database, uuid)
         except Exception as exc:
@@ -792,11 +792,3 @@ def _not_settable(uuid: str, state: str) -> exception.InstanceInvalidState:
 def _refused(uuid: str, state: str) -> exception.InstanceInvalidState:
     return exception.InstanceInvalidState(
         uuid=uuid, action='be retried', state=state)
-
-
-def _describe(exc: Exception) -> str:
-    """Return the problem of a message that could not be sent."""
-    # It imports kombu, which a command needs only after a failure.
-    from cellsched.rpc import delivery
-
-    return delivery.describe(exc)

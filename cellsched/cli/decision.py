@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib.util
+import logging
 import pathlib
 from typing import Any
-
-from oslo_log import log
 
 from cellsched.cli.app import Shell
 from cellsched.cli import base
@@ -17,7 +16,7 @@ from cellsched.cli import decision_text
 from cellsched.cli import terminal
 from cellsched import exception
 
-LOG = log.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 #: The exit code of a command if the servers fit on no host.
 FITS_NOWHERE = 2

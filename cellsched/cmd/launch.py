@@ -177,7 +177,7 @@ class _LaunchedService(service.Service):
                 *delivery.BROKER_ERRORS) as exc:
             # It was looked at before and has changed since. A traceback for
             # each new worker would be all that the log has.
-            print(f'{self._program}: {delivery.describe(exc)}',
+            print(f'{self._program}: {exception.describe(exc)}',
                   file=sys.stderr, flush=True)
             raise SystemExit(1) from None
 

@@ -275,7 +275,7 @@ class Agent:
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast build_instances for instance %s; a '
                         'conductor will find it: %s', uuid,
-                        delivery.describe(exc))
+                        exception.describe(exc))
 
     def _take_down_networks(
         self, context: RequestContext, instance: objects.Instance

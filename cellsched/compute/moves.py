@@ -322,7 +322,7 @@ class MovingAgent:
         """End a migration that failed on its source, and start the server."""
         LOG.warning('Instance %s could not leave this host for host %s: %s',
                     instance.uuid, move.dest_compute,
-                    delivery.describe(reason))
+                    exception.describe(reason))
         self._migrations.abort(self._database, move, reason)
         self._revert(instance)
 
@@ -371,7 +371,7 @@ class MovingAgent:
         except (*delivery.ERRORS, exception.VersionNotSendable) as exc:
             LOG.warning('Could not cast migrate_out to host %s for instance '
                         '%s; a conductor will: %s', move.source_compute,
-                        instance.uuid, delivery.describe(exc))
+                        instance.uuid, exception.describe(exc))
 
     def _begin(
         self, uuid: str, migration_uuid: str, leaves: bool = False

@@ -249,7 +249,7 @@ class StalledBuilds:
                          if len(found) == self.page else [])
         except Exception as exc:
             LOG.warning('Check of stalled builds in cell %s is postponed: %s',
-                        cell_context.cell.name, delivery.describe(exc))
+                        cell_context.cell.name, exception.describe(exc))
 
     def _go_on_with(
         self, cell_context: RequestContext, found: list[_Found]
@@ -299,7 +299,7 @@ class StalledBuilds:
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast in cell %s for the build of instance '
                         '%s; the cast is retried: %s', cell_context.cell.name,
-                        found.cast.instance_uuid, delivery.describe(exc))
+                        found.cast.instance_uuid, exception.describe(exc))
         except Exception:
             # One failure does not stop the others.
             LOG.exception('Could not resume the build of instance %s',
@@ -530,7 +530,7 @@ class StalledMigrations:
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast to host %s for instance %s: %s', host,
-                        move.instance_uuid, delivery.describe(exc))
+                        move.instance_uuid, exception.describe(exc))
 
 
 @dataclasses.dataclass(eq=False)

@@ -59,7 +59,7 @@ def check(
             refused = exception.BrokerRefused(
                 place=place, field=field, reason=str(exc))
         except delivery.ERRORS as exc:
-            unreachable.append(f'{place} ({delivery.describe(exc)})')
+            unreachable.append(f'{place} ({exception.describe(exc)})')
     if refused is not None:
         raise refused
     LOG.warning('The broker of %s is unreachable: %s',

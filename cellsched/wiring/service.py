@@ -108,7 +108,7 @@ class Service:
                 if not away:
                     LOG.warning(
                         'Periodic task %s: a server is unavailable: %s',
-                        _name(function), delivery.describe(exc))
+                        _name(function), exception.describe(exc))
                 away = True
             except (*exception.STOPS, Exception):
                 raise

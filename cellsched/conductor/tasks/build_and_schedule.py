@@ -57,7 +57,6 @@ from cellsched import exception
 from cellsched.notify import notifiers
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
 
 LOG = log.getLogger(__name__)
@@ -154,7 +153,7 @@ class BuildAndSchedule:
             if not deferred:
                 raise
             LOG.warning('The builds of instances %s are retried: %s',
-                        deferred, delivery.describe(exc))
+                        deferred, exception.describe(exc))
         finally:
             for owner in filter(None, (attempt.owner, lease.owner)):
                 self.leases.release(
@@ -364,7 +363,7 @@ class BuildAndSchedule:
                 LOG.log(logging.WARNING if is_transient(exc)
                         else logging.ERROR,
                         'Could not record the error of instances %s: %s',
-                        uuids, delivery.describe(exc),
+                        uuids, exception.describe(exc),
                         exc_info=not is_transient(exc))
 
     def _bury(

@@ -128,7 +128,7 @@ class BuildInstances:
             LOG.warning('Could not cast to host %s for instance %s; the cast '
                         'is retried: %s',
                         chosen.service_host, instance.uuid,
-                        delivery.describe(exc))
+                        exception.describe(exc))
 
     def _keep(self, message: build_casts.BuildMessage, uuid: str) -> None:
         """Store the message to the host, unless the build has ended."""

@@ -141,7 +141,7 @@ class Move:
         except (*delivery.ERRORS, *exception.DATABASE_UNAVAILABLE) as exc:
             LOG.warning('The %s of instance %s failed: %s',
                         work.move.migration_type,
-                        instance_uuid, delivery.describe(exc))
+                        instance_uuid, exception.describe(exc))
             self._give_up(context, work, exc)
         except Exception as exc:
             LOG.exception('The %s of instance %s failed',

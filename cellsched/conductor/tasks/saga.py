@@ -451,7 +451,7 @@ def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
                  exc.format_message())
     elif is_transient(exc):
         LOG.warning('Step %s failed for instances %s: %s', step.name, uuids,
-                    delivery.describe(exc))
+                    exception.describe(exc))
     else:
         LOG.exception('Step %s failed for instances %s', step.name, uuids)
     for build in in_progress(builds):
@@ -496,7 +496,7 @@ def _undo(
         LOG.log(logging.WARNING if transient else logging.ERROR,
                 'Rollback of the builds of instances %s failed; a later '
                 'attempt resolves them: %s', [build.uuid for build in builds],
-                delivery.describe(exc), exc_info=not transient)
+                exception.describe(exc), exc_info=not transient)
         for build in builds:
             if build.to_bury or build.to_retry:
                 build.end(Outcome.UNKNOWN)

@@ -698,7 +698,7 @@ class Cast(saga.Step):
                             'instances %s; the cast is retried: %s',
                             cell.identity,
                             [build.uuid for build in batch],
-                            delivery.describe(exc))
+                            exception.describe(exc))
 
     def _cast_all(
         self, cell: objects.CellMapping, builds: Sequence[Build]

@@ -19,8 +19,8 @@ class Task:
     def __init__(self):
         self.told = queue.Queue()
 
-    def run(self, *arguments):
-        self.told.put(arguments)
+    def run(self, *arguments, **named):
+        self.told.put((*arguments, *named.values()))
 
     def next(self):
         return self.told.get(timeout=DEADLINE_S)
@@ -75,12 +75,13 @@ class TestConductor(base.TestCase):
 
     def test_migration_gets_its_host(self):
         self.assertEqual(
-            ['server', 'move', 'a2'],
-            self.told('migrate_server', 'server', 'move', host='a2'))
+            ['server', 'move', 'a2', True],
+            self.told('migrate_server', 'server', 'move', host='a2',
+                      rebuild=True))
 
     def test_migration_need_not_name_a_host(self):
         self.assertEqual(
-            ['server', 'move', None],
+            ['server', 'move', None, False],
             self.told('migrate_server', 'server', 'move'))
 
     def test_unshelving_gets_its_server_and_its_move(self):

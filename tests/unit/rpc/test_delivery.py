@@ -24,10 +24,10 @@ class TestErrors(base.TestCase):
     def test_an_error_is_one_line_without_passwords(self):
         self.assertEqual(
             'ValueError: to amqp://user:****@broker',
-            delivery.describe(ValueError('to\n amqp://user:s3cret@broker')))
+            exception.describe(ValueError('to\n amqp://user:s3cret@broker')))
 
     def test_long_text_is_cut(self):
-        self.assertLess(len(delivery.describe(ValueError('x' * 9999))), 600)
+        self.assertLess(len(exception.describe(ValueError('x' * 9999))), 600)
 
     def test_traceback_of_another_service_is_left_out(self):
         error = common.deserialize_remote_exception(
@@ -37,7 +37,7 @@ class TestErrors(base.TestCase):
 
         self.assertIn('Traceback', str(error))
         self.assertEqual('NoValidHost: No valid host was found. there is none',
-                         delivery.describe(error))
+                         exception.describe(error))
 
 
 def sent(error):
