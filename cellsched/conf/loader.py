@@ -60,7 +60,7 @@ _METRICS = [
 
 _TRACING = [
     cfg.BoolOpt('tracing_enabled', default=False,
-                help='Trace RPC by OpenTelemetry.'),
+                help='Trace RPC by OpenTelemetry, at the callers.'),
     cfg.StrOpt('tracing_service_name', default='openstack',
                help='Name of the service in traces.'),
     cfg.StrOpt('otel_exporter_otlp_endpoint', default='http://localhost:4318',

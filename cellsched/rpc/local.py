@@ -32,7 +32,6 @@ from typing import NamedTuple
 import oslo_messaging
 from oslo_messaging._drivers import base
 from oslo_messaging._drivers import common
-from oslo_messaging import _tracing
 from oslo_serialization import jsonutils
 
 from cellsched import clock
@@ -404,18 +403,14 @@ def handle(
         incoming.reply(result)
 
 
-def handle_traced(
-    conf: Any, dispatcher: oslo_messaging.RPCDispatcher,
+def acknowledge_and_handle(
+    dispatcher: oslo_messaging.RPCDispatcher,
     incoming: base.RpcIncomingMessage,
 ) -> None:
-    """Acknowledge a message of any transport, and handle it.
-
-    oslo.messaging traces it if its options say so.
-    """
+    """Acknowledge a message of any transport, and handle it."""
     try:
         incoming.acknowledge()
-        with _tracing.trace_receive(conf, incoming):
-            handle(dispatcher, incoming)
+        handle(dispatcher, incoming)
     except Exception as exc:
         # There may be no broker, or no caller that waits for the reply.
         LOG.warning('The reply to %s was not sent: %s: %s',

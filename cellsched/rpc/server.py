@@ -425,7 +425,7 @@ class Server:
         assert self._queue is not None
         for each in messages:
             future = self._queue.submit(
-                self._place(each), local.handle_traced, self._transport.conf,
+                self._place(each), local.acknowledge_and_handle,
                 self.dispatcher, each)
             self._begun.add(future)
             future.add_done_callback(functools.partial(self._end, each))
