@@ -140,7 +140,9 @@ Metrics of the host, such as ``cpu.percent:0.5``.
         self._providers = _parsed(options.providers)
         self._lock = threading.Lock()
         self.supports_migration = options.supports_migration
-        self._instances: dict[str, _Guest] = {}
+        #: The uuids of the servers on the machine, and what is known of them.
+        self._instances: set[str] = set()
+        self._guests: dict[str, _Guest] = {}
         self._to_fail = options.fail_builds
         self._to_abort = options.abort_builds
         self._go_on = threading.Event()
@@ -180,18 +182,19 @@ Metrics of the host, such as ``cpu.percent:0.5``.
             if self._runs(instance.uuid):
                 return
             self._fail(instance.uuid)
-            self._instances[instance.uuid] = _Guest(
-                now, f'build {next(_BUILDS)} at {now}')
+            self._put(instance.uuid, _Guest(
+                now, f'build {next(_BUILDS)} at {now}'))
 
     def destroy(self, instance: objects.Instance) -> None:
         with self._lock:
-            self._instances.pop(instance.uuid, None)
+            self._instances.discard(instance.uuid)
+            self._guests.pop(instance.uuid, None)
 
     def prepare_migration(
         self, instance: objects.Instance
     ) -> Mapping[str, Any]:
         with self._lock:
-            guest = self._instances.get(instance.uuid)
+            guest = self._guests.get(instance.uuid)
             if guest is None:
                 raise exception.BuildFailed(
                     uuid=instance.uuid, reason='it is not on this host')
@@ -207,21 +210,21 @@ Metrics of the host, such as ``cpu.percent:0.5``.
         progress()
         with self._lock:
             self._fail(instance.uuid)
-            self._instances[instance.uuid] = guest
+            self._put(instance.uuid, guest)
 
     def finish_migration(self, instance: objects.Instance, node: str) -> None:
         with self._lock:
-            self._instances[instance.uuid].runs = True
+            self._guests[instance.uuid].runs = True
 
     def revert_migration(self, instance: objects.Instance) -> None:
         with self._lock:
-            guest = self._instances.get(instance.uuid)
+            guest = self._guests.get(instance.uuid)
             if guest is not None and guest.prepared:
                 guest.runs, guest.prepared = True, False
 
     def list_prepared(self) -> list[str]:
         with self._lock:
-            return sorted(uuid for uuid, guest in self._instances.items()
+            return sorted(uuid for uuid, guest in self._guests.items()
                           if guest.prepared)
 
     def is_running(self, uuid: str) -> bool:
@@ -235,17 +238,21 @@ Metrics of the host, such as ``cpu.percent:0.5``.
         Each build makes new contents, and a transfer copies them.
         """
         with self._lock:
-            guest = self._instances.get(uuid)
+            guest = self._guests.get(uuid)
             return None if guest is None else guest.contents
 
     def write(self, uuid: str, contents: str) -> None:
         """Change the contents of the disks of a server on this host."""
         with self._lock:
-            self._instances[uuid].contents = contents
+            self._guests[uuid].contents = contents
 
     def _runs(self, uuid: str) -> bool:
-        guest = self._instances.get(uuid)
-        return guest is not None and guest.runs
+        guest = self._guests.get(uuid)
+        return uuid in self._instances and (guest is None or guest.runs)
+
+    def _put(self, uuid: str, guest: _Guest) -> None:
+        self._instances.add(uuid)
+        self._guests[uuid] = guest
 
     def _take_time(self) -> None:
         if self.conf.fake_virt.build_delay:
@@ -274,7 +281,7 @@ Metrics of the host, such as ``cpu.percent:0.5``.
 
     def spawned_at(self, uuid: str) -> datetime.datetime | None:
         with self._lock:
-            guest = self._instances.get(uuid)
+            guest = self._guests.get(uuid)
             return None if guest is None else guest.spawned_at
 
 
