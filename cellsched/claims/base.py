@@ -46,6 +46,7 @@ class Capability(enum.Enum):
     FEED = 'feed'
     CONSUMER_LIST = 'consumer_list'
     QUERY = 'query'
+    ANY_OF = 'any_of'
 
 
 #: The meaning of each capability, for the documentation.
@@ -66,6 +67,10 @@ MEANINGS: Mapping[Capability, str] = {
     Capability.QUERY:
         'The store finds the hosts with enough capacity, as '
         'provider_scheduler needs.',
+    Capability.ANY_OF:
+        'The store claims the first of several hosts that has room, in one '
+        'request. With other stores the scheduler sends a request for each '
+        'host.',
 }
 
 
@@ -172,6 +177,22 @@ def of_selection(
             for provider, resources in selection.requested().items()]
 
 
+def is_held(
+    claims: Iterable[Claim], held: Mapping[str, Iterable[Claim]]
+) -> bool:
+    """Return whether the consumers of a batch hold exactly its claims.
+
+    :param held: result of :meth:`ClaimStore.claims_of`
+    """
+    def contents(each: Iterable[Claim]) -> dict[tuple[str, str], dict[
+            str, int]]:
+        return {(claim.consumer, claim.provider): dict(claim.resources)
+                for claim in each}
+
+    return contents(claims) == contents(
+        claim for of_one in held.values() for claim in of_one)
+
+
 #: The inventory of one resource class of a provider.
 Inventory = resources.Inventory
 
@@ -240,6 +261,23 @@ def flaw(usage: Usage) -> str:
 def is_readable(claim: Claim) -> bool:
     """Return whether the amounts of a stored claim are numbers."""
     return all(type(amount) is int for amount in claim.resources.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class AnyOf:
+    """The outcome of :meth:`ClaimStore.claim_any`.
+
+    :param chosen: position of the batch that is claimed; None if none is
+    :param new: number of new claims in it, as :meth:`ClaimStore.claim`
+        returns it
+    :param refusals: the errors of other batches, by position. If a batch is
+        claimed, batches before it may be missing; if none is, each is here
+    """
+
+    chosen: int | None
+    new: int = 0
+    refusals: Mapping[int, exception.ClaimRefused | exception.ClaimBusy] = (
+        dataclasses.field(default_factory=dict))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -403,6 +441,45 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects
             the batch
         """
+
+    def claim_any(self, batches: Sequence[Sequence[Claim]]) -> AnyOf:
+        """Claim the first of several batches that fits.
+
+        The batches are alternatives for the same consumers, best first. At
+        most one of them is claimed, as a whole, with the guarantees of
+        :meth:`claim`. A batch is claimed only if each batch before it was
+        refused, or had providers locked by other sessions, at some moment of
+        the call. Before the call refuses all batches, it waits for locked
+        providers as :meth:`claim` does, and tries their batches again.
+
+        Idempotent: if the consumers already hold exactly the claims of one of
+        the batches, that batch is the result, wherever it is in the order,
+        and nothing changes.
+
+        A store with the capability ``ANY_OF`` decides in one round trip; this
+        method claims one batch after the other.
+
+        :param batches: at least one; each with the same consumers
+        :raises cellsched.exception.ClaimConflict: a consumer holds claims
+            that are not those of a batch; names ``consumer``
+        :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects
+            a batch
+        """
+        refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        for position, batch in enumerate(batches):
+            try:
+                return AnyOf(position, self.claim(batch), refusals)
+            except exception.ClaimConflict:
+                # An earlier call, whose reply was lost, may have claimed any.
+                held = self.claims_of({claim.consumer for claim in batch})
+                for chosen, other in enumerate(batches):
+                    if is_held(other, held):
+                        return AnyOf(chosen, 0, refusals)
+                raise
+            except (exception.ClaimRefused, exception.ClaimBusy) as exc:
+                refusals[position] = exc
+        return AnyOf(None, 0, refusals)
 
     @abc.abstractmethod
     def release(self, consumers: Iterable[str]) -> None:

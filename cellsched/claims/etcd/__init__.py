@@ -72,7 +72,8 @@ class EtcdClaims(base.ClaimStore):
     """
 
     # etcd cannot find keys by their values.
-    capabilities = frozenset(base.Capability) - {base.Capability.QUERY}
+    capabilities = frozenset(base.Capability) - {
+        base.Capability.ANY_OF, base.Capability.QUERY}
 
     group: ClassVar[str] = options.GROUP
 

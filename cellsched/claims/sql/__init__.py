@@ -90,7 +90,7 @@ class SQLClaims(base.ClaimStore):
     its tables.
     """
 
-    capabilities = frozenset(base.Capability)
+    capabilities = frozenset(base.Capability) - {base.Capability.ANY_OF}
 
     def __init__(self, database: session.Database) -> None:
         self._database = database
