@@ -4,11 +4,15 @@
 ``integrations/nova/tools/functional.py`` runs many more of Nova's tests.
 """
 
+import contextlib
+import http.server
 import json
 import os
 import pathlib
+import select
 import subprocess
 import sys
+import threading
 
 from benchmarks.peers import environment as peers
 from integrations.nova.tools import environment
@@ -56,6 +60,76 @@ def python() -> pathlib.Path:
 def variables() -> dict[str, str]:
     """Return the variables for Nova's python to find this checkout."""
     return {'PYTHONPATH': os.pathsep.join(environment.paths())}
+
+
+class SlowPlacement(http.server.ThreadingHTTPServer):
+    """A Placement without resource providers, which answers slowly.
+
+    :ivar requests: number of answered requests, by connection
+    :ivar garbled: connections with a request before the answer to another,
+        which no single process sends
+    """
+
+    daemon_threads = True
+
+    #: Seconds for an answer.
+    DELAY_S = 0.03
+
+    def __init__(self):
+        super().__init__(('127.0.0.1', 0), _SlowHandler)
+        self.requests, self.garbled = {}, set()
+        #: The next requests that are never answered.
+        self.silent = 0
+        self.end = threading.Event()
+
+    @property
+    def url(self):
+        return 'http://127.0.0.1:{}'.format(self.server_address[1])
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls):
+        """Serve in a thread until the end of the block."""
+        with cls() as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield server
+            finally:
+                server.end.set()
+                server.shutdown()
+                thread.join()
+
+
+class _SlowHandler(http.server.BaseHTTPRequestHandler):
+
+    protocol_version = 'HTTP/1.1'
+
+    def do_GET(self):
+        server = self.server
+        if self.path != '/' and server.silent:
+            server.silent -= 1
+            server.end.wait()
+            self.close_connection = True
+            return
+        server.end.wait(server.DELAY_S)
+        if select.select([self.connection], [], [], 0)[0]:
+            server.garbled.add(self.client_address)
+        body = json.dumps({'resource_providers': [], 'versions': [{
+            'id': 'v1.0', 'status': 'CURRENT', 'min_version': '1.0',
+            'max_version': '1.39', 'links': [{'rel': 'self', 'href': ''}],
+        }]}).encode()
+        self.send_response(200)
+        self.send_header('Content-Type', 'application/json')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        if self.path != '/':
+            server.requests[self.client_address] = (
+                server.requests.get(self.client_address, 0) + 1)
+
+    def log_message(self, *arguments):
+        pass
 
 
 class TestCase(base.TestCase):
@@ -250,12 +324,11 @@ class TestCommands(TestCase):
         [line] = output.splitlines()
         self.assertIn('cannot start: The Nova database at ', line)
 
-    def test_scheduler_starts_and_stops_though_keystone_is_down(self):
-        conf = self.directory / 'away.conf'
-        conf.write_text(
-            '[scheduler]\nworkers = 1\n[cellsched]\nrefresh_interval = 0.01\n'
-            '[placement]\nauth_type = password\nusername = nova\n'
-            'auth_url = http://127.0.0.1:9/\npassword = unspeakable\n')
+    def start_scheduler(self, conf):
+        """Start the scheduler with one more file of the configuration.
+
+        :returns: the process, and the path of its log
+        """
         log = self.directory / 'log'
         with open(log, 'w') as output:
             process = subprocess.Popen(
@@ -265,6 +338,35 @@ class TestCommands(TestCase):
                 stderr=subprocess.STDOUT)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
+        return process, log
+
+    def test_workers_do_not_share_connections_to_placement(self):
+        conf = self.directory / 'workers.conf'
+        with SlowPlacement.running() as server:
+            conf.write_text(
+                '[scheduler]\nworkers = 4\n'
+                '[cellsched]\nrefresh_interval = 0.01\n'
+                f'[placement]\nendpoint_override = {server.url}\n')
+            process, log = self.start_scheduler(conf)
+
+            def have_all_read():
+                return server.garbled or sum(
+                    count >= 10 for count in server.requests.values()) >= 4
+
+            processes.wait_until(have_all_read, log, 120.0)
+            process.terminate()
+            self.assertEqual(0, process.wait(self.timeout_s), log.read_text())
+
+        self.assertEqual(set(), server.garbled)
+        self.assertNotIn('Placement cannot be read', log.read_text())
+
+    def test_scheduler_starts_and_stops_though_keystone_is_down(self):
+        conf = self.directory / 'away.conf'
+        conf.write_text(
+            '[scheduler]\nworkers = 1\n[cellsched]\nrefresh_interval = 0.01\n'
+            '[placement]\nauth_type = password\nusername = nova\n'
+            'auth_url = http://127.0.0.1:9/\npassword = unspeakable\n')
+        process, log = self.start_scheduler(conf)
 
         # The scheduler has started, and has tried to read hosts.
         processes.wait_until(

@@ -10,9 +10,13 @@ from typing import Any
 
 from nova.compute import utils
 import nova.conf
+from nova import context as nova_context
+from nova.db.api import api as api_db
+from nova.db.main import api as main_db
 from nova import exception as nova_exception
 from nova import objects
 from nova.objects import fields
+from nova.scheduler.client import report
 from nova.scheduler.manager import SchedulerManager
 from nova.scheduler import rpcapi
 from nova import service
@@ -69,13 +73,19 @@ class ColumnSchedulerManager(SchedulerManager):
     """Selects hosts with column filters, from Nova's databases and Placement.
 
     Nova's host manager keeps the reported aggregates and instances, and this
-    manager reads them there.
+    manager reads them there. Nova creates the manager before it forks the
+    workers, and calls :meth:`init_host` in each worker: only there are
+    connections, locks and random numbers made.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         options.register_opts(CONF)
         super().__init__(*args, **kwargs)
         self._options = configuration.ProductOptions(CONF)
+
+    def init_host(self, service_ref: Any) -> None:
+        """Start to read hosts periodically and to record decisions."""
+        super().init_host(service_ref)
         self._random = random.Random()
         # Like Nova's own, this scheduler starts while Keystone is down.
         self._client = report_client.LateReportClient()
@@ -86,6 +96,11 @@ class ColumnSchedulerManager(SchedulerManager):
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()
+        interval_s = CONF.cellsched.refresh_interval
+        if interval_s:
+            self._hosts.start(interval_s)
+        self._claims.deferred.start()
+        self._records.start()
 
     def _make_parts(self) -> Components:
         """Return the components for the current options."""
@@ -97,15 +112,6 @@ class ColumnSchedulerManager(SchedulerManager):
             LOG.info('Plug-ins that check one host at a time: %s',
                      ', '.join(by_row))
         return parts
-
-    def init_host(self, service_ref: Any) -> None:
-        """Start to read hosts periodically and to record decisions."""
-        super().init_host(service_ref)
-        interval_s = CONF.cellsched.refresh_interval
-        if interval_s:
-            self._hosts.start(interval_s)
-        self._claims.deferred.start()
-        self._records.start()
 
     def graceful_shutdown(self, timeout: float) -> None:
         """Stop the threads, and shut down as Nova's manager does."""
@@ -178,12 +184,28 @@ def run(argv: Sequence[str]) -> int:
     except exception.CellschedException as exc:
         print(f'cannot start: {exc}', file=sys.stderr)
         return 1
-    # A worker is a fork of this process and cannot use its threads.
-    thread_pool_factory.reset_all_executors()
+    release_process_resources()
     service.serve(server, workers=CONF.scheduler.workers
                   or processutils.get_worker_count())
     service.wait()
     return 0
+
+
+def release_process_resources() -> None:
+    """Release the threads and connections that a fork must not share.
+
+    The workers are forks of this process. Two processes that share a
+    connection read each other's answers.
+    """
+    thread_pool_factory.reset_all_executors()
+    for engine in (
+            api_db.get_engine(), main_db.get_engine(),
+            *(database.writer.get_engine() for database, _
+              in nova_context.CELL_CACHE.values())):
+        engine.dispose()
+    nova_context.CELL_CACHE.clear()
+    # Each worker makes a client, with a session of its own, at the first use.
+    report.PLACEMENTCLIENT = None
 
 
 def install_manager() -> None:

@@ -47,6 +47,7 @@ def make_flavor():
 def decide():
     """Return the uuids of a server with a host and of one without."""
     scheduler = manager.ColumnSchedulerManager()
+    scheduler.init_host(None)
     placed, refused = str(uuid.uuid4()), str(uuid.uuid4())
     select(scheduler, placed)
     try:
