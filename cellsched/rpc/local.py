@@ -337,13 +337,6 @@ class LocalDriver(Driver):
         return self._world
 
 
-def listen(
-    transport: oslo_messaging.Transport, target: oslo_messaging.Target
-) -> base.Listener:
-    """Return a listener of any transport, without a server."""
-    return transport._driver.listen(target, 1, None)
-
-
 def _wait(
     replies: 'queue.SimpleQueue[str]', timeout_s: float | None,
     monitor_s: float | None,

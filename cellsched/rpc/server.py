@@ -25,6 +25,7 @@ from cellsched.objects import base
 from cellsched import plugins
 from cellsched.rpc import local
 from cellsched.rpc import serializer
+from cellsched.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)
 
@@ -367,8 +368,8 @@ class Server:
     """
 
     def __init__(
-        self, transport: oslo_messaging.Transport,
-        target: oslo_messaging.Target, dispatcher: Dispatcher,
+        self, transport: Transport, target: oslo_messaging.Target,
+        dispatcher: Dispatcher,
         queue: TaskQueue | None = None, clock: Clock = local.CLOCK,
     ) -> None:
         self.dispatcher = dispatcher
@@ -399,7 +400,7 @@ class Server:
                 'oslo.messaging.executors', 'threading')(
                     max_workers=TaskQueue.threads(places))
             self._queue = TaskQueue(self._executor, places, self._clock)
-        self._listener = local.listen(self._transport, self._target)
+        self._listener = self._transport.listener(self._target)
         self._listener.start(self._take)
 
     def stop(self) -> None:
@@ -487,7 +488,7 @@ def _uuid(envelope: Any) -> Any:
 
 
 def server(
-    transport: oslo_messaging.Transport, topic: str, host: str,
+    transport: Transport, topic: str, host: str,
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
     error_form: str = OURS, queue: TaskQueue | None = None,
     clock: Clock = local.CLOCK,

@@ -7,9 +7,11 @@ import contextlib
 import functools
 import logging
 import threading
+from typing import Any
 
 from oslo_config import cfg
 import oslo_messaging
+from oslo_messaging import transport as oslo_transport
 
 from cellsched.conf import loader
 from cellsched import exception
@@ -51,6 +53,31 @@ class _OneLine(logging.Filter):
 _ONE_LINE = _OneLine()
 
 
+class Transport(oslo_transport.RPCTransport):
+    """A transport of RPC that keeps its driver, so that servers can listen.
+
+    :param driver: see ``oslo_messaging.base.BaseDriver``
+    """
+
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self._listen_at = driver.listen
+
+    def listener(self, target: oslo_messaging.Target) -> Any:
+        """Return a listener that receives one message at a time."""
+        return self._listen_at(target, 1, None)
+
+
+def _open_rpc(
+    conf: cfg.ConfigOpts, url: oslo_messaging.TransportURL,
+    allowed_remote_exmods: list[str],
+) -> Transport:
+    driver = plugins.load(_DRIVERS, url.transport.partition('+')[0])
+    return Transport(driver(
+        conf, url, default_exchange=conf.control_exchange,
+        allowed_remote_exmods=allowed_remote_exmods))
+
+
 class Transports:
     """Opens each transport once; transports are expensive and thread-safe.
 
@@ -79,7 +106,7 @@ class Transports:
         loader.register_messaging(self._given)
         return self._given
 
-    def get(self, url: str | None = None) -> oslo_messaging.Transport:
+    def get(self, url: str | None = None) -> Transport:
         """Return the transport at a URL, or at ``[DEFAULT] transport_url``.
 
         :raises cellsched.exception.ConfigurationInvalid: the URL is missing or
@@ -87,8 +114,7 @@ class Transports:
         :raises cellsched.exception.Invalid: the URL means no transport, like
             cell0's
         """
-        return self._get(
-            oslo_messaging.get_rpc_transport, url, 'transport_url')
+        return self._get(_open_rpc, url, 'transport_url')
 
     def check_url(self, url: str, field: str) -> None:
         """Check that a driver exists for a URL.
@@ -156,8 +182,8 @@ class Transports:
         return field, url
 
     def _get(
-        self, opener: Callable, url: str | None, field: str
-    ) -> oslo_messaging.Transport:
+        self, opener: Callable[..., Any], url: str | None, field: str
+    ) -> Any:
         field, url = self._chosen(url, field)
         with self._lock:
             if (opener, url) not in self._open:
@@ -190,8 +216,8 @@ class Transports:
         return self._conf.transport_url
 
     def _opened(
-        self, opener: Callable, url: str, field: str
-    ) -> oslo_messaging.Transport:
+        self, opener: Callable[..., Any], url: str, field: str
+    ) -> Any:
         parsed = self._parsed(url, field)
         for name in _OF_MESSAGES:
             # The same filter is added only once.
@@ -199,9 +225,9 @@ class Transports:
         try:
             return opener(self._conf, broker_urls.for_driver(parsed),
                           self._allowed_remote_exmods)
-        except oslo_messaging.DriverLoadFailure:
+        except (exception.PluginNotFound, oslo_messaging.DriverLoadFailure):
             expected = _schemes()
-        except ImportError as exc:
+        except (exception.ConfigurationInvalid, ImportError) as exc:
             expected = f'a transport that can be imported: {exc}'
         except (ValueError, cfg.Error, oslo_messaging.MessagingException):
             # The text of these errors may quote a password, and so may a part

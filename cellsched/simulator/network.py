@@ -20,6 +20,7 @@ import oslo_messaging
 from oslo_messaging import transport as messaging
 
 from cellsched.rpc import local
+from cellsched.rpc import transport
 from cellsched.simulator import stores
 
 
@@ -199,7 +200,7 @@ class SimulatedTransports:
         self._open: dict[tuple[type, str], Any] = {}
 
     def get(self, url: str | None = None) -> Any:
-        return self._get(messaging.RPCTransport, url)
+        return self._get(transport.Transport, url)
 
     def check_url(self, url: str, field: str) -> None:
         """Accept every URL: each leads to the same network."""
