@@ -420,7 +420,8 @@ class TaskQueue:
         if is_busy:
             late = late[:1] if len(self._running) >= self._places else []
         elif self._outside >= 2 * self._places:
-            # Leave time for whatever they wait for to be found stuck.
+            # Lose places slowly, until the databases or services that the
+            # tasks wait for are found stuck.
             free = (now - self._released_at) * self._places
             late = late[:int(free)]
         if late:

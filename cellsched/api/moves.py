@@ -100,8 +100,9 @@ class Moves(base.ServerController):
     ) -> None:
         """Rebuild a server of a failed host on another host of its cell.
 
-        The data on local disks is lost, unless the hosts share them. A task
-        that needs a host that is down is ended first, whatever it is.
+        The data on local disks is lost, unless the hosts share them. If a
+        host that is down has not finished a task of the server, the task is
+        ended first.
         If the evacuation fails, the server has the state that it had before.
         Raises the errors of :meth:`migrate`.
 

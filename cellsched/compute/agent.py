@@ -344,9 +344,10 @@ class Agent:
         freed = self._deallocation.deallocate(context, instance)
         self._reached('Destroy')
         with self._database.writer() as connection:
-            # Whoever has claimed for it since looks at the row under the same
-            # lock, and gives back what a deleted server holds. As long as the
-            # row is there the rest is found again.
+            # A task that has claimed for the server meanwhile reads the row
+            # under the same lock, and releases its claims if the server is
+            # deleted. The row stays until the release, so that a recovery
+            # finds the claims.
             server_moves.hold(connection, uuid)
             self._claims.release([uuid])
             if freed:

@@ -525,7 +525,8 @@ class Databases:
 #: Seconds after which the server's clock is read again.
 SPACING_S = 10.0
 
-#: Queries for the seconds since the epoch, whatever the session's time zone.
+#: Queries for the seconds since the epoch, independent of the session's time
+#: zone.
 QUERIES = {
     'postgresql':
         'SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)',

@@ -147,7 +147,7 @@ class HostReader:
             self._health.disable(disabled)
             for uuid in quiet:
                 self._health.failed(uuid, 1, self.clock.steady())
-        # Keep the order of the cells, whatever order they answered in.
+        # Use the order of the cells, and not the order of their answers.
         results = {uuid: gathered.results[uuid] for uuid in cells
                    if uuid in gathered.results}
         with made.table.batch():

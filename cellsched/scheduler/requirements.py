@@ -299,7 +299,7 @@ def _named(prefix: str, *texts: str) -> frozenset[str]:
 #: Names that Nova knows and that do not affect the choice of a host, by topic,
 #: in reStructuredText.
 NO_REQUIREMENTS: dict[str, frozenset[str]] = {
-    'How the guest is made, on whatever host': (
+    'How the guest is made, equally on all hosts': (
         _named(f'{EXTRA_SPEC}hw:', '''
             boot_menu cpu_cores cpu_max_cores cpu_max_sockets cpu_max_threads
             cpu_sockets cpu_threads hide_hypervisor_id locked_memory pmu

@@ -112,8 +112,8 @@ of their numbers counts.
     ) -> view.Column | None:
         """Return a finite score for each host.
 
-        None scores all hosts equally at no cost, whatever the request itself
-        uses on them.
+        None scores all hosts equally at no cost, also those on which earlier
+        instances of the request have used resources.
 
         An exception fails the request and names this weigher.
         """

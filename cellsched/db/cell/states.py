@@ -113,7 +113,7 @@ TRANSITIONS: Mapping[str, Transition] = {
     # A deletion, which the user can request in any state.
     'mark_deleting': Transition(None, State('', 'deleting')),
     'delete': Transition(None, DELETED),
-    # An administrator corrects a state, whatever it is.
+    # An administrator corrects the state of a server on a host.
     'reset_active': Transition(None, ACTIVE),
     'reset_error': Transition(None, ERROR),
 }

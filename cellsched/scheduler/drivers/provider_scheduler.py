@@ -88,7 +88,7 @@ class RequestHosts(HostSource):
         self._is_stale = False
         self._is_cut = False
         self._reads_all = False
-        # Refused hosts are read again, whatever capacity they have.
+        # Refused hosts are read again, also those that are full.
         self._refused: set[str] = set()
 
     # A property: the hosts are read when they are needed.
@@ -127,7 +127,7 @@ class RequestHosts(HostSource):
         return True
 
     def snapshot(self, context: RequestContext) -> document.HostDocument:
-        """Return all current hosts, whatever the request."""
+        """Return all current hosts, without regard to a request."""
         reading = self.reader.read(
             context, host_reader.EVERYTHING, self.reader.sharing())
         return document.HostDocument(
@@ -216,7 +216,7 @@ class RequestHosts(HostSource):
         return host_reader.HostScope(frozenset(nodes), frozenset(names))
 
     def _known(self) -> tuple[set[str], set[str]]:
-        """Return relevant nodes and host names, whatever their capacity."""
+        """Return relevant nodes and host names, including full hosts."""
         rest = self.pipeline.located(self.request).difference(self.uuids)
         held = self.claims.claims_of(
             [*rest, *migrations.consumers(self.uuids)])
@@ -403,7 +403,7 @@ class ProviderScheduler(base.SchedulerDriver):
             return self._instance_reports.hosts(instances)
 
     def _relevant(self, request: objects.RequestSpec) -> list[str]:
-        """Return hosts that a decision depends on, whatever their capacity.
+        """Return hosts that a decision depends on, including full hosts.
 
         A project's reserved hosts determine whether it has any. A server that
         leaves a host that is down is spread over other hosts.

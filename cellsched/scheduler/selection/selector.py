@@ -224,7 +224,7 @@ class Selector:
     ) -> diagnosis.Diagnosis:
         """Return the diagnosis of all hosts.
 
-        Hosts that the claim store refused are counted as refused, whatever
+        Hosts that the claim store refused are counted as refused, even if a
         stage rejects them now.
 
         :param left_out: the reasons why known hosts were not evaluated
@@ -252,7 +252,7 @@ class Selector:
         found = self._pipeline.candidates(
             self._hosts.at(np.array([row])), self._request, rebuild=True)
         if not len(found):
-            # This is the reason, whatever the state of the other hosts.
+            # The instance cannot use another host, so this is the reason.
             self._candidates = found
         return len(found) > 0
 
