@@ -171,23 +171,27 @@ def register(
 
 def list_installed(
     namespaces: Collection[str]
-) -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
+) -> tuple[list[tuple[str, list[cfg.Opt]]], dict[str, Problems]]:
     """Return the options of all installed plug-ins, by group.
 
     :param namespaces: kinds of plug-ins
-    :returns: the options, and the problems of broken plug-ins
+    :returns: the options, and the problems of broken plug-ins by the group
+        that their options belong to; for a plug-in that cannot be imported
+        that is the default group of its kind
     """
     found: list[tuple[str, list[cfg.Opt]]] = []
-    problems: Problems = []
+    problems: dict[str, Problems] = {}
     for namespace in namespaces:
         usable, broken = plugins.load_installed(namespace)
-        problems += broken.values()
+        for problem in broken.values():
+            problems.setdefault(
+                GROUPS.get(namespace, 'DEFAULT'), []).append(problem)
         for name, plugin in usable.items():
             try:
                 options = options_of(plugin, plugins.field_of(namespace, name))
                 found.append((_group(plugin), options))
             except exception.ConfigurationInvalid as exc:
-                problems.append(exc)
+                problems.setdefault(_group(plugin), []).append(exc)
     return found, problems
 
 

@@ -335,14 +335,15 @@ def _check_names(
     A group of plug-ins of another kind is checked by the services that use
     the kind. Plug-ins of other kinds, and plug-ins that are not enabled, are
     loaded only if a name is unknown without them. If a plug-in cannot be
-    loaded, unknown names are ignored, because they may be its options.
+    loaded, unknown names in its group are ignored, because they may be its
+    options.
     """
     # 1. Skip the groups that another service checks.
     rest = [each for each in plugins.WITH_OPTIONS if each not in kinds]
     elsewhere = {enabled.GROUPS.get(each) for each in rest} - {
         enabled.GROUPS.get(each) for each in kinds}
     named = [each for each in named if each[1] not in elsewhere]
-    problems: enabled.Problems = []
+    problems: dict[str, enabled.Problems] = {}
 
     def are_known() -> bool:
         return not any(_refusal(*each, known, foreign) for each in named)
@@ -356,16 +357,20 @@ def _check_names(
             return
         of_plugins, found = enabled.list_installed(namespaces)
         _add_names(known, of_plugins)
-        problems += found
+        for group, of_group in found.items():
+            problems.setdefault(group, []).extend(of_group)
     # 3. Report the names that are still unknown.
     for each in named:
         refusal = _refusal(*each, known, foreign)
-        if refusal is not None and not problems:
+        if refusal is None:
+            continue
+        of_group = problems.get(each[1])
+        if not of_group:
             yield refusal
-        elif refusal is not None:
+        else:
             LOG.warning('%s. The name is ignored: it may be an option of a '
                         'plug-in that cannot be loaded: %s', refusal,
-                        '; '.join(str(problem) for problem in problems))
+                        '; '.join(str(problem) for problem in of_group))
 
 
 def _refusal(

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options are registered for the plug-ins that are enabled."""
 
+import fixtures
 from oslo_config import cfg
 
+from cellsched.claims.placement import PlacementClaims
 from cellsched.conf import enabled
 from cellsched.conf import loader
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched.filters import base as filters
 from cellsched import plugins
+from cellsched.quota.unified import UnifiedLimitsDriver
 from cellsched.virt import base as virt
 from tests import broken_packages
 from tests.unit import base
@@ -98,6 +101,28 @@ class TestInstalled(TestCase):
 
         self.assertIn('absent_weight_multiplier', self.logs.output)
         self.assertIn('LeavingFilter', self.logs.output)
+
+    def test_names_that_no_broken_plugin_can_own_are_refused(self):
+        self.install(broken_packages.write_broken)
+
+        for text, hint in (
+                ('[api_database]\nconnections = x\n', 'connection'),
+                ('[conductor]\nworker = 3\n', 'workers'),
+                ('[fake_virt]\nvcpu = 3\n', 'vcpus')):
+            self.assertIn(f'did you mean {hint}?', self.refused(text))
+
+    def test_missing_extras_leave_no_mistyped_name_unnoticed(self):
+        for plugin in PlacementClaims, UnifiedLimitsDriver:
+            self.useFixture(fixtures.MockPatchObject(
+                plugin, 'opts', side_effect=ImportError('it is missing')))
+
+        for text, hint in (
+                ('[filter_scheduler]\nenabled_filtrs = RamFilter\n',
+                 'enabled_filters'),
+                ('[scheduler]\nmax_attempt = 3\n', 'max_attempts'),
+                ('[claims]\nstores = sql\n', 'store'),
+                ('[quota]\ndrivers = DbQuotaDriver\n', 'driver')):
+            self.assertIn(f'did you mean {hint}?', self.refused(text))
 
     def test_listing_has_only_the_shipped_plugins(self):
         before = opts.list_opts()
