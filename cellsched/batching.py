@@ -145,6 +145,9 @@ WAITS_S = 0.2
 #: place.
 _TASKS_PER_PLACE = 4
 
+#: Lanes that a report names, the longest first.
+_LANES = 20
+
 #: A task of this weight or more loses its place only after this many times as
 #: long.
 _HEAVY_MAX = 25
@@ -254,6 +257,19 @@ class TaskQueue:
             self._executor.submit(_fail, refused, self._waiting_max)
         self._begin(begun)
         return task.future
+
+    def state(self) -> dict[str, Any]:
+        """Return the numbers of tasks, for reports on the process."""
+        with self._lock:
+            return {
+                'running': len(self._running) + self._outside,
+                'waiting': self._waiting_sum,
+                'waiting_by_lane': {
+                    str(lane): count
+                    for lane, count in self._waiting.most_common(_LANES)},
+                'keys_in_use': sorted(
+                    str(key[-1] if isinstance(key, tuple) else key)
+                    for key in self._keys)}
 
     def close(self, wait: bool = True) -> None:
         """Cancel the tasks that have not started.

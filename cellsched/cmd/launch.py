@@ -26,6 +26,7 @@ import oslo_messaging
 from oslo_service import service
 
 from cellsched.clock import Clock
+from cellsched.cmd import reports
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched.rpc import delivery
@@ -66,6 +67,7 @@ def run(
     try:
         conf = loader.load(sys.argv[1:], kinds=kinds)
         _set_up_logging(conf)
+        reports.register(conf, program)
         count = workers(conf) or processutils.get_worker_count()
         transport.Transports(conf).check()
         made = _wait_for_databases(program, lambda: factory(conf))
@@ -116,6 +118,10 @@ def _set_up_logging(conf: cfg.ConfigOpts) -> None:
     # These tell of every look at a schema, and of errors that we raise.
     conf.set_default('default_log_levels', [
         *log.get_default_log_levels(), 'alembic=WARN', 'stevedore=ERROR'])
+    if not (conf.log_file or conf.log_dir or conf.use_journal
+            or conf.use_syslog):
+        # oslo.log would write to standard output.
+        conf.set_default('use_stderr', True)
     try:
         log.setup(conf, 'cellsched')
     except (OSError, log.LogConfigError) as exc:
@@ -164,6 +170,7 @@ class _LaunchedService(service.Service):
         # Start errors are written directly, so the queue starts after them.
         self._log_queue.start()
         self._service = made
+        reports.add_state(made.state)
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
     def _begin(self) -> Service:

@@ -21,6 +21,7 @@ import contextlib
 import difflib
 import functools
 import glob
+from importlib import metadata
 import io
 import os
 import sys
@@ -39,7 +40,7 @@ from cellsched import plugins
 _PROJECT = 'cellsched'
 
 #: Groups of libraries that read their own options.
-_FOREIGN = ('oslo_concurrency', 'oslo_reports', 'profiler')
+_FOREIGN = ('oslo_concurrency', 'profiler')
 
 LOG = log.getLogger(__name__)
 
@@ -202,6 +203,7 @@ def register(conf: cfg.ConfigOpts, messages: bool = True) -> None:
     log.register_options(conf)
     service_opts.register_service_opts(conf)
     _register_listed(conf, 'oslo.policy')
+    _register_listed(conf, 'oslo.reports')
     if messages:
         register_messaging(conf)
 
@@ -364,13 +366,12 @@ def _check_names(
         refusal = _refusal(*each, known, foreign)
         if refusal is None:
             continue
-        of_group = problems.get(each[1])
-        if not of_group:
+        if each[1] not in problems:
             yield refusal
         else:
             LOG.warning('%s. The name is ignored: it may be an option of a '
                         'plug-in that cannot be loaded: %s', refusal,
-                        '; '.join(str(problem) for problem in of_group))
+                        '; '.join(map(str, problems[each[1]])))
 
 
 def _refusal(
@@ -409,7 +410,8 @@ def _parse(
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            conf(args, project=_PROJECT, default_config_files=files,
+            conf(args, project=_PROJECT, version=metadata.version(_PROJECT),
+                 default_config_files=files,
                  default_config_dirs=dirs)
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(

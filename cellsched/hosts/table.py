@@ -315,6 +315,11 @@ class HostTable:
                     doubtful.extend(allocation.providers)
         return doubtful
 
+    def pending(self) -> list[PendingAllocation]:
+        """Return the allocations that are neither confirmed nor undone."""
+        with self._lock:
+            return list(self._unclaimed())
+
     def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
         """Watch all allocations that are neither confirmed nor rolled back.
 
@@ -322,10 +327,12 @@ class HostTable:
             for when it is confirmed or rolled back. Neither may block
         """
         with self._lock:
-            for allocations in self._pending.values():
-                for allocation in allocations:
-                    if not allocation.claimed:
-                        allocation.watchers.append(make_watcher())
+            for allocation in self._unclaimed():
+                allocation.watchers.append(make_watcher())
+
+    def _unclaimed(self) -> Iterator[PendingAllocation]:
+        return (each for allocations in self._pending.values()
+                for each in allocations if not each.claimed)
 
     def _is_behind(self, columns: host_view.MergedColumns) -> bool:
         """Return whether the table changed since the columns were updated."""

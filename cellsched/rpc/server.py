@@ -422,6 +422,14 @@ class Server:
         """True while a received message is not processed."""
         return bool(self._begun)
 
+    def state(self) -> dict[str, Any]:
+        """Return the requests in progress, for reports on the process.
+
+        ``keys_in_use`` has the uuids of the instances that they are about.
+        """
+        return {'topic': self._target.topic, **(
+            self._queue.state() if self._queue is not None else {})}
+
     def _take(self, messages: Sequence[Any]) -> None:
         assert self._queue is not None
         for each in messages:

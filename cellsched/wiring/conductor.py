@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 from typing import Any
 from typing import TypeAlias
 
@@ -86,7 +87,15 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     return Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
         clock=parts.clock)],
-        periodic)
+        periodic, state=functools.partial(_cells, parts))
+
+
+def _cells(parts: CellComponents) -> dict[str, Any]:
+    """Return the cells, for a report on a conductor above them."""
+    return {'Cells': [
+        {'name': cell.name, 'uuid': cell.uuid, 'disabled': cell.disabled}
+        for cell in parts.cells.all()]} if isinstance(
+            parts, Components) else {}
 
 
 @dataclasses.dataclass(frozen=True)

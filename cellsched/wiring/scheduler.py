@@ -51,7 +51,7 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions,
         clock=parts.clock)],
-        driver.periodic(), discoveries)
+        driver.periodic(), discoveries, driver.state)
 
 
 @base.factory(Components)

@@ -2,9 +2,11 @@
 """A service that runs: its servers and its threads."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import threading
+from typing import Any
 
 from futurist import periodics
 from oslo_log import log
@@ -30,6 +32,8 @@ class Service:
     :param periodic: pairs of a function and the seconds between its calls
     :param at_once: like ``periodic``, for functions that are also called when
         the service starts
+    :param state: returns what a report adds to the requests in progress: a
+        mapping of titles to values that JSON has
     """
 
     def __init__(
@@ -37,11 +41,13 @@ class Service:
         rpc_servers: Sequence[Server],
         periodic: Sequence[tuple[Callable[[], object], float]] = (),
         at_once: Sequence[tuple[Callable[[], object], float]] = (),
+        state: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.parts = parts
         self._servers = rpc_servers
         self._periodic = periodic
         self._at_once = at_once
+        self._state = state
         self._started: list[Server] = []
         self._workers: list[
             tuple[periodics.PeriodicWorker, threading.Thread]] = []
@@ -60,6 +66,11 @@ class Service:
         """Functions, the seconds between calls, and whether to start now."""
         return [*((*each, True) for each in self._at_once),
                 *((*each, False) for each in self._periodic)]
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the state of this service, for a report on the process."""
+        return {'Requests in progress': [
+            each.state() for each in self._servers], **self._state()}
 
     def start(self) -> None:
         """Start the RPC servers and the periodic tasks."""

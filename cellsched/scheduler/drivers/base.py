@@ -4,8 +4,10 @@
 import abc
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 from typing import ClassVar
 from typing import Protocol
 
@@ -100,6 +102,14 @@ class SchedulerDriver(abc.ABC):
         Each is a pair of a function and the seconds between its calls.
         """
         return []
+
+    def state(self) -> Mapping[str, Any]:
+        """Return what a report on the process says about this driver.
+
+        A mapping of titles to values that JSON has; empty by default. Called
+        in a thread of its own, and must not block.
+        """
+        return {}
 
     def update_aggregates(
         self, aggregates: Iterable[objects.Aggregate]

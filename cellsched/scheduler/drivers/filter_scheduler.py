@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -77,6 +78,20 @@ class FilterScheduler(base.SchedulerDriver):
         if interval_s:
             tasks.append((self._refresh, interval_s))
         return tasks
+
+    def state(self) -> Mapping[str, Any]:
+        table, now = self.loader.table, self.parts.clock.steady()
+        return {
+            'Host table': {
+                'hosts': len(table),
+                'silent_cells': list(self.loader.silent),
+                'left_out': [f'{each.by}: {each.hosts}'
+                             for each in self.loader.left_out()]},
+            'Claims in flight': [
+                {'compute_node': each.node,
+                 'seconds': round(now - each.at, 3),
+                 'resources': dict(each.resources)}
+                for each in table.pending()]}
 
     def _refresh(self) -> None:
         self.loader.refresh(admin())

@@ -15,6 +15,10 @@ class TestConductor(services.ServiceTestCase):
             'conductor', api=True, cell=True, conductor={'workers': workers})
         service.until(STARTED, workers)
 
+        for number in signal.SIGUSR1, signal.SIGUSR2:
+            service.signal(number)
+        service.until(' Options of service ', 2)
+
         self.assertEqual(0, service.stop(), service.output)
 
         self.assertEqual(workers, service.output.count('has stopped'))
