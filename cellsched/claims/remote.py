@@ -141,9 +141,10 @@ class ProviderQueue:
     ) -> Iterator[list[Any]]:
         """Wait for all earlier writers of any of these providers; may block.
 
-        With an item, another writer may write it. The block ends with an
-        error if it has not written all of its items: then the writers of the
-        others write them. An item may be written twice.
+        With an item, another writer may write it. The block removes the
+        items that it has not written from the list; after an error, it has
+        written none. Their writers write them then. An item may be written
+        twice.
 
         :param item: the subject of the write; None if it cannot be combined
             with others
@@ -157,9 +158,10 @@ class ProviderQueue:
             self._wait(own, self._clock.monotonic() + timeout_s)
             if not own.is_written:
                 taken = self._take(own)
-            yield [each.item for each in taken]
+            items = [each.item for each in taken]
+            yield items
             for each in taken:
-                each.is_written = True
+                each.is_written = each.item in items
         finally:
             self._leave([own, *(each for each in taken if each.is_written)])
 
@@ -183,8 +185,9 @@ class ProviderQueue:
             with self._lock:
                 late = self._clock.monotonic() - TURN_S
                 first = {self._first(each) for each in own.providers}
-                self._remove([each for each in first if (
-                    each.since is not None and each.since <= late)])
+                self._remove([
+                    each for each in first if each is not None
+                    and each.since is not None and each.since <= late])
 
     def _take(self, own: _Turn) -> list[_Turn]:
         """Return the turns whose items this writer writes, the own first."""

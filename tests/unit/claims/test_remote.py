@@ -63,9 +63,9 @@ class TestProviderQueue(base.TestCase):
         def write():
             with self.queue.turn(providers, item) as items:
                 if go_on is not None:
-                    go_on()
+                    go_on(items)
                 if items:
-                    self.written.append(items)
+                    self.written.append([*items])
 
         before = self.waiting()
         outcome = self.pool.submit(write)
@@ -124,7 +124,7 @@ class TestProviderQueue(base.TestCase):
         self.assertEqual([[1], [2, 3]], self.written)
 
     def test_items_of_a_writer_that_fails_are_written_by_their_owners(self):
-        def fail():
+        def fail(items):
             raise ValueError
 
         with self.queue.turn(['a']):
@@ -135,12 +135,32 @@ class TestProviderQueue(base.TestCase):
         self.assertRaises(ValueError, failing.result)
         self.assertEqual([[1, 2]], self.written)
 
+    def test_items_that_are_not_written_are_left_to_their_owners(self):
+        with self.queue.turn(['a']):
+            waiting = [self.enter(['a'], 0, lambda items: items.remove(1)),
+                       *(self.enter(['a'], number) for number in (1, 2))]
+        futures.wait(waiting)
+
+        self.assertEqual([[0, 2], [1]], self.written)
+
     def test_writer_that_takes_too_long_loses_its_turn(self):
         queue = remote.ProviderQueue(WaitingClock())
         with queue.turn(['a'], 1), queue.turn(['a'], 2) as items:
             self.assertEqual([2], items)
             with queue.turn(['a'], 3) as items:
                 self.assertEqual([3], items)
+
+    def test_wait_for_a_writer_that_has_just_ended_is_no_error(self):
+        class Ended(WaitingClock):
+
+            def monotonic(self):
+                # Another thread removes the turns.
+                queue._queues.clear()
+                return super().monotonic()
+
+        queue = remote.ProviderQueue(Ended())
+        with queue.turn(['a'], 1), queue.turn(['a'], 2) as items:
+            self.assertEqual([2], items)
 
     def test_writer_without_a_turn_in_time_writes_without_it(self):
         waiting = WaitingClock()
