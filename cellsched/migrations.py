@@ -210,7 +210,8 @@ class LocalDeletion:
     The row of the server is marked as deleted, its move ends, and its claims
     are released. A conductor of the cell deallocates the networks. The row
     keeps its host: if the agent returns, the row tells it to remove the guest.
-    Idempotent, and safe for concurrent callers and a late agent.
+    A move to a host that is down ends with the server, and its claims there
+    are released. Idempotent, and safe for concurrent callers and a late agent.
 
     :param down_s: seconds without a report after which a host is down
     """
@@ -219,10 +220,11 @@ class LocalDeletion:
     down_s: float
 
     def delete(self, database: session.Database, uuid: str) -> bool:
-        """Complete the deletion of a server.
+        """Complete the deletion of a server, or end its move to such a host.
 
         :returns: False if the server is not being deleted, or its host is up
         """
+        self._end_moves(database, uuid)
         with database.reader() as connection:
             if not self._is_stranded(connection, database, uuid):
                 return False
@@ -267,8 +269,34 @@ class LocalDeletion:
                     LOG.exception('Could not delete instance %s, whose host '
                                   'is down', uuid)
             if len(uuids) < batch:
-                return count
+                break
             after = uuids[-1]
+        self._end_moves(database)
+        return count
+
+    def _end_moves(
+        self, database: session.Database, uuid: str | None = None
+    ) -> None:
+        """End moves of deleted servers to hosts that are down.
+
+        A host that is up ends them, and releases its claims, itself.
+        """
+        with database.reader() as connection:
+            moves = server_moves.list_unreachable(
+                connection, self._seen(database), uuid)
+        for move in moves:
+            server = move.instance_uuid
+            with database.writer() as connection:
+                server_moves.hold(connection, server)
+                server_moves.advance(connection, move.uuid, server_moves.LIVE,
+                                     server_moves.ERROR, database.now())
+                # The agent of the source still removes the guest.
+                remains = instances.get(connection, server) is not None
+            self.claims.release(
+                [consumer(server)] if remains else consumers([server]))
+            LOG.warning('Ended the %s of instance %s, which is deleted: its '
+                        'destination %s is down', move.migration_type, server,
+                        move.dest_compute)
 
     def _is_stranded(
         self, connection: Any, database: session.Database, uuid: str

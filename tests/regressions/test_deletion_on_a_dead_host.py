@@ -170,6 +170,44 @@ class TestDeletion(moving.TestCase):
         self.assertNotIn(migrations.consumer(uuid), self.holding(uuid))
         self.assertHostCanGo(host)
 
+    def migrate_to_dead_host(self, dies):
+        """Have the destination die at a step; return server and host."""
+        uuid = self.active()
+        destination = self.other(self.row(uuid).host)
+
+        def die():
+            if dies:
+                self.down(destination)
+            self.kill()
+
+        self.at['MoveDecide'] = die
+        self.moves.migrate(base.ADMIN, uuid, rebuild=True)
+        self.soon(lambda: self.assertIn('MoveDecide', self.done))
+        self.assertIn(migrations.consumer(uuid), self.holding(uuid))
+        return uuid, destination
+
+    def test_server_that_moves_to_a_dead_host_leaves_no_claim_there(self):
+        uuid, _ = self.migrate_to_dead_host(dies=True)
+
+        self.delete(uuid)
+
+        self.soon(lambda: self.assertIsGone(uuid))
+
+    def test_destination_that_dies_after_the_deletion_keeps_no_claim(self):
+        uuid, destination = self.migrate_to_dead_host(dies=False)
+        self.delete(uuid)
+        self.gone(uuid)
+        parts = self.world.agents[destination].parts
+        deletions = recovery.StrandedDeletions(
+            parts.cell_database, self.world.api.parts.claims, 60)
+        deletions.run()
+        self.assertIn(migrations.consumer(uuid), self.holding(uuid))
+
+        self.down(destination)
+        deletions.run()
+
+        self.assertIsGone(uuid)
+
     def test_evacuation_of_a_host_completes_deletions(self):
         uuid = self.active()
         host = self.row(uuid).host

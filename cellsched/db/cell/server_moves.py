@@ -219,6 +219,30 @@ def list_given_up(
             _TABLE.c.updated_at.between(after, before))).scalars())
 
 
+def list_unreachable(
+    connection: sa.Connection, seen: datetime.datetime,
+    instance_uuid: str | None = None,
+) -> list[Migration]:
+    """Return the unfinished moves to hosts that are down of deleted servers.
+
+    Servers that are being deleted are included.
+
+    :param seen: a host is up if its service has reported later
+    :param instance_uuid: of this server only
+    """
+    server = models.instances.c
+    query = sa.select(_TABLE).where(
+        _TABLE.c.status.in_(LIVE), _TABLE.c.dest_compute.is_not(None),
+        ~services.up_on(_TABLE.c.dest_compute, seen),
+        ~sa.exists().where(
+            server.uuid == _TABLE.c.instance_uuid, server.deleted == 0,
+            server.task_state.is_distinct_from('deleting')))
+    if instance_uuid is not None:
+        query = query.where(_TABLE.c.instance_uuid == instance_uuid)
+    return [_from_row(row) for row in connection.execute(
+        query.order_by(_TABLE.c.id))]
+
+
 def list_left(
     connection: sa.Connection, host: str, host_id: str | None = None
 ) -> list[Migration]:
