@@ -306,6 +306,14 @@ class InstanceNotFound(NotFound):
     msg_fmt = 'There is no server %(uuid)s.'
 
 
+class NoUniqueServer(Invalid):
+    """Several servers have the name ``name``, or a uuid that begins so."""
+
+    msg_fmt = ('%(name)s means several servers: %(uuids)s; expected the uuid '
+               'of one')
+    code = 409
+
+
 class ProjectQuotaNotFound(NotFound):
     msg_fmt = 'There is no quota of project %(project_id)s.'
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import re
 from typing import Any
 
 from oslo_log import log
@@ -43,6 +44,10 @@ from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.conductor import ConductorAPI
 
 LOG = log.getLogger(__name__)
+
+#: The first characters of a uuid, and the servers that an error names at most.
+_UUID_BEGIN = re.compile('[0-9a-fA-F-]{4,35}')
+_NAMED_MAX = 10
 
 
 class Servers(base.ServerController):
@@ -230,6 +235,42 @@ class Servers(base.ServerController):
         validation.check_choice('server', 'state', state, STATES)
         self._get(context, uuid)
         self._state_reset.run(uuid, state)
+
+    @base.requires('os_compute_api:servers:index')
+    def find(self, context: RequestContext, name: str) -> str:
+        """Return the uuid of the server that a user names.
+
+        :param name: its uuid, the first characters of its uuid, or its name
+        :raises cellsched.exception.InvalidField: it is not a name
+        :raises cellsched.exception.InstanceNotFound: no server is meant
+        :raises cellsched.exception.NoUniqueServer: several are meant
+        :raises cellsched.exception.CellsDown: a cell does not answer, and may
+            have a server of this name
+        """
+        validation.check_text('server', 'name', name)
+        if uuidutils.is_uuid_like(name):
+            return name
+        found, down = dict[str, None](), dict[str, None]()
+        if _UUID_BEGIN.fullmatch(name):
+            with self._database.reader() as connection:
+                found.update(dict.fromkeys(instance_mappings.list_beginning(
+                    connection, name.lower(),
+                    None if context.is_admin else context.project_id or '',
+                    _NAMED_MAX)))
+        page = self.list(context, {'name': name})
+        while page.servers and len(found) < _NAMED_MAX:
+            found.update(dict.fromkeys(
+                each.uuid for each in page.servers if each.name == name))
+            down.update(dict.fromkeys(page.down_cells))
+            page = self.list(context, {'name': name}, marker=page.marker)
+        down.update(dict.fromkeys(page.down_cells))
+        if len(found) > 1:
+            raise exception.NoUniqueServer(name=name, uuids=', '.join(found))
+        if down:
+            raise exception.CellsDown(cells=', '.join(down))
+        if not found:
+            raise exception.InstanceNotFound(uuid=name)
+        return next(iter(found))
 
     @base.requires('os_compute_api:servers:index')
     def list(

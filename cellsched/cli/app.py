@@ -245,7 +245,10 @@ class App(app.App):
         parser.add_argument(
             '--config-file', action='append', default=[], metavar='FILE',
             help='a configuration file; may be repeated, and a later file '
-                 'overrides an earlier one')
+                 'overrides an earlier one. By default the files in the '
+                 'environment variable CELLSCHED_CONFIG, or else '
+                 '~/.cellsched/cellsched.conf, ~/cellsched.conf, '
+                 '/etc/cellsched/cellsched.conf or /etc/cellsched.conf')
         parser.add_argument(
             '--config-dir', action='append', default=[], metavar='DIR',
             help='a directory with *.conf files, which override the '
@@ -362,6 +365,16 @@ class Shell(App):
                 help=f'{what}; by default the environment variable '
                      f'{variable}, or else admin')
         return parser
+
+    def servers(self, names: Sequence[str]) -> list[str]:
+        """Return the uuids of servers by uuid, beginning of it, or name.
+
+        :raises cellsched.exception.CellschedException: one is unknown, or
+            means several servers
+        """
+        context = self.context()
+        return list(dict.fromkeys(
+            self.api.servers.find(context, name) for name in names))
 
     def context(self) -> 'RequestContext':
         """Return the context of an administrator in the given project.

@@ -5,6 +5,7 @@ import argparse
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import importlib.util
 import logging
 import pathlib
@@ -178,15 +179,22 @@ class Explain(base.ReportCommand):
 
     app: Shell
 
+    kinds = base.SERVERS
     arguments = (
         base.argument('name', metavar='SERVER|REQUEST_ID', type=base.text,
-                      help='id of a server or of a request'),
+                      help='name or id of a server, or id of a request'),
         base.flag('--all', 'show all recorded decisions, the newest first; by '
                   'default only the newest'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         args, deployment = parsed_args, self.app.deployment
-        found = deployment.decisions(args.name, None if args.all else 1)
+        most = None if args.all else 1
+        found = deployment.decisions(args.name, most)
+        if not found:
+            with contextlib.suppress(
+                    exception.InstanceNotFound, exception.CellsDown):
+                [uuid] = self.app.servers([args.name])
+                found = deployment.decisions(uuid, most)
         if not found:
             raise exception.DecisionNotFound(
                 name=args.name, kept=_retention(deployment.retention_s,

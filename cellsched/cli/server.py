@@ -33,9 +33,12 @@ _TIMEOUT_S = 300
 #: The exit code of a command that a user interrupts.
 INTERRUPTED = 130
 
-_SERVER = base.argument('server', metavar='ID', help='id of the server')
+_SERVER = base.argument(
+    'server', metavar='SERVER', help='name or id of the server; the first '
+    'characters of an id are enough')
 _SERVERS = base.argument(
-    'servers', metavar='ID', nargs='+', help='ids of the servers')
+    'servers', metavar='SERVER', nargs='+', help='names or ids of the '
+    'servers; the first characters of an id are enough')
 
 
 def _wait_arguments(until: str) -> tuple[base.Argument, base.Argument]:
@@ -59,6 +62,7 @@ class CreateServer(base.Lister):
     Examples::
 
         cellsched server create web --flavor m1.small --wait
+        cellsched server create web --flavor m1.small --count 3
         cellsched server create worker --flavor m1.large --min 10 --max 20
         cellsched server create spare --flavor m1.small \\
             --hint different_host=4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
@@ -76,6 +80,9 @@ class CreateServer(base.Lister):
         base.argument('--flavor', metavar='FLAVOR', required=True,
                       help='id or name of the flavor'),
         base.argument('--image', metavar='IMAGE', help='id of the image'),
+        base.argument('--count', type=base.whole(), metavar='COUNT',
+                      help='build this many servers or none; the same as '
+                           '--min COUNT'),
         base.argument('--min', type=base.whole(), metavar='COUNT', default=1,
                       help='build no server unless this many fit; by '
                            'default 1'),
@@ -91,9 +98,13 @@ class CreateServer(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
         args = parsed_args
+        if args.count is not None and (args.min != 1 or args.max is not None):
+            raise base.invalid('--count', 'given with --min or --max',
+                               '--count alone')
         uuids = self.app.sending_api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,
-            args.availability_zone, read_hints(args.hint), args.min, args.max,
+            args.availability_zone, read_hints(args.hint),
+            args.min if args.count is None else args.count, args.max,
             args.tag)
         watch = _watching(self.app, uuids)
         if args.wait:
@@ -266,7 +277,7 @@ _DETAILS: base.Columns = {
     'migrations': _moves}
 
 
-@base.show(_SERVER, columns=_DETAILS)
+@base.show(_SERVER, columns=_DETAILS, kinds=base.SERVERS)
 def show_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
     """Show a server with its flavor, image, group, faults and moves.
 
@@ -274,11 +285,13 @@ def show_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
     answer, the command shows the request for the server, and the status is
     UNKNOWN.
 
-    Example::
+    Examples::
 
-        cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+        cellsched server show web
+        cellsched server show 4b0f1d0c
     """
-    return app.api.details.get(app.context(), args.server)
+    [uuid] = app.servers([args.server])
+    return app.api.details.get(app.context(), uuid)
 
 
 @base.show(
@@ -310,15 +323,16 @@ def set_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
         raise base.invalid('server set', 'nothing to set',
                            '--name, --state, --tag or --no-tag')
     context, servers = app.context(), app.api.servers
+    [uuid] = app.servers([args.server])
     if args.tag or args.no_tag:
-        present = [] if args.no_tag else servers.get(context, args.server).tags
-        servers.set_tags(context, args.server, list(
-            dict.fromkeys([*present, *args.tag])))
+        present = [] if args.no_tag else servers.get(context, uuid).tags
+        servers.set_tags(
+            context, uuid, list(dict.fromkeys([*present, *args.tag])))
     if args.name is not None:
-        servers.update(context, args.server, name=args.name)
+        servers.update(context, uuid, name=args.name)
     if args.state is not None:
-        servers.reset_state(context, args.server, args.state)
-    return app.api.details.get(context, args.server)
+        servers.reset_state(context, uuid, args.state)
+    return app.api.details.get(context, uuid)
 
 
 class RetryServer(base.ChangeCommand):
@@ -342,7 +356,8 @@ class RetryServer(base.ChangeCommand):
         context = self.app.context()
         servers = self.app.sending_api.servers
         retried, code = self.change(
-            parsed_args.format, 'retrying', 'server', parsed_args.servers,
+            parsed_args.format, 'retrying', 'server',
+            self.app.servers(parsed_args.servers),
             lambda uuid: servers.retry(context, uuid))
         if parsed_args.wait and retried:
             code = _wait_until_built(
@@ -368,7 +383,8 @@ class DeleteServer(base.ChangeCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         context = self.app.context()
         deleted, code = self.change(
-            parsed_args.format, 'deleting', 'server', parsed_args.servers,
+            parsed_args.format, 'deleting', 'server',
+            self.app.servers(parsed_args.servers),
             lambda uuid: self.app.api.servers.delete(context, uuid))
         if parsed_args.wait and deleted:
             code = _wait_for(
@@ -379,8 +395,8 @@ class DeleteServer(base.ChangeCommand):
 
 
 @base.lister(
-    base.argument('--server', metavar='ID',
-                  help='list only moves of this server'),
+    base.argument('--server', metavar='SERVER',
+                  help='list only moves of this server, by name or id'),
     base.argument('--host', metavar='HOST',
                   help='list only moves to or from this host'),
     base.argument('--status', metavar='STATUS',
@@ -397,7 +413,8 @@ class DeleteServer(base.ChangeCommand):
         'Source Compute': base.or_empty('source'),
         'Dest Compute': base.or_empty('dest'),
         'Created At': base.time('created_at'),
-        'Updated At': base.time('updated_at'), 'Reason': 'reason'})
+        'Updated At': base.time('updated_at'), 'Reason': 'reason'},
+    kinds=base.SERVERS)
 def list_migrations(
     app: Shell, args: argparse.Namespace
 ) -> 'Iterable[MigrationRecord]':
@@ -409,9 +426,9 @@ def list_migrations(
         cellsched server migration list -f json \\
             --server 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
+    server = app.servers([args.server])[0] if args.server else None
     page = app.api.history.migrations(
-        app.context(), args.server, args.host, args.status, args.type,
-        args.limit)
+        app.context(), server, args.host, args.status, args.type, args.limit)
     for cell in page.down_cells:
         app.warn(f'warning: cell {cell} did not answer; its moves are '
                  'missing')
@@ -423,7 +440,8 @@ def list_migrations(
     'Start Time': base.time('started_at'),
     'Finish Time': base.time('finished_at'),
     'Result': lambda each: 'Error' if each.failed else '',
-    'Reason': 'reason', 'Host': 'host', 'User ID': base.or_empty('user_id')})
+    'Reason': 'reason', 'Host': 'host', 'User ID': base.or_empty('user_id')},
+    kinds=base.SERVERS)
 def list_events(
     app: Shell, args: argparse.Namespace
 ) -> 'Iterable[ActionRecord]':
@@ -433,7 +451,8 @@ def list_events(
 
         cellsched server event list 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
-    return app.api.history.actions(app.context(), args.server)
+    [uuid] = app.servers([args.server])
+    return app.api.history.actions(app.context(), uuid)
 
 
 _MOVE_ARGUMENTS = (
@@ -474,7 +493,7 @@ class _Move(base.ChangeCommand):
             before[uuid] = found
 
         _, code = self.change(parsed_args.format, self.doing.lower(), 'server',
-                              parsed_args.servers, begin)
+                              self.app.servers(parsed_args.servers), begin)
         if parsed_args.wait and before:
             code = self._wait(before, parsed_args.timeout) or code
         return code

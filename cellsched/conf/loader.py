@@ -39,6 +39,9 @@ from cellsched import plugins
 
 _PROJECT = 'cellsched'
 
+#: The environment variable that names the configuration files.
+VARIABLE = 'CELLSCHED_CONFIG'
+
 #: Groups of libraries that read their own options.
 _FOREIGN = ('oslo_concurrency', 'profiler')
 
@@ -165,7 +168,7 @@ def _read(
         group unless its name resembles a known one
     """
     args = list(args or ())
-    files = cfg.find_config_files(_PROJECT) if files is None else list(files)
+    files = default_files() if files is None else list(files)
     dirs = cfg.find_config_dirs(_PROJECT) if dirs is None else list(dirs)
     register(conf, messages)
     known = _known(conf, messages)
@@ -190,6 +193,17 @@ def _read(
         named = _without_messaging(named, known)
     yield from _check_names(named, known, conf, kinds, foreign)
     yield from _check_values(conf, settings)
+
+
+def default_files() -> list[str]:
+    """Return the configuration files of a process that is given none.
+
+    They are those of the environment variable :data:`VARIABLE`, separated as
+    in ``PATH``, or else files in the usual directories.
+    """
+    named = os.environ.get(VARIABLE)
+    return (named.split(os.pathsep) if named
+            else cfg.find_config_files(_PROJECT))
 
 
 def register(conf: cfg.ConfigOpts, messages: bool = True) -> None:

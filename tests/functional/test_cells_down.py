@@ -40,6 +40,15 @@ class TestCellsDown(base.TestCase):
         page = self.world.api.servers.list(base.ADMIN)
         self.assertEqual(([], 2), (page.down_cells, len(page.servers)))
 
+    def test_name_that_the_cell_may_have_is_not_resolved(self):
+        [there, here] = self.built_in_each()
+        self.world.api.servers.update(base.USER, here.uuid, name='web')
+        self.take_down('cell1')
+        find = self.world.api.servers.find
+
+        self.assertRaises(exception.CellsDown, find, base.USER, 'web')
+        self.assertEqual(there.uuid, find(base.USER, there.uuid))
+
     def test_little_is_known_of_its_servers_until_it_is_back(self):
         [there, here] = self.built_in_each()
         self.take_down('cell1')

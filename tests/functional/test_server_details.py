@@ -82,3 +82,47 @@ class TestServerDetails(base.TestCase):
         self.assertRaises(exception.InstanceNotFound, self.details,
                           '00000000-0000-0000-0000-000000000001')
         self.assertRaises(exception.InvalidField, self.details, 'x' * 300)
+
+
+class TestNames(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
+
+    def find(self, name, who=base.USER):
+        return self.world.api.servers.find(who, name)
+
+    def test_server_is_found_by_its_name_and_the_begin_of_its_uuid(self):
+        [found] = self.built()
+        servers = self.world.api.servers
+        servers.update(base.USER, found.uuid, name='web')
+
+        for name in ('web', found.uuid, found.uuid[:8],
+                     found.uuid[:23].upper()):
+            self.assertEqual(found.uuid, self.find(name), name)
+        for name in 'we', 'Web', 'web1', 'ffff', found.uuid[:8] + 'x':
+            self.assertRaises(
+                exception.InstanceNotFound, self.find, name)
+        self.assertRaises(
+            exception.InstanceNotFound, self.find, 'web', STRANGER)
+        self.assertRaises(
+            exception.InstanceNotFound, self.find, found.uuid[:8], STRANGER)
+
+    def test_name_of_two_servers_is_refused_with_their_uuids(self):
+        both = [self.built()[0].uuid for _ in range(2)]
+        for uuid in both:
+            self.world.api.servers.update(base.USER, uuid, name='web')
+
+        error = self.assertRaises(
+            exception.NoUniqueServer, self.find, 'web')
+
+        for uuid in both:
+            self.assertIn(uuid, str(error))
+
+    def test_begin_of_a_uuid_that_is_a_name_too_is_refused(self):
+        first, second = (self.built()[0].uuid for _ in range(2))
+        self.world.api.servers.update(base.USER, second, name=first[:8])
+
+        self.assertRaises(
+            exception.NoUniqueServer, self.find, first[:8])

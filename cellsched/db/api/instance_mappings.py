@@ -382,6 +382,22 @@ def page(
     return connection.execute(query).all()
 
 
+def list_beginning(
+    connection: sa.Connection, begin: str, project: str | None, limit: int
+) -> list[str]:
+    """Return the uuids of servers that begin with a text, in order.
+
+    :param project: only servers of this project; None for all
+    """
+    conditions = [_TABLE.c.instance_uuid.startswith(begin, autoescape=True),
+                  _WANTED]
+    if project is not None:
+        conditions.append(_TABLE.c.project_id == project)
+    return list(connection.scalars(
+        sa.select(_TABLE.c.instance_uuid).where(*conditions)
+        .order_by(_TABLE.c.instance_uuid).limit(limit)))
+
+
 def get(connection: sa.Connection, uuid: str) -> sa.Row[Any]:
     """Return :data:`COLUMNS` of a server with a mapping, deleted or not."""
     return connection.execute(

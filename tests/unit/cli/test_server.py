@@ -72,6 +72,28 @@ class TestServer(ServerTestCase):
                           row['Attempts'], row['Reason']))
         self.assertIn(row['Host'], ('host1', 'host2'))
 
+    def test_server_is_addressed_by_name_or_the_begin_of_its_id(self):
+        [row] = self.create(
+            'named', '--flavor', 'small', '--count', '1', '--wait').data
+
+        for name in 'named', row['ID'][:13]:
+            self.assertEqual(
+                row['ID'], self.server('show', name, '-f', 'json').data['id'])
+        self.assertIn('There is no server nam.',
+                      self.server('show', 'nam').err)
+        self.assertEqual(0, self.server('delete', 'named', '--wait').code)
+        ran = self.server('delete', 'named', 'many-1')
+        self.assertEqual(1, ran.code)
+        self.assertIn('There is no server named.', ran.err)
+
+    def test_count_with_a_minimum_is_refused(self):
+        ran = self.create(
+            'web', '--flavor', 'small', '--count', '2', '--max', '3')
+
+        self.assertEqual(1, ran.code)
+        self.assertIn('--count: given with --min or --max; expected --count '
+                      'alone', ran.err)
+
     def test_several_are_created_by_their_number(self):
         ran = self.create('many', '--flavor', 'small', '--min', '2', '--max',
                           '3', '--wait')

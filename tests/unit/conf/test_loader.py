@@ -84,6 +84,20 @@ class TestFiles(LoadingTestCase):
 
         self.assertEqual(5, conf.scheduler.max_attempts)
 
+    def test_environment_names_the_files_of_a_process_without_any(self):
+        first = self.write('[scheduler]\nmax_attempts = 7\n')
+        second = self.write('[scheduler]\nclaim_attempts = 6\n', 'b.conf')
+        self.useFixture(fixtures.EnvironmentVariable(
+            'CELLSCHED_CONFIG', os.pathsep.join([first, second])))
+
+        conf = loader.load([])
+
+        self.assertEqual((7, 6), (
+            conf.scheduler.max_attempts, conf.scheduler.claim_attempts))
+        self.useFixture(fixtures.EnvironmentVariable(
+            'CELLSCHED_CONFIG', first + 'x'))
+        self.assertIn(f'{first}x', self.refuse([]))
+
     def test_arguments_name_a_file_and_a_directory(self):
         path = self.write('[scheduler]\nmax_attempts = 4\nworkers = 2\n')
         (self.directory / 'conf.d').mkdir()
