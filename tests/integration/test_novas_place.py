@@ -14,6 +14,8 @@ import subprocess
 import sys
 import threading
 
+from testtools import content
+
 from benchmarks.peers import environment as peers
 from integrations.nova.tools import environment
 from tests.integration import base
@@ -340,25 +342,37 @@ class TestCommands(TestCase):
         self.addCleanup(process.kill)
         return process, log
 
-    def test_workers_do_not_share_connections_to_placement(self):
+    def test_workers_share_no_connection_and_survive_a_silent_placement(self):
         conf = self.directory / 'workers.conf'
         with SlowPlacement.running() as server:
             conf.write_text(
                 '[scheduler]\nworkers = 4\n'
                 '[cellsched]\nrefresh_interval = 0.01\n'
-                f'[placement]\nendpoint_override = {server.url}\n')
+                f'[placement]\nendpoint_override = {server.url}\n'
+                'timeout = 1\n')
             process, log = self.start_scheduler(conf)
+            self.addCleanup(
+                lambda: self.addDetail('log', content.text_content(
+                    log.read_text()[-10000:])))
 
             def have_all_read():
                 return server.garbled or sum(
                     count >= 10 for count in server.requests.values()) >= 4
 
-            processes.wait_until(have_all_read, log, 120.0)
+            # 1. Each worker has a connection of its own.
+            processes.wait_until(have_all_read, 'reads of all workers')
+            self.assertEqual(set(), server.garbled)
+            self.assertNotIn('Placement cannot be read', log.read_text())
+            # 2. Each worker reads again after a request without an answer.
+            server.silent = 4
+            processes.wait_until(lambda: not server.silent, 'silence')
+            server.requests.clear()
+            processes.wait_until(have_all_read, 'further reads')
+            # 3. The end of the process does not wait for an answer.
+            server.silent = 10 ** 6
+            processes.wait_until(lambda: server.silent < 10 ** 6, 'silence')
             process.terminate()
-            self.assertEqual(0, process.wait(self.timeout_s), log.read_text())
-
-        self.assertEqual(set(), server.garbled)
-        self.assertNotIn('Placement cannot be read', log.read_text())
+            self.assertEqual(0, process.wait(170.0))
 
     def test_scheduler_starts_and_stops_though_keystone_is_down(self):
         conf = self.directory / 'away.conf'

@@ -58,12 +58,14 @@ class DeferredReleases:
 
     :param store: the product's claim store
     :param allocations: allocations in the same Placement
+    :param deadline: the deadline for Placement
     """
 
     def __init__(
         self, store: base.ClaimStore, allocations: Allocations,
-        places: Places,
+        places: Places, deadline: Deadline,
     ) -> None:
+        self._deadline = deadline
         self._store = store
         self._allocations = allocations
         self._places = places
@@ -104,16 +106,21 @@ class DeferredReleases:
         only = None if instances is None else set(instances)
         if not self._due_of(only):
             return True
-        with self._release_lock:
+        # Another thread may wait for an answer of Placement meanwhile.
+        if not self._release_lock.acquire(
+                timeout=self._deadline.remaining_s()):
+            report_client.raise_unreachable('a release has not ended')
+        try:
             due = self._due_of(only)
             if not due:
                 return True
             # Afterwards, earlier writes can no longer take effect.
             self._store.release(())
-            try:
-                return self._release_all(due, only is None)
-            except (remote.NotSent, remote.OutcomeUnknown) as exc:
-                report_client.raise_unreachable(str(exc))
+            return self._release_all(due, only is None)
+        except (remote.NotSent, remote.OutcomeUnknown) as exc:
+            report_client.raise_unreachable(str(exc))
+        finally:
+            self._release_lock.release()
 
     def _release_all(
         self, due: Mapping[str, _Deferred], is_careful: bool
@@ -243,7 +250,7 @@ def make(
     store = placement_claims.PlacementClaims(
         sender, clock.Clock(), random.Random(), guards=guards,
         retry_timeout_s=timeout_s)
-    deferred = DeferredReleases(store, allocations, places)
+    deferred = DeferredReleases(store, allocations, places, deadline)
     return ClaimComponents(store, allocations, deferred, deadline)
 
 

@@ -392,12 +392,12 @@ class RequestDecision:
             released
         """
         parts = self._parts
-        parts.hosts.follow(self._context)
         timeout_s = (parts.conf.cellsched.claim_timeout
                      if self._claiming else 0.0)
         try:
-            self._request = requests.read(self._spec, self._instances)
             with self._deadline.of_request(timeout_s):
+                parts.hosts.follow(self._context, timeout_s)
+                self._request = requests.read(self._spec, self._instances)
                 found = self._select()
         except (exception.DatabaseUnreachable, exception.Invalid,
                 exception.PluginFailed,
@@ -508,8 +508,9 @@ class RequestDecision:
         try:
             return choose()
         except nova_exception.NoValidHost:
-            if not hosts.refresh(self._context, self._asked_at) and (
-                    hosts.unread_reason is None):
+            if not hosts.refresh(
+                    self._context, self._asked_at, self._deadline.remaining_s()
+            ) and hosts.unread_reason is None:
                 raise
         hosts.await_placement(self._context, self._deadline.remaining_s())
         return choose()
@@ -527,7 +528,8 @@ class RequestDecision:
                 return self._on_fresh_hosts(choose)
             except nova_exception.NoValidHost:
                 if not self._parts.hosts.find_freed(
-                        self._context, resources, self._readings):
+                        self._context, resources, self._readings,
+                        self._deadline.remaining_s()):
                     raise
         return choose()
 

@@ -14,6 +14,15 @@ Seconds between reads of the hosts.
 With 0 the scheduler reads the hosts for each request. A read is one query of
 each cell for its changes, and one of Placement.
 """),
+    cfg.FloatOpt('stale_hosts_timeout', default=30.0, min=1.0, help="""
+Seconds for which requests use the last read of the hosts while no newer read
+succeeds.
+
+If Placement or a cell does not answer, a read takes long or fails. Until the
+timeout, requests do not wait for it: they are decided on the last read that
+Placement answered, and the log says so. Afterwards requests wait for a read,
+at most for ``claim_timeout``. Keep it below ``[DEFAULT] service_down_time``.
+"""),
     cfg.IntOpt('full_refresh_interval', default=300, min=1, help="""
 Seconds between reads of all aggregates.
 
@@ -84,10 +93,18 @@ ends.
 ]
 
 
+#: Seconds for one answer of Placement, if ``[placement] timeout`` is not set.
+_PLACEMENT_TIMEOUT_S = 30
+
+
 def register_opts(conf):
-    """Register the options; a second time changes nothing."""
+    """Register the options; a second time changes nothing.
+
+    Nova has no default for the time of an answer of Placement; this sets one.
+    """
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
+    conf.set_default('timeout', _PLACEMENT_TIMEOUT_S, 'placement')
 
 
 def list_opts():

@@ -39,6 +39,9 @@ _MANY, _AT_ONCE = 200, 20
 #: A provider with this trait shares resources in its aggregates.
 _SHARES = 'MISC_SHARES_VIA_AGGREGATE'
 
+#: Statuses of a busy server, which may accept the same request later.
+_BUSY = frozenset({408, 409, 425, 429})
+
 #: Placement's inventory records by resource class.
 _Inventories = Mapping[str, Mapping[str, Any]]
 
@@ -327,13 +330,19 @@ def read(
         if answer.status_code == 200:
             return answer.json()
     except ks_exceptions.ClientException as exc:
-        raise PlacementUnavailable(reason=plugins.said_by(exc)) from exc
+        kind = _kind(getattr(exc, 'http_status', 0))
+        raise kind(reason=plugins.said_by(exc)) from exc
     except ValueError as exc:
         raise PlacementUnavailable(
             reason=f'the answer to {where} is not JSON') from exc
-    kind = (PlacementRefused if 400 <= answer.status_code < 500
-            else PlacementUnavailable)
+    kind = _kind(answer.status_code)
     raise kind(reason=f'{where} was answered with {answer.status_code}')
+
+
+def _kind(status: int) -> type[PlacementUnavailable]:
+    """Return the error for an HTTP status; 0 without an answer."""
+    return (PlacementRefused if 400 <= status < 500 and status not in _BUSY
+            else PlacementUnavailable)
 
 
 def _facts(

@@ -4,7 +4,9 @@
 import collections
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import math
 import random
@@ -28,8 +30,9 @@ from cellsched_nova import placement
 
 LOG = log.getLogger(__name__)
 
-#: Maximum age of the hosts for a decision, in seconds.
-_OLD_S = 30.0
+#: Seconds that a request waits at most for a newer read while the hosts are
+#: recent enough for a decision.
+_WAIT_S = 5.0
 
 #: Seconds that Nova needs to delete the allocations of a server after its
 #: host reported that the server is gone.
@@ -59,13 +62,17 @@ class NovaHosts(source.HostSource):
         self.silent_cells: frozenset[str] = frozenset()
         #: Why the last read of Placement failed, or None.
         self.unread_reason: str | None = None
+        # Whether a retry of that read is useless.
+        self._is_refused = False
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
         self._conf = conf
         self._make_context = make_context
+        # Held during a read. A request never waits for it without a limit.
         self._lock = threading.Lock()
-        # Monotonic time of the start of the last read.
-        self._read_at = -math.inf
+        # Monotonic times of the start of the last read, and of the end of the
+        # last one that Placement answered.
+        self._read_at = self._good_at = -math.inf
         # Duration of the last read in seconds.
         self._took_s = 0.0
         self._expired = False
@@ -83,50 +90,104 @@ class NovaHosts(source.HostSource):
         """Resource classes of child and sharing providers."""
         return self._providers.non_host_classes
 
-    def follow(self, context: Any) -> bool:
+    def follow(self, context: Any, timeout_s: float = _WAIT_S) -> bool:
         """Read the hosts if the table is too old for a request.
 
         If another thread reads the hosts, this waits for the read only if
-        every request needs a new read, or if the table is very old.
+        every request needs a new read, or if the table is older than
+        ``stale_hosts_timeout``.
 
         :param context: an administrator's context
+        :param timeout_s: longest wait for a read
+        :raises cellsched_nova.placement.PlacementUnavailable: there is no
+            recent read until then
         """
         # A thread waits for the interval after the end of each read. The age
         # of the table counts from the start of a read, so it may be larger by
         # the duration of a read.
         fresh_s = 2 * self._conf.cellsched.refresh_interval
         if fresh_s:
-            fresh_s = min(fresh_s + self._took_s, max(fresh_s, _OLD_S))
-        now = time.monotonic()
-        if fresh_s and self._lock.locked() and not self._expired and (
-                self._read_at >= now - _OLD_S):
-            return False
-        return self.refresh(context, now - fresh_s)
+            fresh_s = max(fresh_s, min(
+                fresh_s + self._took_s,
+                self._conf.cellsched.stale_hosts_timeout))
+        since = time.monotonic() - fresh_s
+        # 1. Read the hosts, or wait for the read of another thread.
+        wait_s = timeout_s
+        if not self._is_stale():
+            wait_s = (min(timeout_s, _WAIT_S) if self._expired or not fresh_s
+                      else 0.0)
+        was_read = self.refresh(context, since, wait_s)
+        # 2. Without a recent read, use the last good one if it is not stale.
+        if self._is_stale():
+            self.await_placement(context, timeout_s)
+        elif self.unread_reason is not None or self._read_at < since:
+            LOG.warning(
+                'Deciding on the hosts as they were %.1f seconds ago: %s',
+                time.monotonic() - self._good_at,
+                self.unread_reason or 'a newer read has not ended')
+        return was_read
 
-    def refresh(self, context: Any, since: float | None = None) -> bool:
-        with self._lock:
-            if not self._expired and since is not None and (
-                    self._read_at >= since):
+    def refresh(
+        self, context: Any, since: float | None = None,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Read the hosts; one thread at a time.
+
+        :param since: a monotonic time; do nothing after a read since then
+        :param timeout_s: longest wait for the read of another thread; None
+            for no limit
+        :returns: whether the hosts were read by this call
+        """
+        def is_recent() -> bool:
+            return (not self._expired and since is not None
+                    and self._read_at >= since)
+
+        if is_recent():
+            return False
+        with self._reading(timeout_s) as may_read:
+            if not may_read or is_recent():
                 return False
             self._renew(context)
             return True
+
+    @contextlib.contextmanager
+    def _reading(self, timeout_s: float | None) -> Iterator[bool]:
+        """Hold the lock; yield whether it was free within the timeout."""
+        is_held = self._lock.acquire(
+            timeout=-1 if timeout_s is None else max(0.0, timeout_s))
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                self._lock.release()
 
     def await_placement(self, context: Any, timeout_s: float) -> None:
         """Read the hosts until Placement answers, if there are any hosts.
 
         :param timeout_s: seconds to retry
         :raises cellsched_nova.placement.PlacementUnavailable: Placement did
-            not answer
+            not answer, or refuses the request
         """
+        until = time.monotonic() + timeout_s
         attempts = remote.attempts(clock.Clock(), random.Random(), timeout_s)
-        while self.unread_reason is not None and self._nodes:
-            if next(attempts, None) is None:
-                raise placement.PlacementUnavailable(reason=self.unread_reason)
-            self.refresh(context)
+        while self._nodes and (
+                self.unread_reason is not None or self._is_stale()):
+            if self._is_refused or next(attempts, None) is None:
+                kind = (placement.PlacementRefused if self._is_refused
+                        else placement.PlacementUnavailable)
+                raise kind(reason=self.unread_reason
+                           or 'a read of the hosts has not ended')
+            now = time.monotonic()
+            self.refresh(context, now, until - now)
+
+    def _is_stale(self) -> bool:
+        """Return whether the last good read is too old for a decision."""
+        return (time.monotonic() - self._good_at
+                > self._conf.cellsched.stale_hosts_timeout)
 
     def reload(self, providers: Iterable[str]) -> None:
         self.expire(providers)
-        self.refresh(self._make_context())
+        self.refresh(self._make_context(), timeout_s=_WAIT_S)
 
     def expire(self, providers: Iterable[str]) -> None:
         """Read these hosts again before the next decision."""
@@ -134,7 +195,8 @@ class NovaHosts(source.HostSource):
         self._expired = True
 
     def find_freed(
-        self, context: Any, resources: Mapping[str, int], readings: int
+        self, context: Any, resources: Mapping[str, int], readings: int,
+        timeout_s: float = _WAIT_S,
     ) -> bool:
         """Find hosts with freed capacity in Placement, and read them again.
 
@@ -144,6 +206,7 @@ class NovaHosts(source.HostSource):
 
         :param resources: the required resources
         :param readings: value of ``readings`` at the last selection
+        :param timeout_s: longest wait for the read of another thread
         :returns: True if the hosts were read again since then; False if no
             capacity was freed, or if Placement does not answer
         """
@@ -157,9 +220,9 @@ class NovaHosts(source.HostSource):
         if not taken:
             return False
         # Another thread may read the freed hosts just now: wait for it.
-        with self._lock:
+        with self._reading(timeout_s) as may_read:
             freed = self._providers.with_lower_usage(taken)
-            if freed:
+            if freed and may_read:
                 self._providers.forget(freed)
                 self._renew(context)
             return self.readings != readings
@@ -249,7 +312,10 @@ class NovaHosts(source.HostSource):
             self._read(context)
         self.readings += 1
         self._read_at = began_at
-        self._took_s = time.monotonic() - began_at
+        now = time.monotonic()
+        self._took_s = now - began_at
+        if self.unread_reason is None:
+            self._good_at, self._is_refused = now, False
 
     def _read(self, context: Any) -> None:
         # 1. Read the changes in the cells.
@@ -269,6 +335,7 @@ class NovaHosts(source.HostSource):
             self.unread_reason = None
         except placement.PlacementUnavailable as exc:
             self.unread_reason = exc.kwargs['reason']
+            self._is_refused = isinstance(exc, placement.PlacementRefused)
             LOG.warning('Placement cannot be read: %s; decisions use the '
                         'last known hosts', self.unread_reason)
         # 4. Update the aggregates of hosts.

@@ -81,7 +81,7 @@ class Hosts:
         self._placement = placement
         self.uuids = list(self.table['uuid'])
 
-    def refresh(self, context, since=None):
+    def refresh(self, context, since=None, timeout_s=None):
         self.table.put(self.uuids, {
             'last_seen_up': [time.time()] * len(self.uuids)})
         for uuid, free_mb in zip(self.uuids, FREE_MB):
@@ -96,10 +96,10 @@ class Hosts:
     def await_placement(self, context, timeout_s):
         pass
 
-    def follow(self, context):
+    def follow(self, context, timeout_s=0.0):
         return False
 
-    def find_freed(self, context, resources, readings):
+    def find_freed(self, context, resources, readings, timeout_s=0.0):
         return False
 
     def expire(self, providers):
@@ -142,7 +142,8 @@ class TestCase(specs.TestCase):
                 {'ignore_hosts', 'requested_destination.cell'}),
             manager, self.placement, claims.ClaimComponents(
                 self.store, None, claims.DeferredReleases(
-                    self.store, None, None), report_client.Deadline(0.0)),
+                    self.store, None, None, report_client.Deadline(0.0)),
+                report_client.Deadline(0.0)),
             specs.CONF)
         self.shadow = scheduler.ShadowScheduler(
             self.parts, self.kept.append, 60, lambda: self.now)

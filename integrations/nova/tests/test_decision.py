@@ -51,17 +51,17 @@ class Hosts:
         self.freed = []
         self.confirmed = []
 
-    def follow(self, context):
+    def follow(self, context, timeout_s=0.0):
         return False
 
-    def refresh(self, context, since=None):
+    def refresh(self, context, since=None, timeout_s=None):
         return False
 
     def await_placement(self, context, timeout_s):
         if self.unread_reason is not None:
             raise placement.PlacementUnavailable(reason=self.unread_reason)
 
-    def find_freed(self, context, resources, readings):
+    def find_freed(self, context, resources, readings, timeout_s=0.0):
         if self.freed:
             self.freed.pop(0)()
         return self.readings != readings
@@ -150,7 +150,8 @@ class TestCase(configuration_fixtures.TestCase):
             requirements.UnsupportedRequirements(test_requests.READS),
             Manager(), Placement(), claims.ClaimComponents(
                 self.store, None, claims.DeferredReleases(
-                    self.store, None, None), report_client.Deadline(0.0)),
+                    self.store, None, None, report_client.Deadline(0.0)),
+                report_client.Deadline(0.0)),
             CONF, lambda *arguments: self.recorded_calls.append(arguments))
         self.context = nova_context.RequestContext(
             user_id='user', project_id='project', request_id='req-1')

@@ -6,8 +6,10 @@ import datetime
 import pathlib
 import tempfile
 import threading
+import time
 import types
 import unittest
+from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exceptions
 import nova.conf
@@ -20,6 +22,7 @@ from oslo_utils import timeutils
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from cellsched_nova import placement
 from cellsched_nova import source
 from tests import configuration_fixtures
 from tests import test_placement
@@ -64,7 +67,8 @@ def cell(connection):
         database_connection=connection, disabled=False)
 
 
-class TestPendingAllocations(configuration_fixtures.TestCase):
+class HostsTestCase(configuration_fixtures.TestCase):
+    """The hosts of one cell and a fake Placement."""
 
     def setUp(self):
         super().setUp()
@@ -85,6 +89,9 @@ class TestPendingAllocations(configuration_fixtures.TestCase):
 
     def refresh(self):
         self.hosts.refresh(nova_context.get_admin_context())
+
+
+class TestPendingAllocations(HostsTestCase):
 
     def view(self):
         return self.hosts.table.view(timeutils.utcnow_ts(microsecond=True))
@@ -147,6 +154,92 @@ class TestPendingAllocations(configuration_fixtures.TestCase):
         self.refresh()
 
         self.assertChosen(1)
+
+
+class TestSilentPlacement(HostsTestCase):
+    """Requests of other threads do not wait for a read without an answer."""
+
+    def setUp(self):
+        super().setUp()
+        self.asked, self.answer = threading.Event(), threading.Event()
+        self.addCleanup(self.answer.set)
+        self.context = nova_context.get_admin_context()
+
+    def read_in_silence(self):
+        """Begin a read that Placement does not answer."""
+        get = self.placement.get
+
+        def wait(path, **kwargs):
+            if threading.current_thread() is thread:
+                self.asked.set()
+                self.answer.wait(300)
+            return get(path, **kwargs)
+
+        self.placement.get = wait
+        thread = threading.Thread(
+            target=self.hosts.refresh, args=(self.context,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.answer.set)
+        self.asked.wait(300)
+
+    def forget_last_read(self, older_s):
+        """Make the last good read older."""
+        clock = mock.patch.object(source.time, 'monotonic', (
+            lambda now=time.monotonic: now() + older_s))
+        clock.start()
+        self.addCleanup(clock.stop)
+
+    def test_request_is_decided_on_the_last_read(self):
+        self.read_in_silence()
+        self.forget_last_read(20.0)
+
+        with self.assertLogs(source.LOG.logger, 'WARNING') as logged:
+            self.assertFalse(self.hosts.follow(self.context, 300.0))
+
+        self.assertRegex(logged.output[0], 'as they were 2.* seconds ago: a '
+                         'newer read has not ended')
+
+    def test_request_is_refused_on_a_stale_read(self):
+        self.read_in_silence()
+        self.forget_last_read(31.0)
+
+        with self.assertRaisesRegex(
+                placement.PlacementUnavailable, 'has not ended'):
+            self.hosts.follow(self.context, 0.1)
+
+    def test_freed_hosts_are_not_awaited_for_longer_than_the_request(self):
+        self.read_in_silence()
+        self.placement.summarised = [HOST]
+
+        self.assertFalse(self.hosts.find_freed(
+            self.context, {'VCPU': 1}, self.hosts.readings, 0.1))
+
+    def test_failed_read_does_not_make_hosts_recent(self):
+        self.forget_last_read(20.0)
+        self.placement.failure = ks_exceptions.ConnectFailure('gone')
+
+        with self.assertLogs(source.LOG.logger, 'WARNING') as logged:
+            self.assertTrue(self.hosts.follow(self.context, 0.0))
+        self.forget_last_read(31.0)
+        with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
+            self.hosts.follow(self.context, 0.0)
+
+        self.assertRegex(logged.output[-1], 'as they were 2.* gone')
+
+    def test_refused_read_is_not_repeated(self):
+        self.placement.failure = ks_exceptions.Unauthorized('no such user')
+        self.refresh()
+        self.placement.asked.clear()
+
+        with self.assertRaisesRegex(
+                placement.PlacementRefused, 'no such user'):
+            self.hosts.await_placement(self.context, 300.0)
+
+        self.assertEqual([], self.placement.asked)
+
+    def test_answer_of_placement_has_a_timeout_by_default(self):
+        self.assertEqual(30, CONF.placement.timeout)
 
 
 class TestFindFreed(unittest.TestCase):
