@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.clock import Clock
 from cellsched import exception
 from cellsched import objects
@@ -340,6 +341,10 @@ class ClaimStoreParts(Protocol):
     def random(self) -> Random:
         """The source of randomness, for example of delays before a retry."""
 
+    @property
+    def locks(self) -> ProviderLocks:
+        """Locks of contended providers between processes."""
+
 
 class ClaimStore(abc.ABC):
     """The claims of consumers on providers.
@@ -362,6 +367,10 @@ class ClaimStore(abc.ABC):
 
     #: The configuration group of :meth:`opts`.
     group: ClassVar[str] = 'claims'
+
+    #: Whether the store itself combines the claims of concurrent calls where
+    #: that saves requests. If not, the scheduler does.
+    combines: ClassVar[bool] = False
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:

@@ -8,6 +8,7 @@ from cellsched.conf import cells
 from cellsched.conf import claims
 from cellsched.conf import compute
 from cellsched.conf import conductor
+from cellsched.conf import coordination
 from cellsched.conf import database
 from cellsched.conf import default
 from cellsched.conf import enabled
@@ -25,6 +26,7 @@ GROUPS = (
     (api.GROUP, api.OPTS), (cells.GROUP, cells.OPTS),
     (claims.GROUP, claims.OPTS), (compute.GROUP, compute.OPTS),
     (conductor.GROUP, conductor.OPTS),
+    (coordination.GROUP, coordination.OPTS),
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.GROUP, default.OPTS),
     (filter_scheduler.GROUP, filter_scheduler.OPTS),

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 import functools
 from random import Random
+import threading
 from typing import Any
 from typing import TypeVar
 
@@ -12,6 +13,8 @@ from oslo_utils import uuidutils
 
 from cellsched import claims as claim_stores
 from cellsched.claims import base as claims_base
+from cellsched.claims import coordination
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.clock import Clock
 from cellsched.conf import enabled
 from cellsched.db import cell as cell_schema
@@ -89,6 +92,14 @@ class AgentComponents:
     def random(self) -> Random:
         """The random source."""
         return Random()
+
+    @functools.cached_property
+    def locks(self) -> ProviderLocks:
+        """Locks of contended providers between processes."""
+        return ProviderLocks(
+            self.clock, coordination.backend_url(self.conf),
+            lambda function: threading.Thread(
+                target=function, daemon=True).start())
 
     @functools.cached_property
     def transports(self) -> Transports:

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks between processes, for providers that several of them write.
+
+Concurrent writes of one provider make each other repeat. A lock saves these
+repetitions, and nothing depends on it: a store is as exact without it.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import contextlib
+import threading
+from typing import Any
+from urllib import parse
+import zlib
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_utils import uuidutils
+
+from cellsched.clock import Clock
+from cellsched import urls
+
+LOG = log.getLogger(__name__)
+
+#: Seconds for which a provider counts as contended after a conflict.
+CONTENDED_S = 10.0
+
+#: Seconds to wait for a lock. Its holder may be dead, or suspended.
+WAIT_S = 1.0
+
+#: Seconds without locks after the backend has failed.
+_PAUSE_S = 60.0
+
+#: Number of locks, which the providers share, and of remembered providers.
+_LOCKS = 256
+_REMEMBERED_MAX = 10000
+
+#: The schemes of backends that wait for a lock themselves, and the argument
+#: with which they do.
+_WAITING: dict[str, bool | float] = {'postgresql': True, 'mysql': WAIT_S}
+
+#: Bounds, in seconds, on the pause between two attempts at other backends.
+_FIRST_S, _MOST_S = 0.002, 0.05
+
+
+def backend_url(conf: cfg.ConfigOpts) -> str:
+    """Return the URL of the backend of tooz; empty if there is none.
+
+    By default it is that of the API database: advisory locks of PostgreSQL,
+    named locks of MySQL and MariaDB, or files beside a file of SQLite.
+    """
+    url: str = conf.coordination.backend_url
+    if url is not None:
+        return url
+    scheme, _, rest = (conf.api_database.connection or '').partition('://')
+    dialect = scheme.partition('+')[0].replace('mariadb', 'mysql')
+    rest = rest.partition('?')[0]
+    if dialect == 'sqlite':
+        path = rest[1:]
+        return f'file://{path}.locks' if path.startswith('/') else ''
+    return f'{dialect}://{rest}' if dialect in _WAITING else ''
+
+
+class _Use:
+    """One use of a lock, in a thread of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        #: Set once the lock is acquired, or cannot be.
+        self.answered = clock.event()
+        #: Set when the lock is not needed any more.
+        self.done = clock.event()
+        self.ended = clock.event()
+
+
+class ProviderLocks:
+    """Locks of contended providers.
+
+    A provider without a recent conflict has no lock, so that claims on
+    different hosts cost nothing more. A lock is waited for no longer than
+    ``WAIT_S``; then the caller goes on without it, and so does every later
+    one until the lock is free.
+
+    :param backend_url: URL of a backend of tooz; empty for no locks, so that
+        only conflicts are remembered
+    :param start: runs a function in a new daemon thread
+    """
+
+    def __init__(
+        self, clock: Clock, backend_url: str = '',
+        start: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._url = backend_url
+        self._start = start
+        self._blocking = _WAITING.get(
+            parse.urlsplit(backend_url).scheme.partition('+')[0])
+        #: By provider, until when it counts as contended.
+        self._contended: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._uses: dict[int, _Use] = {}
+        self._connecting = clock.lock()
+        self._coordinator: Any = None
+        self._paused_until = 0.0
+
+    def note_conflict(self, providers: Iterable[str]) -> None:
+        """Remember that other writers disturbed a write of providers."""
+        with self._lock:
+            until = self._clock.monotonic() + CONTENDED_S
+            self._contended |= dict.fromkeys(providers, until)
+            while len(self._contended) > _REMEMBERED_MAX:
+                self._contended.pop(next(iter(self._contended)))
+
+    def is_contended(self, provider: str) -> bool:
+        """Return whether a write had a conflict a short time ago."""
+        return (self._contended.get(provider, 0.0)
+                > self._clock.monotonic())
+
+    @contextlib.contextmanager
+    def held(self, providers: Iterable[str]) -> Iterator[None]:
+        """Hold the locks of contended providers, if they are free in time."""
+        if self._start is None or not self._url:
+            yield
+            return
+        names = {zlib.crc32(each.encode()) % _LOCKS: each
+                 for each in providers if self.is_contended(each)}
+        until = self._clock.monotonic() + WAIT_S
+        with contextlib.ExitStack() as stack:
+            for name in sorted(names):
+                use = self._acquire(name, until)
+                if use is not None:
+                    stack.callback(use.done.set)
+            yield
+
+    def _acquire(self, name: int, until: float) -> _Use | None:
+        """Wait for a lock; return its use, or None without one."""
+        assert self._start is not None
+        while self._clock.monotonic() < until:
+            use = _Use(self._clock)
+            with self._lock:
+                if self._paused_until > self._clock.monotonic():
+                    return None
+                earlier = self._uses.setdefault(name, use)
+            if earlier is use:
+                self._start(lambda: self._hold(name, use))
+                use.answered.wait(until - self._clock.monotonic())
+                return use
+            if not earlier.answered.is_set():
+                # An earlier caller has waited for it in vain.
+                return None
+            earlier.ended.wait(until - self._clock.monotonic())
+        return None
+
+    def _hold(self, name: int, use: _Use) -> None:
+        """Acquire a lock, and release it after its use."""
+        try:
+            lock = self._await(f'cellsched-{name}'.encode(), use)
+            if lock is not None:
+                use.answered.set()
+                use.done.wait()
+                lock.release()
+        except Exception as exc:
+            # The errors of the backends' libraries have no common base.
+            self._fail(exc)
+        finally:
+            with self._lock:
+                del self._uses[name]
+            use.answered.set()
+            use.ended.set()
+
+    def _await(self, name: bytes, use: _Use) -> Any:
+        """Return a lock that is acquired; None if it is not needed."""
+        # A dependency of tooz, imported late as tooz itself.
+        import tenacity
+
+        coordinator, pause_s = self._connected(), _FIRST_S
+        while not use.done.is_set():
+            # A lock that was not free is not used again: some count attempts.
+            lock = coordinator.get_lock(name)
+            try:
+                if lock.acquire(blocking=self._blocking or False):
+                    return lock
+            except tenacity.RetryError:
+                # It was not free in time.
+                continue
+            self._clock.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _MOST_S)
+        return None
+
+    def _connected(self) -> Any:
+        # Few processes need the library, and to import it takes CPU.
+        from tooz import coordination
+
+        with self._connecting:
+            if self._coordinator is None:
+                coordinator = coordination.get_coordinator(
+                    self._url, uuidutils.generate_uuid().encode())
+                coordinator.start(start_heart=True)
+                self._coordinator = coordinator
+            return self._coordinator
+
+    def _fail(self, error: Exception) -> None:
+        """Do without locks for some time."""
+        with self._lock:
+            is_new = self._paused_until <= self._clock.monotonic()
+            self._paused_until = self._clock.monotonic() + _PAUSE_S
+            self._coordinator = None
+        if is_new:
+            LOG.warning(
+                'The backend %s of [coordination] backend_url fails, and '
+                'writers of one provider do not wait for each other: %s',
+                urls.mask(self._url), urls.mask_text(str(error)))
