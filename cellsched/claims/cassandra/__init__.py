@@ -39,6 +39,7 @@ from cellsched.claims.cassandra.session import CONTENDED
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra import slots
 from cellsched.claims.cassandra import trees
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
@@ -79,12 +80,14 @@ class CassandraClaims(base.ClaimStore):
     :param copies: replication factor of a new keyspace
     :param place: URL of the server without passwords, for error messages
     :param close: closes the connections of the client
+    :param locks: of contended providers between processes; None for none
     """
 
     capabilities = frozenset({
         base.Capability.ATOMIC, base.Capability.DURABLE,
         base.Capability.SHARED, base.Capability.QUERY})
     group: ClassVar[str] = options.GROUP
+    combines = True
 
     def __init__(
         self, client: CassandraSender, clock: Clock,
@@ -92,9 +95,11 @@ class CassandraClaims(base.ClaimStore):
         abandoned_s: float = 3.0, adds: bool | None = None, copies: int = 1,
         place: str = 'cassandra://',
         close: Callable[[], None] = lambda: None,
+        locks: ProviderLocks | None = None,
     ) -> None:
         self._session = Session(client, clock, random, retry_timeout_s, place)
-        self._ledger = ledger.Ledger(self._session, adds)
+        self._ledger = ledger.Ledger(
+            self._session, adds, locks or ProviderLocks(clock))
         self._recovery = ConsumerRecovery(
             self._session, self._ledger, abandoned_s)
         self._claim = BatchClaim(
@@ -128,7 +133,7 @@ class CassandraClaims(base.ClaimStore):
         return cls(
             sender, parts.clock, parts.random, own.retry_timeout,
             own.abandoned_after, options.ADDS[own.arithmetic],
-            own.replication_factor, address.shown, sender.close)
+            own.replication_factor, address.shown, sender.close, parts.locks)
 
     def close(self) -> None:
         self._close()

@@ -16,6 +16,7 @@ from cellsched import batching
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import Slots
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims import remote
 
 #: Maximum number of rows in a request of several entries.
@@ -167,11 +168,15 @@ class Ledger:
 
     :param adds: whether the server supports addition to a column under a
         condition; otherwise counters are compared and set
+    :param locks: see :class:`cellsched.claims.coordination.ProviderLocks`
     """
 
-    def __init__(self, session: Session, adds: bool | None) -> None:
+    def __init__(
+        self, session: Session, adds: bool | None, locks: ProviderLocks
+    ) -> None:
         self._session = session
         self.adds = adds
+        self._locks = locks
         self._known: dict[str, requests.Figures] = {}
         self._lanes = [
             batching.GroupCommit(self._work, make_lock=session.clock.lock)
@@ -191,9 +196,25 @@ class Ledger:
             if entry.outcome is EntryOutcome.FAILED:
                 self._session.unreachable(entry.error)
 
+    def known(self, provider: str) -> requests.Figures | None:
+        """Return the last known counters of a provider, if there are any."""
+        return self._known.get(provider)
+
+    def learn(self, provider: str, figures: requests.Figures | None) -> None:
+        """Remember the counters that were read of a provider."""
+        if figures is None:
+            self._known.pop(provider, None)
+        else:
+            self._known[provider] = figures
+
     def _work(self, entries: Sequence[Entry]) -> None:
+        with self._locks.held({entry.provider for entry in entries}):
+            self._work_locked(entries)
+
+    def _work_locked(self, entries: Sequence[Entry]) -> None:
         """Apply entries until each has an outcome, or until the timeout."""
-        work = _Work(self._session, self._known, bool(self.adds))
+        work = _Work(
+            self._session, self._known, bool(self.adds), self._locks)
         for _ in self._session.attempts():
             while work.proceed([entry for entry in entries
                                 if entry.outcome is EntryOutcome.OPEN]):
@@ -213,11 +234,12 @@ class _Work:
 
     def __init__(
         self, session: Session, known: dict[str, requests.Figures],
-        adds: bool,
+        adds: bool, locks: ProviderLocks,
     ) -> None:
         self._session = session
         self._known = known
         self._adds = adds
+        self._locks = locks
         #: Counters read during this call; only these can refuse an entry.
         self._fresh: dict[str, requests.Figures | None] = {}
 
@@ -254,6 +276,9 @@ class _Work:
     ) -> _Batch | None:
         """Return a provider's batch; None if counters must be read first."""
         fresh = provider in self._fresh
+        if not fresh and self._locks.is_contended(provider):
+            # The known counters are most likely outdated.
+            return None
         figures = (self._fresh[provider] if fresh
                    else self._known.get(provider))
         if figures is None:
@@ -276,6 +301,7 @@ class _Work:
                 if entry.outcome is EntryOutcome.OPEN:
                     entry.outcome = EntryOutcome.REFUSED
                     entry.figures = figures
+                    self._known[provider] = figures
         return batch
 
     def _settle(
@@ -299,6 +325,7 @@ class _Work:
             for entry in entries:
                 entry.outcome = EntryOutcome.DONE
             return False
+        self._locks.note_conflict([provider])
         figures = answer.figures
         if figures is not None and not _meets(figures, request):
             self._fresh[provider] = figures

@@ -39,6 +39,9 @@ from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import validation
 from cellsched import exception
 
+#: Attempts to refuse a batch before its intents are written.
+_EARLY_MAX = 3
+
 #: Decided attempts that a process remembers.
 _DECIDED_MAX = 10000
 
@@ -77,6 +80,8 @@ class BatchClaim:
         # Remains of a claim of one provider use no capacity.
         names = [claim.consumer for claim in claims
                  ] if _is_several(claims) else []
+        if not names:
+            self._refuse_early(claims)
         with self._session.announced(names):
             for _ in self._session.attempts():
                 try:
@@ -85,6 +90,29 @@ class BatchClaim:
                     if exc.consumer:
                         self._recovery.resolve(exc.consumer)
             self._session.unreachable(CONTENDED)
+
+    def _refuse_early(self, claims: Sequence[base.Claim]) -> None:
+        """Refuse a batch of one provider that is known to be full.
+
+        That takes two reads, instead of intents that are deleted again.
+        """
+        provider = claims[0].provider
+        for _ in range(_EARLY_MAX):
+            known = self._ledger.known(provider)
+            refusal = None if known is None or known.open else (
+                _refusal(claims, {provider: known}, {}))
+            if refusal is None:
+                return
+            # 1. Consumers that hold claims, or may, are not refused here.
+            if any(self._session.read_all(
+                    claim.consumer for claim in claims).values()):
+                return
+            # 2. Equal counters, which include a generation, show that the
+            #    provider was full when the consumers held nothing.
+            figures = self._session.ask(requests.ReadFigures(provider))
+            if figures == known:
+                raise refusal
+            self._ledger.learn(provider, figures)
 
     def _try(self, claims: Sequence[base.Claim]) -> int:
         # 1. Insert the intents of the consumers that hold nothing.
@@ -255,22 +283,12 @@ class BatchClaim:
             if known is not None:
                 figures[provider] = known
                 undecided[provider] = rows
-        slots = {provider: Slots.of(known)
-                 for provider, known in figures.items()}
-        inventories = {
-            provider: {name: slot.inventory()
-                       for name, slot in each.classes.items()}
-            for provider, each in slots.items()}
         concerned = [claim for claim in claims if claim.provider in refused]
-        used = {provider: slots[provider].used(known)
-                for provider, known in figures.items()}
         # 2. The batch fits by now.
-        if validation.find_refusal(concerned, inventories, used) is None:
+        if _refusal(concerned, figures, {}) is None:
             return
         # 3. It does not fit even if all undecided claims are rolled back.
-        certain = {provider: _without(amounts, undecided[provider])
-                   for provider, amounts in used.items()}
-        refusal = validation.find_refusal(concerned, inventories, certain)
+        refusal = _refusal(concerned, figures, undecided)
         if refusal is not None:
             raise refusal
         # 4. Resolve one undecided claim of each provider.
@@ -457,6 +475,25 @@ def _entries(intents: Iterable[_Record]) -> list[Entry]:
     return [Entry(provider, rows[start:start + ROWS_MAX])
             for provider, rows in sorted(by_provider.items())
             for start in range(0, len(rows), ROWS_MAX)]
+
+
+def _refusal(
+    claims: Sequence[base.Claim], figures: Mapping[str, requests.Figures],
+    undecided: Mapping[str, Sequence[requests.ClaimRow]],
+) -> exception.ClaimRefused | None:
+    """Return why a batch does not fit, or None if it does.
+
+    :param figures: the counters of the known providers
+    :param undecided: rows whose amounts do not count
+    """
+    slots = {provider: Slots.of(known) for provider, known in figures.items()}
+    return validation.find_refusal(claims, {
+        provider: {name: slot.inventory()
+                   for name, slot in each.classes.items()}
+        for provider, each in slots.items()}, {
+        provider: _without(slots[provider].used(known),
+                           undecided.get(provider, ()))
+        for provider, known in figures.items()})
 
 
 def _without(

@@ -50,8 +50,9 @@ class _Batch:
 class ClaimBatcher:
     """Claims for several threads in one transaction.
 
-    Waiting batches are claimed together. If the transaction is refused, each
-    batch is retried alone, so that no batch is refused because of another one.
+    Waiting batches are claimed together, unless the store combines them. If
+    the transaction is refused, each batch is retried alone, so that no batch
+    is refused because of another one.
     Batches with members of server groups are always claimed alone: they take
     longer, and are refused more often.
 
@@ -94,6 +95,8 @@ class ClaimBatcher:
         If other batches are claimed in the same transaction, some of its new
         claims may not be reported as new.
         """
+        if self._store.combines:
+            return self._claim(claims)
         own = _Batch(claims)
         self._group_commit.do(own)
         return own.result()

@@ -8,6 +8,7 @@ from cellsched.claims.cassandra import ledger
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra import session
+from cellsched.claims import coordination
 from cellsched import clock
 from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
@@ -23,7 +24,8 @@ class TestLedger(tests.TestCase):
                   'GB': claims.Inventory(total=8)})
         self.client = base.Client(self.model)
         self.ledger = ledger.Ledger(session.Session(
-            self.client, clock.Clock(), random.Random(), 5.0, 'x'), True)
+            self.client, clock.Clock(), random.Random(), 5.0, 'x'), True,
+            coordination.ProviderLocks(clock.Clock()))
 
     def row(self, name, amount=1, resource='VCPU'):
         return requests.ClaimRow(
