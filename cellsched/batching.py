@@ -26,6 +26,10 @@ from cellsched import exception
 #: Seconds that an item of a group waits for its turn.
 TURN_S = 5.0
 
+#: Seconds that an item waits for the end of its work in another thread. Longer
+#: than the limits of the statements of a batch.
+WORK_S = 300.0
+
 _Item = TypeVar('_Item')
 
 
@@ -72,7 +76,8 @@ class GroupCommit(Generic[_Item]):
 
         :raises Exception: raised by the work for this item alone
         :raises cellsched.exception.ServiceBusy: the work for other items did
-            not end in time, and the work for this one was not begun
+            not end in time, and the work for this one was not begun; or it
+            was begun and has not ended for ``WORK_S``, and may end later
         """
         turn = _Turn(item, self._make_lock())
         with self._lock:
@@ -102,7 +107,8 @@ class GroupCommit(Generic[_Item]):
             if turn in self._waiting:
                 self._waiting.remove(turn)
                 raise exception.ServiceBusy(waiting=len(self._waiting) + 1)
-        turn.woken.acquire()
+        if not turn.woken.acquire(timeout=WORK_S):
+            raise exception.ServiceBusy(waiting=1)
 
     def _leave(self) -> None:
         """Let a waiting thread work for all waiting items."""

@@ -348,6 +348,9 @@ class Arguments(serializer.Serializer):
             ) from None
 
 
+#: Seconds that a server which stops waits for its messages.
+STOP_S = 60.0
+
 #: Uuids of a message that are read at most to find out what it waits for.
 _KEYS_MAX = 10_000
 
@@ -408,12 +411,23 @@ class Server:
         if self._listener is not None:
             self._listener.stop()
 
-    def wait(self) -> None:
-        """Return when all received messages are processed."""
-        while self._begun:
-            futures.wait(set(self._begun))
+    def wait(self, timeout_s: float = STOP_S) -> None:
+        """Return when all received messages are processed.
+
+        A message that is not processed in time is logged and left: its thread
+        ends with the process, and recovery repeats its work.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        while self._begun and (
+                rest_s := deadline - self._clock.monotonic()) > 0:
+            futures.wait(set(self._begun), rest_s)
+        unfinished = len(self._begun)
+        if unfinished:
+            LOG.warning('Stopping with %d messages of topic %s in progress '
+                        'after %g seconds', unfinished, self._target.topic,
+                        timeout_s)
         if self._executor is not None:
-            self._executor.shutdown(wait=True)
+            self._executor.shutdown(wait=not unfinished)
         if self._listener is not None:
             self._listener.cleanup()
 
@@ -507,7 +521,7 @@ def server(
     ``_`` cannot be called. Errors are sent to the caller.
 
     Call ``start()``, then ``stop()`` and ``wait()``, which returns when all
-    received messages are processed.
+    received messages are processed, or after ``STOP_S``.
 
     :param now: returns seconds since the epoch by the clock of callers'
         deadlines; without it deadlines are ignored

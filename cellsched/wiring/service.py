@@ -14,6 +14,7 @@ from oslo_log import log
 from cellsched import exception
 from cellsched.rpc import delivery
 from cellsched.rpc.server import Server
+from cellsched.rpc.server import STOP_S
 from cellsched.wiring.base import AgentComponents
 
 LOG = log.getLogger(__name__)
@@ -92,9 +93,9 @@ class Service:
         for server in self._started:
             server.wait()
         for worker, thread in self._workers:
-            # Waits for the running call of the task.
+            # The thread ends with the running call of the task.
             worker.stop()
-            thread.join()
+            thread.join(STOP_S)
         self.parts.close()
 
     def _task(self, function: Callable[[], object]) -> Callable[[], object]:

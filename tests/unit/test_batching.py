@@ -75,6 +75,44 @@ class TestTogether(base.TestCase):
         self.jointly.do(5)
         self.assertEqual([5], self.batches[-1])
 
+    def test_work_that_does_not_end_is_not_waited_for(self):
+        expired, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        class Lock:
+            """A lock whose timeouts expire when the test says so."""
+
+            def __init__(self):
+                self.lock = threading.Lock()
+                self.release = self.lock.release
+
+            def acquire(self, timeout=-1):
+                while not self.lock.acquire(blocking=False):
+                    if timeout >= 0 and expired.wait(0.001):
+                        return False
+                return True
+
+        def work(items):
+            self.work(items)
+            if len(items) > 1:
+                expired.set()
+                go_on.wait(600)
+
+        self.jointly = batching.GroupCommit(work, make_lock=Lock)
+        first = self.pool.submit(self.jointly.do, 1)
+        self.assertTrue(self.begun.wait(600))
+        pair = [self.pool.submit(self.jointly.do, item) for item in (2, 3)]
+        self.wait_for(2)
+        self.go_on.set()
+
+        self.assertIsNone(first.exception(600))
+        done, (working,) = futures.wait(
+            pair, 600, futures.FIRST_COMPLETED)
+        self.assertEqual([exception.ServiceBusy], [
+            type(each.exception()) for each in done])
+        go_on.set()
+        self.assertIsNone(working.exception(600))
+
     def test_several_work_at_a_time_if_they_may(self):
         both = threading.Barrier(2)
         jointly = batching.GroupCommit(

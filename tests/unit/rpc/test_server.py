@@ -908,6 +908,25 @@ class TestSharedQueue(base.LocalTestCase):
         self.assertEqual(['late'], answers)
         self.assertFalse(pooled.is_busy)
 
+    def test_message_that_does_not_end_keeps_no_server_from_stopping(self):
+        begun, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        class Endpoint:
+            def hang(self, context):
+                begun.set()
+                go_on.wait(600)
+
+        pooled = self.pooled(Endpoint(), 'one')
+        self.to('one').cast({}, 'hang')
+        self.assertTrue(begun.wait(600))
+
+        pooled.stop()
+        with self.assertLogs(server.LOG.name, 'WARNING') as logged:
+            pooled.wait(timeout_s=0.01)
+
+        self.assertIn('1 messages of topic topic', logged.output[0])
+
     def test_later_message_waits_for_the_next_server(self):
         first, second = test_local.Endpoint(), test_local.Endpoint()
         pooled = self.pooled(first, 'one')
