@@ -11,10 +11,13 @@ import json
 from typing import Any
 
 from nova import context as nova_context
+from nova.db.api import api as api_db
+from nova.db.api import models as api_models
 from nova.db.main import api as db
 from nova.db.main import models
 from nova import objects as nova_objects
 from oslo_utils import timeutils
+import sqlalchemy as sa
 
 #: Databases store whole seconds: a row written within this time before a read
 #: may change again with the same timestamp.
@@ -94,6 +97,27 @@ def places(
     return found, is_complete
 
 
+#: Whether a compute service is disabled, and forced down.
+ServiceState = tuple[bool, bool]
+
+
+def service_states(
+    context: Any, cells: Sequence[Any], hosts: Sequence[str]
+) -> dict[str, ServiceState]:
+    """Return the states of the compute services of hosts.
+
+    Blocks while the cells are read in parallel. Hosts without a service, and
+    those of a cell that does not answer, are missing.
+    """
+    found: dict[str, ServiceState] = {}
+    for rows in nova_context.scatter_gather_cells(
+            context, cells, nova_context.CELL_TIMEOUT, _service_states,
+            hosts).values():
+        if not nova_context.is_cell_failure_sentinel(rows):
+            found |= rows
+    return found
+
+
 def _changes(context: Any, before: Marks) -> CellChanges:
     """Return the changes in the cell that a context targets."""
     sure = timeutils.utcnow() - _TIME_RESOLUTION
@@ -119,6 +143,45 @@ def _signs(context: Any) -> tuple[
         service.last_seen_up, service.created_at).filter(
             service.deleted == 0, service.binary == 'nova-compute')}
     return marks, services
+
+
+@db.pick_context_manager_reader
+def _service_states(
+    context: Any, hosts: Sequence[str]
+) -> dict[str, ServiceState]:
+    """Return the states of the compute services of hosts in one cell."""
+    service = models.Service
+    return {host: (bool(disabled), bool(forced_down))
+            for host, disabled, forced_down in context.session.query(
+                service.host, service.disabled, service.forced_down).filter(
+                    service.deleted == 0, service.binary == 'nova-compute',
+                    service.host.in_(hosts))}
+
+
+@api_db.context_manager.reader
+def aggregates_sign(context: Any) -> tuple[Any, ...]:
+    """Return values that differ after a change of any aggregate.
+
+    The last one is the time of the last change, or None. A database may store
+    whole seconds, so a change soon after it may have the same values.
+    """
+    found: list[Any] = []
+    times: list[Any] = []
+    for model in (api_models.Aggregate, api_models.AggregateHost,
+                  api_models.AggregateMetadata):
+        *numbers, created_at, updated_at = context.session.query(
+            sa.func.count(model.id), sa.func.max(model.id),
+            sa.func.sum(model.id), sa.func.max(model.created_at),
+            sa.func.max(model.updated_at)).one()
+        found += numbers
+        times += [each for each in (created_at, updated_at) if each]
+    return *found, max(times, default=None)
+
+
+def may_change_unseen(sign: tuple[Any, ...]) -> bool:
+    """Return whether a further change may leave the sign as it is."""
+    return (sign[-1] is not None
+            and sign[-1] >= timeutils.utcnow() - _TIME_RESOLUTION)
 
 
 @db.pick_context_manager_reader

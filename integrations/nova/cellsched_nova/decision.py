@@ -150,6 +150,7 @@ class Chooser:
     :param claim: claims an allocation request for an instance, and returns
         False if capacity is missing
     :param watcher: observes the ranking for the first instance
+    :param changed: returns which of some rows changed since they were read
     :ivar refused: compute nodes with refused claims
     """
 
@@ -160,6 +161,7 @@ class Chooser:
     offers: Offers
     claim: Callable[[str, AllocationRequest], bool]
     watcher: Watcher | None = None
+    changed: Callable[[Sequence[int]], set[int]] = lambda rows: set()
 
     def __post_init__(self) -> None:
         self._candidates: Candidates | None = None
@@ -169,10 +171,15 @@ class Chooser:
         self._picks: list[decision_record.Pick] = []
         self.refused: list[str] = []
 
-    def choose(self, instance: str, last: bool) -> bool:
+    def choose(
+        self, instance: str, last: bool, alternates: int | None = None
+    ) -> bool:
         """Select a host for one more instance; return False if none fits.
 
         :param last: this is the last instance
+        :param alternates: the number of alternates to check together with the
+            host before the claim; None to check nothing
+        :raises cellsched_nova.source.HostsChanged: the host changed
         """
         ranking = self._rank()
         if self.watcher is not None and self._candidates is not None and (
@@ -186,6 +193,10 @@ class Chooser:
             request = self.offers.first(uuid)
             if request is None:
                 continue
+            if alternates is not None:
+                self._check(row, [] if self._chosen else [
+                    each.row for each in self._alternates(
+                        ranking, self._cell_of(row), {row}, alternates)])
             if not self.claim(instance, request):
                 self.refused.append(uuid)
                 continue
@@ -214,10 +225,30 @@ class Chooser:
         for chosen in self._chosen:
             cell = int(cells[chosen.row])
             if cell not in alternates:
-                alternates[cell] = self._alternates(
-                    ranking, np.flatnonzero(cells == cell), selected, count)
+                found = self._alternates(
+                    ranking, self._cell_of(chosen.row), selected, count)
+                changed = self.changed([each.row for each in found])
+                alternates[cell] = [each for each in found
+                                    if each.row not in changed]
         return [[chosen, *alternates[int(cells[chosen.row])]]
                 for chosen in self._chosen]
+
+    def check_all(self) -> None:
+        """Check all selected hosts together.
+
+        :raises cellsched_nova.source.HostsChanged: a host changed
+        """
+        if self.changed([each.row for each in self._chosen]):
+            raise source.HostsChanged
+
+    def _check(self, row: int, alternates: Sequence[int]) -> None:
+        if row in self.changed([row, *alternates]):
+            raise source.HostsChanged
+
+    def _cell_of(self, row: int) -> view.Column:
+        """Return the rows of the hosts in the same cell."""
+        cells = self.hosts['cell']
+        return np.flatnonzero(cells == cells[row])
 
     def diagnosis(
         self, silent: Sequence[str], count: int
@@ -339,6 +370,9 @@ def _providers(
 #: instances are claimed in turn.
 _TOGETHER_MAX = 3
 
+#: Attempts to select hosts that do not change meanwhile.
+_CHANGED_MAX = 10
+
 #: Attempts to find freed hosts; other requests may use them first.
 _FREED_MAX = 3
 
@@ -407,8 +441,10 @@ class RequestDecision:
             LOG.warning('Request refused: %s', exc, exc_info=isinstance(
                 exc, exception.PluginFailed))
             self._record(self._undecided(exc.format_message()))
-            raise nova_exception.NoValidHost(
-                reason=self._text(exc.format_message())) from exc
+            raise nova_exception.NoValidHost(reason=self._text(
+                exc.format_message(),
+                '' if isinstance(exc, placement.PlacementUnavailable)
+                else NOVA_TEXT)) from exc
         except nova_exception.NoValidHost as exc:
             self._record(self._decision or self._undecided(
                 exc.kwargs.get('reason') or exc.format_message()))
@@ -418,12 +454,18 @@ class RequestDecision:
 
     def _select(self) -> list[list[Any]]:
         parts = self._parts
+        conf = parts.conf.scheduler
+        if (self._counts and (
+                self._spec.availability_zone
+                or conf.limit_tenants_to_placement_aggregate
+                or conf.enable_isolated_aggregate_filtering)):
+            parts.hosts.follow_aggregates(self._context)
         if utils.request_is_rebuild(self._spec):
             return self._on_fresh_hosts(self._rebuild)
         why = requests.beyond_columns(
             self._spec, self._request, parts.unsupported,
-            parts.hosts.non_host_classes, parts.conf.scheduler
-            .query_placement_for_routed_network_aggregates)
+            parts.hosts.non_host_classes,
+            conf.query_placement_for_routed_network_aggregates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
         if why:
             LOG.info('Deciding on allocation candidates because of: %s',
@@ -505,6 +547,7 @@ class RequestDecision:
     ) -> list[list[Any]]:
         """Select hosts; before a refusal, read the hosts again."""
         hosts = self._parts.hosts
+        choose = functools.partial(self._on_unchanged_hosts, choose)
         try:
             return choose()
         except nova_exception.NoValidHost:
@@ -514,6 +557,21 @@ class RequestDecision:
                 raise
         hosts.await_placement(self._context, self._deadline.remaining_s())
         return choose()
+
+    def _on_unchanged_hosts(
+        self, choose: Callable[[], list[list[Any]]]
+    ) -> list[list[Any]]:
+        """Select hosts; read the hosts and repeat if one has changed."""
+        hosts = self._parts.hosts
+        for _ in range(_CHANGED_MAX):
+            try:
+                return choose()
+            except source.HostsChanged:
+                LOG.info('A selected host changed; deciding again')
+                hosts.refresh(self._context, time.monotonic(),
+                              self._deadline.remaining_s())
+        raise placement.PlacementUnavailable(
+            reason='the selected hosts change all the time')
 
     def _on_freed_hosts(
         self, choose: Callable[[], list[list[Any]]],
@@ -531,7 +589,7 @@ class RequestDecision:
                         self._context, resources, self._readings,
                         self._deadline.remaining_s()):
                     raise
-        return choose()
+        return self._on_unchanged_hosts(choose)
 
     def _rebuild(self) -> list[list[Any]]:
         """Return the host of a server that is rebuilt with another image.
@@ -590,15 +648,17 @@ class RequestDecision:
         #    claims for one write. An error releases all claims.
         chooser = Chooser(
             pipeline, self._parts.policy, hosts, self._request, offers, claim,
-            watcher)
+            watcher, self._checks(hosts))
         try:
             for instance in self._instances:
                 self._begin(instance)
                 if not chooser.choose(
-                        instance, instance == self._instances[-1]):
+                        instance, instance == self._instances[-1],
+                        None if together else self._alternates):
                     raise nova_exception.NoValidHost(
                         reason=self._none_left(chooser))
             if together:
+                chooser.check_all()
                 claimed.claim_together(batch)
             places = chooser.with_alternates(self._alternates)
             found = [[make_selection(hosts, each, states)
@@ -614,6 +674,28 @@ class RequestDecision:
         LOG.info('Placed %d instances on hosts %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
+
+    def _checks(
+        self, hosts: view.Hosts
+    ) -> Callable[[Sequence[int]], set[int]]:
+        """Return a function that returns which rows changed since the read.
+
+        It reads each host once.
+        """
+        checked: dict[int, bool] = {}
+        way = self._way
+        with_traits = (way is not None and way.name == COLUMNS
+                       and self._parts.plugins.reads_traits(self._request))
+
+        def changed(rows: Sequence[int]) -> set[int]:
+            unknown = [row for row in dict.fromkeys(rows)
+                       if row not in checked]
+            if unknown and self._counts:
+                found = self._parts.hosts.find_changed(
+                    self._context, hosts, unknown, with_traits)
+                checked.update((row, row in found) for row in unknown)
+            return {row for row in rows if checked.get(row)}
+        return changed
 
     def _begin(self, instance: str) -> None:
         """Set the current instance for the filters."""
@@ -664,19 +746,33 @@ class RequestDecision:
         self._decision = dataclasses.replace(
             chooser.decision(), rejections=why.to_list(),
             examples=chooser.examples())
-        return self._refuse(why.text())
+        return self._refuse(why.text(), NOVA_TEXT if self._has_candidates(
+            chooser.hosts) else '')
 
-    def _refuse(self, reason: str) -> str:
-        """Log why there is no valid host; return the text for the user."""
+    def _has_candidates(self, hosts: view.Hosts) -> bool:
+        """Return whether Nova would have found allocation candidates.
+
+        Nova's text for a request without them has no reason.
+        """
+        if self._way is None or self._way.name != COLUMNS:
+            return True
+        return len(self._parts.plugins.of_placement.candidates(
+            hosts, self._request)) > 0
+
+    def _refuse(self, reason: str, novas: str = NOVA_TEXT) -> str:
+        """Log why there is no valid host; return the text for the user.
+
+        :param novas: the reason that Nova gives
+        """
         LOG.info('No valid host: %s', reason)
         if self._decision is not None:
             self._decision.reason = reason
-        return self._text(reason)
+        return self._text(reason, novas)
 
-    def _text(self, reason: str) -> str:
+    def _text(self, reason: str, novas: str) -> str:
         """Return the text for the user."""
         if self._parts.conf.cellsched.no_valid_host_text == 'nova':
-            return NOVA_TEXT
+            return novas
         return reason
 
 

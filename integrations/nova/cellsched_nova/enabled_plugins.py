@@ -33,6 +33,7 @@ from cellsched import objects
 from cellsched import plugins
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.weighers import base as weighers_base
 from cellsched.weighers import registry as weighers
@@ -260,9 +261,20 @@ class EnabledPlugins:
         #: Names of the plug-ins that check one host at a time.
         self.by_row = [type(plugin).__name__ for plugin, column in (
             *self._filters, *self._weighers) if column is None]
+        #: The stages in place of Nova's query for allocation candidates.
+        self.of_placement = pipeline.Pipeline([], [], [
+            mandatory_stages.RequestedHost(),
+            mandatory_stages.RequestedAggregates(),
+            mandatory_stages.ForcedHost(),
+            *mandatory_stages.request_stages(conf.scheduler)])
         #: Requirements that columns cover.
         self.reads = self._pipeline(
             None, HostStates(list, {}), self._always).reads
+
+    def reads_traits(self, request: objects.RequestSpec) -> bool:
+        """Return whether a decision on columns depends on traits."""
+        return any(each.applies(request) for each in self._always
+                   if isinstance(each, required_traits.RequiredTraits))
 
     def on_columns(
         self, spec: Any, states: HostStates,

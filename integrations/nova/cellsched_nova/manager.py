@@ -121,6 +121,16 @@ class ColumnSchedulerManager(SchedulerManager):
         self._claims.deferred.stop()
         self._records.stop()
 
+    def update_aggregates(self, ctxt: Any, aggregates: Any) -> None:
+        """Receive changed aggregates; the next request is decided on them."""
+        super().update_aggregates(ctxt, aggregates)
+        self._hosts.apply_aggregates()
+
+    def delete_aggregate(self, ctxt: Any, aggregate: Any) -> None:
+        """Receive that an aggregate was deleted."""
+        super().delete_aggregate(ctxt, aggregate)
+        self._hosts.apply_aggregates()
+
     def _follow_options(self) -> None:
         """Apply the options that changed."""
         try:

@@ -291,11 +291,19 @@ class ProviderReader:
             yield from zip(uuids, executor.map(read, uuids))
 
     def _read(self, context: Any, uuid: str) -> ProviderFacts:
-        path = f'/resource_providers/{uuid}'
         inventories = self._inventories(context, uuid)
-        used = self._get(context, f'{path}/usages', {'usages': {}})['usages']
-        traits = self._get(context, f'{path}/traits', {'traits': []})['traits']
-        return _facts(inventories, used, frozenset(traits))
+        used = self._get(context, f'/resource_providers/{uuid}/usages',
+                         {'usages': {}})['usages']
+        return _facts(inventories, used, self.read_traits(context, uuid))
+
+    def read_traits(self, context: Any, uuid: str) -> frozenset[str]:
+        """Return the traits that a provider has now.
+
+        :raises PlacementUnavailable: Placement does not answer
+        """
+        return frozenset(self._get(
+            context, f'/resource_providers/{uuid}/traits',
+            {'traits': []})['traits'])
 
     def _inventories(self, context: Any, uuid: str) -> _Inventories:
         found: _Inventories = self._get(

@@ -16,6 +16,7 @@ from typing import Any
 
 from nova import context as nova_context
 from nova.objects import aggregate as nova_aggregate
+from oslo_db import exception as db_exc
 from oslo_log import log
 from oslo_utils import timeutils
 
@@ -25,6 +26,7 @@ from cellsched.host_manager import source
 from cellsched.hosts import aggregate
 from cellsched.hosts import document
 from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched_nova import cells as nova_cells
 from cellsched_nova import placement
 
@@ -40,6 +42,10 @@ _DELETING_S = 3.0
 
 #: Seconds to count a build that no host reports, or a selection without claim.
 _PENDING_S = 60.0
+
+
+class HostsChanged(Exception):
+    """The facts of a selected host changed since they were read."""
 
 
 class NovaHosts(source.HostSource):
@@ -76,6 +82,9 @@ class NovaHosts(source.HostSource):
         # Duration of the last read in seconds.
         self._took_s = 0.0
         self._expired = False
+        # Held while hosts or their aggregates are written to the table, but
+        # never while a database or Placement is read.
+        self._write_lock = threading.RLock()
         self._stopping = threading.Event()
         self._marks: dict[str, nova_cells.Marks] = {}
         self._nodes: dict[str, Any] = {}
@@ -251,6 +260,67 @@ class NovaHosts(source.HostSource):
             for uuid, resources in write.items():
                 self._providers.claimed(uuid, resources)
 
+    def apply_aggregates(self, new: Iterable[str] = ()) -> None:
+        """Write the aggregates that the host manager has now to the table.
+
+        Requests that begin afterwards are decided on them. Never blocks for
+        long.
+
+        :param new: compute nodes that had no aggregates before
+        """
+        with self._write_lock:
+            changed, columns = self._aggregates.changes(self._nodes, new)
+            if changed:
+                self.table.put(changed, columns)
+                self.table.publish()
+
+    def follow_aggregates(self, context: Any) -> None:
+        """Read the aggregates if they changed in the database.
+
+        Blocks for a query of the API database. Nova reads them for a request
+        that depends on them. The messages of nova-api arrive soon, but a
+        message may be lost, or be later than the next request.
+        """
+        try:
+            is_changed = self._aggregates.follow(context)
+        except db_exc.DBError as exc:
+            LOG.warning('Aggregates cannot be read: %s; decisions use the '
+                        'last known aggregates', exc)
+            return
+        if is_changed:
+            self.apply_aggregates()
+
+    def find_changed(
+        self, context: Any, hosts: view.Hosts, rows: Iterable[int],
+        with_traits: bool,
+    ) -> set[int]:
+        """Return the selected hosts that changed since they were read.
+
+        Nova reads for each request whether a compute service is disabled or
+        forced down, and traits. Blocks for a query of each cell of the hosts,
+        and with traits for a request to Placement for each host.
+
+        :param rows: rows of the hosts
+        :param with_traits: whether the request depends on traits
+        :raises cellsched_nova.placement.PlacementUnavailable: Placement does
+            not answer
+        """
+        known = {row: hosts.values_at(
+            row, 'host', 'cell', 'service_disabled', 'forced_down', 'uuid',
+            'traits') for row in rows}
+        cells = self._host_manager.cells
+        states = nova_cells.service_states(context, [
+            cells[uuid] for uuid in {each[1] for each in known.values()}
+            if uuid in cells], [each[0] for each in known.values()])
+        changed = {row for row, each in known.items()
+                   if states.get(each[0]) != (each[2], each[3])}
+        if with_traits:
+            for row, (*_, uuid, traits) in known.items():
+                if self._providers.read_traits(context, uuid) != traits:
+                    self._providers.forget([uuid])
+                    changed.add(row)
+        return changed
+
     def snapshot(self, context: Any) -> document.HostDocument:
         self.follow(context)
         return document.HostDocument(
@@ -340,9 +410,7 @@ class NovaHosts(source.HostSource):
                         'last known hosts', self.unread_reason)
         # 4. Update the aggregates of hosts.
         self._aggregates.read(context)
-        changed, columns = self._aggregates.changes(self._nodes, new)
-        if changed:
-            self.table.put(changed, columns)
+        self.apply_aggregates(new)
         self.table.expire(pending_since)
 
     def _read_cells(self, context: Any) -> set[str]:
@@ -386,9 +454,11 @@ class NovaHosts(source.HostSource):
         self._freed.extend(
             (again_at, node.uuid) for node in nodes if node.uuid not in new
             and nova_cells.uses_less(node, self._nodes[node.uuid]))
-        self._nodes.update(zip(uuids, nodes))
+        with self._write_lock:
+            self._nodes.update(zip(uuids, nodes))
+            if nodes:
+                self.table.put(uuids, nova_cells.columns(nodes, cell))
         if nodes:
-            self.table.put(uuids, nova_cells.columns(nodes, cell))
             for uuid in uuids:
                 # Placement's facts are newer than the report of the host.
                 facts = self._providers.facts(uuid)
@@ -404,8 +474,9 @@ class NovaHosts(source.HostSource):
         return new
 
     def _drop(self, uuids: Iterable[str]) -> None:
-        gone = [uuid for uuid in uuids if self._nodes.pop(uuid, None)]
-        self.table.drop(gone)
+        with self._write_lock:
+            gone = [uuid for uuid in uuids if self._nodes.pop(uuid, None)]
+            self.table.drop(gone)
         self._providers.forget(gone)
 
     def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
@@ -486,6 +557,7 @@ class NovaAggregates:
         self._conf = conf
         self._read_all = read_all
         self._read_at = time.monotonic()
+        self._sign: tuple[Any, ...] | None = None
         self._known: dict[int, tuple[Any, aggregate.HostAggregate]] = {}
         self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
 
@@ -499,6 +571,21 @@ class NovaAggregates:
         if now < self._read_at + self._conf.cellsched.full_refresh_interval:
             return
         self._read_at = now
+        self._read_now(context)
+
+    def follow(self, context: Any) -> bool:
+        """Read all aggregates if they changed; return whether they were read.
+
+        Blocks for a query of the API database.
+        """
+        sign = nova_cells.aggregates_sign(context)
+        if sign == self._sign:
+            return False
+        self._read_now(context)
+        self._sign = (None if nova_cells.may_change_unseen(sign) else sign)
+        return True
+
+    def _read_now(self, context: Any) -> None:
         manager = self._host_manager
         found = self._read_all(context)
         manager.update_aggregates(found)

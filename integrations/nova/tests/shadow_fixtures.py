@@ -108,8 +108,19 @@ class Hosts:
     def reported_nodes(self, instances):
         return {}
 
+    def find_changed(self, context, hosts, rows, with_traits):
+        return set()
+
+    def follow_aggregates(self, context):
+        pass
+
 
 class Plugins:
+
+    of_placement = pipeline.Pipeline([], [])
+
+    def reads_traits(self, request):
+        return False
 
     def on_columns(self, spec, states, more=()):
         return pipeline.Pipeline(

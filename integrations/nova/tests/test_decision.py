@@ -11,6 +11,7 @@ from nova import context as nova_context
 from nova import exception as nova_exception
 from nova import objects as nova_objects
 import os_traits
+from oslo_utils import uuidutils
 
 from cellsched import exception
 from cellsched.scheduler.decision import pipeline
@@ -69,6 +70,12 @@ class Hosts:
     def reported_nodes(self, instances):
         return {}
 
+    def find_changed(self, context, hosts, rows, with_traits):
+        return set()
+
+    def follow_aggregates(self, context):
+        pass
+
     def expire(self, providers):
         pass
 
@@ -84,6 +91,11 @@ class Plugins:
     """A filter and a weigher of memory."""
 
     reads = test_requests.READS
+
+    of_placement = pipeline.Pipeline([], [])
+
+    def reads_traits(self, request):
+        return False
 
     def on_columns(self, spec, states, more=()):
         return pipeline.Pipeline(
@@ -191,13 +203,23 @@ class TestRecord(TestCase):
              decision.picks[0].first.host, decision.picks[0].second.host,
              decision.reason))
 
+    def test_refusal_by_a_filter_has_the_reason_of_nova(self):
+        self.parts.hosts.silent_cells = {
+            *self.parts.hosts.table.view(0.0).values_at(0, 'cell')}
+
+        with self.assertRaisesRegex(
+                nova_exception.NoValidHost, f'found. {NOVA_TEXT}$'):
+            self.select(self.spec())
+
     def test_refusal_is_recorded_with_reasons_hidden_from_users(self):
         spec = self.spec(4096)
         with self.assertRaises(nova_exception.NoValidHost) as caught:
             self.select(spec)
 
         [(_, _, _, decision)] = self.recorded_calls
-        self.assertIn(NOVA_TEXT, str(caught.exception))
+        # As in Nova, if Placement has no allocation candidates.
+        self.assertEqual(
+            'No valid host was found. ', str(caught.exception))
         self.assertIn('2048 MB', decision.reason)
         self.assertEqual({'capacity:MEMORY_MB': ['a', 'b']},
                          decision.examples)
@@ -415,6 +437,46 @@ class TestPendingSelection(TestCase):
 
         self.assertEqual([False], self.parts.hosts.confirmed)
         self.assertEqual([], self.store.claims)
+
+
+class TestChangedHosts(TestCase):
+
+    def select(self, count=1):
+        uuids = [uuidutils.generate_uuid() for _ in range(count)]
+        return RequestDecision(
+            self.parts, self.context, self.spec(64, num_instances=count),
+            uuids, 1
+        ).select()
+
+    def disable(self, *names):
+        """Disable hosts that the table still has as enabled."""
+        hosts, disabled = self.parts.hosts, set(names)
+        uuids = dict(zip(hosts.table['host'], hosts.table['uuid']))
+
+        def find_changed(context, view, rows, with_traits):
+            return {row for row in rows if view['host'][row] in disabled}
+
+        def refresh(context, since=None, timeout_s=None):
+            hosts.table.put([uuids[name] for name in disabled],
+                            {'free_ram_mb': 0})
+            disabled.clear()
+            return True
+
+        hosts.find_changed, hosts.refresh = find_changed, refresh
+
+    def test_changed_host_is_not_selected(self):
+        for count in 1, 2:
+            self.disable('b')
+
+            for first, *_ in self.select(count):
+                self.assertEqual('a', first.service_host)
+
+    def test_changed_alternate_is_left_out(self):
+        self.disable('a')
+
+        [[selection]] = self.select()
+
+        self.assertEqual('b', selection.service_host)
 
 
 class TestClaimTimeout(TestCase):

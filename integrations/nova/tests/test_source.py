@@ -15,6 +15,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 import nova.conf
 from nova import context as nova_context
 from nova.db.main import models
+from nova import exception as nova_exception
 from nova import objects as nova_objects
 from nova.scheduler import host_manager
 from oslo_utils import fixture
@@ -81,20 +82,20 @@ class HostsTestCase(configuration_fixtures.TestCase):
         self.addCleanup(self.time.cleanUp)
         self.placement = test_placement.Placement()
         self.placement.put(HOST, 1, total=8192, resource='MEMORY_MB')
-        made = cell(f'sqlite:///{pathlib.Path(directory.name, "cell")}')
-        self.hosts = source.NovaHosts(
-            types.SimpleNamespace(cells={CELL: made}, aggs_by_id={}),
-            self.placement, CONF)
+        self.cell = cell(f'sqlite:///{pathlib.Path(directory.name, "cell")}')
+        self.manager = types.SimpleNamespace(
+            cells={CELL: self.cell}, aggs_by_id={})
+        self.hosts = source.NovaHosts(self.manager, self.placement, CONF)
         self.refresh()
 
     def refresh(self):
         self.hosts.refresh(nova_context.get_admin_context())
 
-
-class TestPendingAllocations(HostsTestCase):
-
     def view(self):
         return self.hosts.table.view(timeutils.utcnow_ts(microsecond=True))
+
+
+class TestPendingAllocations(HostsTestCase):
 
     def choose(self):
         """Select the host; return the unconfirmed allocation."""
@@ -154,6 +155,64 @@ class TestPendingAllocations(HostsTestCase):
         self.refresh()
 
         self.assertChosen(1)
+
+
+class TestChangedHosts(HostsTestCase):
+    """Changes since the last read are found for the selected hosts."""
+
+    def find_changed(self, with_traits=False):
+        return self.hosts.find_changed(
+            nova_context.get_admin_context(), self.view(), [0], with_traits)
+
+    def write(self, **values):
+        with nova_context.target_cell(
+                nova_context.get_admin_context(), self.cell) as context:
+            engine = context.db_connection.writer.get_engine()
+        with engine.begin() as connection:
+            connection.execute(sa.update(models.Service).values(**values))
+
+    def test_disabled_service_is_found(self):
+        self.assertEqual(set(), self.find_changed())
+
+        for name in 'disabled', 'forced_down':
+            self.write(**{name: True})
+            self.assertEqual({0}, self.find_changed())
+            self.refresh()
+            self.assertEqual(set(), self.find_changed())
+
+    def test_deleted_service_is_found(self):
+        self.write(deleted=1)
+
+        self.assertEqual({0}, self.find_changed())
+
+    def test_host_of_a_silent_cell_counts_as_changed(self):
+        with nova_context.target_cell(
+                nova_context.get_admin_context(), self.cell) as context:
+            engine = context.db_connection.writer.get_engine()
+
+        @sa.event.listens_for(engine, 'before_cursor_execute')
+        def refuse(*arguments):
+            raise nova_exception.NovaException('the cell is away')
+
+        self.assertEqual({0}, self.find_changed())
+
+    def test_traits_are_read_for_requests_that_need_them(self):
+        self.placement.providers[HOST]['traits'] = ['CUSTOM_NEW']
+
+        self.assertEqual(set(), self.find_changed())
+        self.assertEqual({0}, self.find_changed(with_traits=True))
+        self.refresh()
+        self.assertEqual(set(), self.find_changed(with_traits=True))
+
+    def test_received_aggregates_need_no_read(self):
+        readings = self.hosts.readings
+        self.manager.aggs_by_id[1] = aggregate(
+            1, 'host1', filter_tenant_id='p')
+        self.hosts.apply_aggregates()
+
+        [[found]] = self.view().values_at(0, 'aggregates')
+        self.assertEqual({'filter_tenant_id': 'p'}, dict(found.metadata))
+        self.assertEqual(readings, self.hosts.readings)
 
 
 class TestSilentPlacement(HostsTestCase):
@@ -404,3 +463,15 @@ class TestNovaAggregates(unittest.TestCase):
 
         self.assertEqual([2], list(self.manager.aggs_by_id))
         self.assertEqual({'b': (['aggregate2'], 'nova')}, self.changes('b'))
+
+    def test_changed_sign_reads_all_aggregates(self):
+        long_ago = datetime.datetime(2026, 1, 1)
+        self.existing = [aggregate(2, 'host-b')]
+        for sign, reads in ((1, long_ago), 1), ((1, long_ago), 1), (
+                (2, timeutils.utcnow()), 2), ((2, timeutils.utcnow()), 3):
+            with mock.patch.object(
+                    source.nova_cells, 'aggregates_sign', return_value=sign):
+                self.aggregates.follow('context')
+
+            self.assertEqual(reads, self.reads)
+        self.assertEqual([2], list(self.manager.aggs_by_id))

@@ -175,8 +175,7 @@ class TestCase(base.TestCase):
     def setUp(self):
         options.register_opts(CONF)
         self.flags(claim_timeout=LONG_S, decision_retention=0,
-                   no_valid_host_text='cellsched', refresh_interval=0.0,
-                   group='cellsched')
+                   no_valid_host_text='cellsched', group='cellsched')
         self.addCleanup(nova_service.SERVICE_MANAGERS.update,
                         dict(nova_service.SERVICE_MANAGERS))
         manager.install_manager()
