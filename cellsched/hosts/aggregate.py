@@ -67,7 +67,10 @@ def values(aggregates: Iterable[HostAggregate], key: str) -> frozenset[str]:
 
 
 def least(aggregates: Iterable[HostAggregate], key: str) -> float | None:
-    """Return the least number that the aggregates have for a key, or None."""
-    numbers = [number for each in aggregates
-               if (number := each.number(key)) is not None]
-    return min(numbers, default=None)
+    """Return the least number that the aggregates have for a key, or None.
+
+    As in Nova, no value counts if one of them is no number.
+    """
+    numbers = [each.number(key) for each in aggregates if key in each.metadata]
+    known = [number for number in numbers if number is not None]
+    return min(known, default=None) if len(known) == len(numbers) else None

@@ -74,7 +74,7 @@ def main(argv=None):
     names = list_tests(python, args.tests or (
         SUBSET if args.subset else MODULES))
     for scheduler in SCHEDULERS:
-        if args.show or scheduler not in args.only:
+        if args.show or args.only not in (None, scheduler):
             continue
         missing = [name for name in names
                    if results.get(scheduler, name) is None
@@ -82,10 +82,12 @@ def main(argv=None):
                             and results.outcome('ours', name) != 'failed')]
         run_all(python, scheduler, missing, results, args.workers)
         # Timeouts may fail on a busy machine: repeat the failed tests once.
-        run_all(python, scheduler, [
-            name for name in missing
-            if results.outcome(scheduler, name) == 'failed'],
-            results, args.workers)
+        failed = [name for name in missing
+                  if results.outcome(scheduler, name) == 'failed']
+        for name in failed:
+            print(f'{scheduler}: {name} failed and runs again',
+                  file=sys.stderr)
+        run_all(python, scheduler, failed, results, args.workers)
     found = compare(names, results)
     if args.format == 'json':
         json.dump(found, sys.stdout, indent=1)
@@ -106,9 +108,9 @@ def parse(argv):
                         default='table')
     parser.add_argument('--workers', type=int, default=2)
     parser.add_argument(
-        '--only', nargs='+', choices=SCHEDULERS, default=SCHEDULERS,
-        help='run with these schedulers only, and show stored results of '
-             'the other')
+        '--only', choices=SCHEDULERS,
+        help='run with this scheduler only, and show stored results of the '
+             'other')
     parser.add_argument(
         '--failed', action='store_true',
         help="with Nova's scheduler, run only the tests that failed with "

@@ -8,7 +8,6 @@ each test to another file, a line of JSON as soon as the test ends.
 
 import importlib
 import json
-import os
 import sys
 import time
 import traceback
@@ -19,9 +18,6 @@ from nova import monkey_patch
 monkey_patch.patch()
 
 from oslo_config import cfg  # noqa: E402
-
-#: Seconds between reads of the hosts.
-REFRESH_INTERVAL_S = float(os.environ.get('CELLSCHED_REFRESH_INTERVAL', 0))
 
 #: Number of last characters of a traceback in the results.
 _LOGGED_MAX = 3000
@@ -81,10 +77,9 @@ def install_scheduler():
     from cellsched_nova import manager
     from cellsched_nova import options
 
-    # Tests expect their changes in Placement at once, and have no database
-    # for records. They reset overrides, but not defaults.
-    cfg.set_defaults(options.OPTS, refresh_interval=REFRESH_INTERVAL_S,
-                     decision_retention=0)
+    # Tests have no database for records. They reset overrides, but not
+    # defaults.
+    cfg.set_defaults(options.OPTS, decision_retention=0)
     options.register_opts(manager.CONF)
     manager.install_manager()
 

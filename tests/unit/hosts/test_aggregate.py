@@ -55,7 +55,10 @@ class TestSeveral(base.TestCase):
         self.assertEqual({'a', 'b', 'c'}, aggregate.values(self.some, 'zone'))
         self.assertEqual(frozenset(), aggregate.values((), 'zone'))
 
+    def test_no_number_counts_if_one_value_is_none(self):
+        self.assertIsNone(aggregate.least(self.some, 'ratio'))
+
     def test_least_number_counts(self):
-        self.assertEqual(1.0, aggregate.least(self.some, 'ratio'))
+        self.assertEqual(1.0, aggregate.least(self.some[:2], 'ratio'))
         self.assertIsNone(aggregate.least(self.some, 'zone'))
         self.assertIsNone(aggregate.least((), 'ratio'))
