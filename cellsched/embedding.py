@@ -21,6 +21,7 @@ from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from cellsched.cells.maintenance import CellMaintenance
+from cellsched.claims import validation as claims_validation
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conf import cells
 from cellsched.conf import claims
@@ -37,9 +38,11 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_rows
 from cellsched.db.api import request_specs
 from cellsched.db import cell as cell_schema
 from cellsched.db import session
+from cellsched import exception
 from cellsched.listing import server
 from cellsched import objects
 from cellsched.quota.base import QuotaDriver
@@ -61,6 +64,14 @@ _GROUPS = (
 #: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
             'long_rpc_timeout')
+
+#: Amounts of a flavor, of which the first three are required.
+_AMOUNTS = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap')
+_REQUIRED = _AMOUNTS[:3]
+_AMOUNT_MAX = 2 ** 31 - 1
+
+#: The length of a uuid, and the maximum length of a name.
+_UUID_LENGTH, _NAME_MAX = 36, 255
 
 #: Fields that schedulers expect in a request.
 _UNSET = ('availability_zone', 'image', 'ignore_hosts', 'force_hosts',
@@ -94,8 +105,8 @@ def configuration(
     :param host: the host name in faults and notifications
     :param groups: other options by group, such as
         ``conductor={'build_lease': 60}``
-    :raises oslo_config.cfg.Error: an option is unknown, or its value is
-        invalid
+    :raises cellsched.exception.ConfigurationInvalid: an option is unknown, or
+        its value is invalid; names the option
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
@@ -109,8 +120,12 @@ def configuration(
     for source in (given, groups):
         for group, options in source.items():
             for name, value in options.items():
-                conf.set_override(
-                    name, value, None if group == 'DEFAULT' else group)
+                try:
+                    conf.set_override(
+                        name, value, None if group == 'DEFAULT' else group)
+                except (cfg.Error, TypeError, ValueError) as exc:
+                    raise exception.ConfigurationInvalid(
+                        field=f'[{group}] {name}', expected=str(exc)) from None
     return conf
 
 
@@ -228,6 +243,8 @@ class EmbeddedConductor:
     :param parts: replace the components made here; the caller closes them
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
         invalid
+    :raises cellsched.exception.BrokerRefused: the broker of schedulers
+        refuses the user or the password. An unreachable broker is logged
     :raises cellsched.exception.SchemaOutOfDate: a database lacks its tables
     :raises cellsched.exception.DatabaseUnreachable: a database does not answer
     """
@@ -245,7 +262,9 @@ class EmbeddedConductor:
     ) -> None:
         self.parts = Components(conf) if parts is None else parts
         self._own_parts = parts is None
+        self._is_closed = False
         try:
+            self.parts.transports.check()
             builds = conductor.builds(self.parts)
             self.scheduler = builds.scheduler
             self.task = builds.task
@@ -285,14 +304,22 @@ class EmbeddedConductor:
         :meth:`run`. The call is idempotent: a caller that stores the uuids
         first can repeat the call after a crash.
 
-        :param names: names of the servers, by uuid
+        :param context: has a project
+        :param names: names of the servers, by uuid, 1 to 255 characters each
         :param spec: the request for each server; the project, the user and
             the numbers are set here
-        :param min_count: the minimum number of servers to build; with fewer,
-            none is built
+        :param min_count: the minimum number of servers to build, at most all
+            of them; with fewer, none is built
+        :raises cellsched.exception.InvalidField: an argument is invalid;
+            names the field and the bound
+        :raises cellsched.exception.ServerExists: a server has another project
+            or, before it is built, another flavor, image or zone
         :raises cellsched.exception.OverQuota: the quota of the project lacks
             capacity for all servers
+        :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
+        self._check_open()
+        _check(context, names, spec, min_count)
         return _accept(
             self.parts.database, self.parts.quotas, context, names, spec,
             min_count)
@@ -302,23 +329,111 @@ class EmbeddedConductor:
 
         Deleted servers, and servers that another conductor builds, are
         skipped. :attr:`periodic` retries a build after a transient error.
+
+        :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
+        self._check_open()
         self.task.run(context, uuids)
 
     def get(self, context: RequestContext, uuid: str) -> server.Server:
         """Return a server of any cell.
 
         :raises cellsched.exception.InstanceNotFound: no server has the uuid
+        :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
+        self._check_open()
         return self.parts.listing.get(context, uuid)[0]
 
     def close(self) -> None:
         """Close the components made here; waits for running builds.
 
         No other method and no function of :attr:`periodic` may be running.
+        A second call does nothing.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._own_parts:
             self.parts.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise exception.ConductorClosed()
+
+
+def _check(context: Any, names: Any, spec: Any, min_count: Any) -> None:
+    """Check the arguments of :meth:`EmbeddedConductor.accept`.
+
+    :raises cellsched.exception.InvalidField: names the field and the bound
+    """
+    if not isinstance(context, RequestContext):
+        raise _invalid('context', 'a RequestContext')
+    for field in ('project_id', 'user_id'):
+        value = getattr(context, field)
+        if value is not None or field == 'project_id':
+            claims_validation.check_id('accept', f'context.{field}', value)
+    if not isinstance(names, Mapping) or not names:
+        raise _invalid('names', 'at least one name of a server, by its uuid')
+    for uuid, name in names.items():
+        if not (uuidutils.is_uuid_like(uuid) and len(uuid) == _UUID_LENGTH):
+            raise _invalid('names', f'uuids as keys; not {uuid!r:.60}')
+        if not isinstance(name, str) or not (
+                0 < len(name) <= _NAME_MAX and name.isprintable()):
+            raise _invalid(
+                'names', f'names of 1 to {_NAME_MAX} printable characters; '
+                f'not {name!r:.60}')
+    if type(min_count) is not int or not 1 <= min_count <= len(names):
+        raise _invalid(
+            'min_count', f'a whole number from 1 to {len(names)}, the number '
+            f'of servers; not {min_count!r:.60}')
+    if not isinstance(spec, objects.RequestSpec):
+        raise _invalid('spec', 'a RequestSpec')
+    flavor = spec.get('flavor')
+    if flavor is None:
+        raise _invalid('spec.flavor', 'a Flavor')
+    for field in _AMOUNTS:
+        amount = flavor.get(field)
+        if field in _REQUIRED and amount is None or not (
+                0 <= (amount or 0) <= _AMOUNT_MAX):
+            raise _invalid(
+                f'spec.flavor.{field}',
+                f'an amount from 0 to {_AMOUNT_MAX}, not {amount}')
+
+
+def _invalid(field: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='accept', field=field, expected=expected)
+
+
+def _check_existing(
+    known: Mapping[str, objects.InstanceMapping],
+    requests: Iterable[request_rows.LeasedRequest], project_id: str,
+    spec: objects.RequestSpec,
+) -> None:
+    """Check that existing servers are those of a repeated call.
+
+    :param requests: of the servers that are not built yet
+    :raises cellsched.exception.ServerExists: one is another server
+    """
+    for uuid, mapping in known.items():
+        if mapping.project_id != project_id:
+            raise exception.ServerExists(uuid=uuid, field='project')
+    image = spec.get('image')
+    for each in requests:
+        if each.broken is not None:
+            continue
+        instance = each.request.instance
+        for field, same in (
+                ('flavor', all(
+                    (instance.flavor.get(name) or 0)
+                    == (spec.flavor.get(name) or 0) for name in _AMOUNTS)),
+                ('image', instance.get('image_ref') == (
+                    image.get('id') if image else None)),
+                ('availability_zone', instance.get('availability_zone')
+                 == spec.get('availability_zone'))):
+            if not same:
+                raise exception.ServerExists(
+                    uuid=instance.uuid, field=field)
 
 
 def _accept(
@@ -329,11 +444,15 @@ def _accept(
     """Write servers to the API database; return the uuids of the new ones.
 
     :param names: names of the servers, by uuid
+    :raises cellsched.exception.ServerExists: a uuid is that of another server
     :raises cellsched.exception.OverQuota: the quota lacks capacity for all
     """
     project_id = context.project_id or ''
     with database.writer() as connection:
         known = instance_mappings.get_many(connection, names)
+        if known:
+            _check_existing(known, build_requests.read(connection, [*known]),
+                            project_id, spec)
         uuids = [uuid for uuid in names if uuid not in known]
         if not uuids:
             return []

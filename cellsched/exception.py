@@ -306,6 +306,10 @@ class InstanceNotFound(NotFound):
     msg_fmt = 'There is no server %(uuid)s.'
 
 
+class ConductorClosed(Invalid):
+    msg_fmt = 'The conductor is closed; expected a new EmbeddedConductor.'
+
+
 class NoUniqueServer(Invalid):
     """Several servers have the name ``name``, or a uuid that begins so."""
 
@@ -329,6 +333,11 @@ class ServiceNotFound(NotFound):
 class Exists(CellschedException):
     msg_fmt = 'It exists already.'
     code = 409
+
+
+class ServerExists(Exists):
+    msg_fmt = ('Server %(uuid)s exists already, with another %(field)s; '
+               'expected a new uuid or the same request.')
 
 
 class AggregateExists(Exists):

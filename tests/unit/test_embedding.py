@@ -82,10 +82,11 @@ class TestOptions(EmbeddedTestCase):
         self.assertEqual(7.0, conf.conductor.build_lease)
 
     def test_option_that_there_is_not_is_refused(self):
-        self.assertRaises(
-            cfg.NoSuchOptError, self.conf, conductor={'build_leese': 7})
-        self.assertRaises(
-            ValueError, self.conf, conductor={'build_lease': 'long'})
+        for wrong in {'build_leese': 7}, {'build_lease': 'long'}, {
+                'build_lease': object()}:
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.conf, conductor=wrong)
+            self.assertIn(f'[conductor] {[*wrong][0]}', str(error))
 
     def test_two_configurations_have_nothing_in_common(self):
         first, second = self.conf(quota={'cores': 1}), self.conf()
@@ -213,6 +214,62 @@ class TestAccept(EmbeddedTestCase):
             self.assertEqual(wanted, self.conductor.accept(
                 USER, {one: 'other', two: 'other'}, spec()))
         self.assertEqual('it', self.conductor.get(USER, one).name)
+
+    def test_invalid_arguments_are_refused_with_their_names(self):
+        one, small = str(uuid.uuid4()), spec()
+        small.flavor.memory_mb = -5
+        conductor = self.conductor = self.make()
+        for field, args in (
+                ('context', (None, {one: 'it'}, spec())),
+                ('context.project_id',
+                 (context.RequestContext(user_id='u'), {one: 'it'}, spec())),
+                ('context.user_id', (context.RequestContext(
+                    project_id='p', user_id='x' * 256), {one: 'it'}, spec())),
+                ('names', (USER, {}, spec())),
+                ('names', (USER, [one], spec())),
+                ('names', (USER, {'nope': 'it'}, spec())),
+                ('names', (USER, {one: ''}, spec())),
+                ('names', (USER, {one: 'a\nb'}, spec())),
+                ('names', (USER, {one: 'x' * 256}, spec())),
+                ('names', (USER, {one: None}, spec())),
+                ('spec', (USER, {one: 'it'}, None)),
+                ('spec', (USER, {one: 'it'}, {'flavor': 1})),
+                ('spec.flavor', (USER, {one: 'it'}, objects.RequestSpec())),
+                ('spec.flavor.memory_mb', (USER, {one: 'it'}, small)),
+                ('min_count', (USER, {one: 'it'}, spec(), 0)),
+                ('min_count', (USER, {one: 'it'}, spec(), 2)),
+                ('min_count', (USER, {one: 'it'}, spec(), True))):
+            error = self.assertRaises(
+                exception.InvalidField, conductor.accept, *args)
+            self.assertEqual(field, error.field)
+        self.assertEqual({}, conductor.mappings.instances([one]))
+
+    def test_uuid_of_another_server_is_refused(self):
+        one, bigger = str(uuid.uuid4()), spec()
+        self.accept({one: 'it'})
+        bigger.flavor.vcpus = 4
+        imaged = spec()
+        imaged.image = objects.ImageMeta(id='i')
+        other = context.member('other', 'orchestra2')
+
+        for field, who, request in (
+                ('flavor', USER, bigger), ('image', USER, imaged),
+                ('project', other, spec())):
+            error = self.assertRaises(
+                exception.ServerExists, self.conductor.accept, who,
+                {one: 'it'}, request)
+            self.assertIn(f'another {field}', str(error))
+        self.assertEqual([], self.conductor.accept(USER, {one: 'it'}, spec()))
+
+    def test_closed_conductor_refuses_calls(self):
+        conductor = self.make()
+        conductor.close()
+        conductor.close()
+
+        for call in (lambda: conductor.accept(USER, {'x': 'it'}, spec()),
+                     lambda: conductor.run(USER, []),
+                     lambda: conductor.get(USER, 'x')):
+            self.assertRaises(exception.ConductorClosed, call)
 
     def test_server_beyond_the_quota_is_refused(self):
         one = str(uuid.uuid4())
