@@ -368,13 +368,19 @@ class Server:
     :param queue: processes the messages, also those of other servers; by
         default the server has one of its own, with
         ``[DEFAULT] executor_thread_pool_size`` places
+    :param make_threads: returns an executor with a maximum number of threads,
+        for the server's own queue; by default that of oslo.messaging, whose
+        idle threads wake every second
     """
 
     def __init__(
         self, transport: Transport, target: oslo_messaging.Target,
         dispatcher: Dispatcher,
         queue: TaskQueue | None = None, clock: Clock = local.CLOCK,
+        make_threads: Callable[[int], futures.Executor] | None = None,
     ) -> None:
+        self._make_threads = make_threads or plugins.load(
+            'oslo.messaging.executors', 'threading')
         self.dispatcher = dispatcher
         self._transport = transport
         self._target = target
@@ -398,10 +404,7 @@ class Server:
         if self._queue is None:
             places = (override_pool_size
                       or self._transport.conf.executor_thread_pool_size)
-            # The executor is that of oslo.messaging's own servers.
-            self._executor = plugins.load(
-                'oslo.messaging.executors', 'threading')(
-                    max_workers=TaskQueue.threads(places))
+            self._executor = self._make_threads(TaskQueue.threads(places))
             self._queue = TaskQueue(self._executor, places, self._clock)
         self._listener = self._transport.listener(self._target)
         self._listener.start(self._take)
@@ -514,6 +517,7 @@ def server(
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
     error_form: str = OURS, queue: TaskQueue | None = None,
     clock: Clock = local.CLOCK,
+    make_threads: Callable[[int], futures.Executor] | None = None,
 ) -> Server:
     """Return a server of a topic, not started.
 
@@ -527,6 +531,7 @@ def server(
         deadlines; without it deadlines are ignored
     :param error_form: form of errors that are safe for users; see ``errors``
     :param queue: see :class:`Server`
+    :param make_threads: see :class:`Server`
     """
     dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
@@ -537,4 +542,4 @@ def server(
         dispatcher.endpoints.append(oslo_dispatcher.PingEndpoint())
     return Server(
         transport, oslo_messaging.Target(topic=topic, server=host),
-        dispatcher, queue, clock)
+        dispatcher, queue, clock, make_threads)

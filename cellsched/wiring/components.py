@@ -2,11 +2,11 @@
 """Components of conductors, and of all services above the cells."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 import functools
 from typing import Any
 from typing import TYPE_CHECKING
 
-from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 
 from cellsched.batching import QueueExecutor

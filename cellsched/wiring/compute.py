@@ -4,9 +4,9 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 from oslo_log import log
 
@@ -73,7 +73,8 @@ class HostAgent:
         self._mover = moving_agent(parts, locks, self._guests)
         self.server = rpc_server.server(
             transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],
-            queue=queue, clock=parts.clock)
+            queue=queue, clock=parts.clock,
+            make_threads=ThreadPoolExecutor)
         self.report = self._tracker.report
         self._builder = builder
         self.resume_soon = builder.resume_soon

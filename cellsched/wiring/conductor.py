@@ -2,6 +2,7 @@
 """The conductor: above the cells, of a cell, or both."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import functools
 from typing import Any
@@ -86,7 +87,7 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
         parts.claims.check()
     return Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
-        clock=parts.clock)],
+        clock=parts.clock, make_threads=ThreadPoolExecutor)],
         periodic, state=functools.partial(_cells, parts))
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler, and the planner, which selects hosts without claims."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
@@ -50,7 +52,7 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
     return Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions,
-        clock=parts.clock)],
+        clock=parts.clock, make_threads=ThreadPoolExecutor)],
         driver.periodic(), discoveries, driver.state)
 
 
