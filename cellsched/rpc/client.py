@@ -46,12 +46,15 @@ class BackgroundSender:
         :raises Exception: an error of sending it
         """
         sent = self._executor.submit(send)
-        done, _ = futures.wait([sent], self._timeout_s)
-        if not done and (sent.cancel() or not sent.done()):
-            raise oslo_messaging.MessageDeliveryFailure(
-                'The broker did not accept the message within '
-                f'{self._timeout_s} s.')
-        sent.result()
+        try:
+            sent.result(self._timeout_s)
+        except TimeoutError:
+            # Sending may raise this error too, or end at this moment.
+            if sent.cancel() or not sent.done():
+                raise oslo_messaging.MessageDeliveryFailure(
+                    'The broker did not accept the message within '
+                    f'{self._timeout_s} s.') from None
+            sent.result()
 
 
 #: Maximum number of prepared (server, version) pairs that a client caches.
