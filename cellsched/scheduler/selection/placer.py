@@ -48,6 +48,10 @@ _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
 
+#: Seconds that a selection waits for another one. A selection takes about a
+#: millisecond; one that takes longer delays no other for longer than this.
+_TURN_S = 0.01
+
 #: Seconds to wait for pending claims of other requests.
 _PENDING_S = 10.0
 
@@ -129,6 +133,8 @@ class Placer:
         # Every process makes the same plan from the same hosts.
         self._planned = dataclasses.replace(self.policy, start=0.0)
         self._single_flight = SingleFlight(self.clock.event)
+        #: Held during the selection for one instance.
+        self._turn = self.clock.lock()
         self._requirements = requirements.RequirementCheck(
             self.pipeline.reads, self.ignores_demands)
 
@@ -284,11 +290,25 @@ class Placer:
     ) -> None:
         """Select a host for each instance and reserve the hosts in the table.
 
-        If an instance has no host, nothing is reserved.
+        If an instance has no host, nothing is reserved. Selections for single
+        instances take turns: they share one interpreter, and a selection must
+        be repeated if another one reserves its host meanwhile. A selection
+        that has waited for long enough does without its turn.
 
         :param count_pending: subtract claims that the reported usage may
             already include
         """
+        has_turn = (len(attempt.uuids) == 1 and attempt.reserve
+                    and self._turn.acquire(timeout=_TURN_S))
+        try:
+            self._select_in_turn(attempt, count_pending)
+        finally:
+            if has_turn:
+                self._turn.release()
+
+    def _select_in_turn(
+        self, attempt: PlacementAttempt, count_pending: bool
+    ) -> None:
         table = self.loader.table
         attempt.allocations = ()
         for check in _CHECKS:
