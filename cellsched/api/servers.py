@@ -17,6 +17,7 @@ from cellsched.api import authorization
 from cellsched.api import base
 from cellsched.api import schemas
 from cellsched.api import validation
+from cellsched import batching
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
@@ -92,6 +93,8 @@ class Servers(base.ServerController):
         self._revision = Revision(database, targets, clock)
         self._retry = Retry(database, targets, clock)
         self._state_reset = StateReset(database, targets, claims, host)
+        self._accepting = batching.GroupCommit(
+            self._accept_together, make_lock=clock.lock)
 
     @base.requires('os_compute_api:servers:create')
     def create(
@@ -129,18 +132,47 @@ class Servers(base.ServerController):
             {} if hints is None else hints, min_count, count, tags,
             block_device_mappings)
         request.check(self._bounds)
-        with self._database.writer() as connection:
-            group = self._group(connection, context, request)
-            sizes = flavors.get(connection, flavor)
-            request = dataclasses.replace(
-                request, max_count=self._quotas.check(
-                    connection, context.project_id, context.user_id, sizes,
-                    min_count, count))
-            uuids = _accept(
-                connection, context, request, sizes, group,
-                self._database.now(), self._new_uuid)
-        self._tell(context, uuids)
-        return uuids
+        if count == 1 and request.group is None:
+            # Other requests share the transaction, so nothing else waits in
+            # it, such as for the lock of a group.
+            with self._database.reader() as connection:
+                accepted = self._admit(connection, context, request, flavor)
+            self._accepting.do(accepted)
+            if accepted.error is not None:
+                raise accepted.error
+        else:
+            with self._database.writer() as connection:
+                accepted = self._admit(connection, context, request, flavor)
+                _accept(connection, [accepted], self._database.now(),
+                        self._new_uuid)
+        self._tell(context, accepted.uuids)
+        return accepted.uuids
+
+    def _admit(
+        self, connection: Any, context: RequestContext,
+        request: validation.ServerRequest, flavor: str,
+    ) -> '_Acceptance':
+        """Return the servers of a request that the quota allows."""
+        group = self._group(connection, context, request)
+        sizes = flavors.get(connection, flavor)
+        count = self._quotas.check(
+            connection, context.project_id, context.user_id, sizes,
+            request.min_count, request.max_count)
+        return _Acceptance(
+            context, dataclasses.replace(request, max_count=count), sizes,
+            group, f'r-{self._new_uuid()}',
+            [self._new_uuid() for _ in range(count)])
+
+    def _accept_together(self, accepted: Sequence['_Acceptance']) -> None:
+        try:
+            with self._database.writer() as connection:
+                _accept(connection, accepted, self._database.now(),
+                        self._new_uuid)
+        except exception.DATABASE_UNAVAILABLE as exc:
+            # A separate attempt for each would wait as long each time, and
+            # the transaction may have been committed.
+            for each in accepted:
+                each.error = exc
 
     @base.requires('os_compute_api:servers:show', resource_param='uuid')
     def get(
@@ -371,41 +403,81 @@ class Servers(base.ServerController):
         return group
 
 
-def _accept(
-    connection: Any, context: RequestContext,
-    request: validation.ServerRequest, flavor: objects.Flavor,
-    group: objects.InstanceGroup | None, now: datetime.datetime,
-    new_uuid: Callable[[], str],
-) -> list[str]:
-    """Write the servers of a request to the API database; return their uuids.
-
-    The fields that all servers share are serialized and validated once.
+@dataclasses.dataclass(eq=False)
+class _Acceptance:
+    """The servers of a request that are written, and the error of that.
 
     :param request: a request with a ``max_count`` that the quota allows
     :param group: the group to join, without its members
+    :param uuids: made once, so that a server whose transaction is repeated is
+        not accepted twice
     """
-    project_id = context.project_id or ''
-    reservation_id = f'r-{new_uuid()}'
-    uuids = [new_uuid() for _ in range(request.max_count)]
-    instance = _instance(
-        context, request, flavor, uuids[0], reservation_id, now)
-    spec = _spec(context, request, flavor, group, uuids)
-    build_requests.create_all(connection, [
-        request_rows.StoredRequest(
-            uuid, project_id,
-            _with(instance, uuid=uuid, launch_index=index,
-                  display_name=_name(request, index)),
-            _tags(request, uuid), _devices(request, uuid, new_uuid))
-        for index, uuid in enumerate(uuids)], now, request.min_count)
+
+    context: RequestContext
+    request: validation.ServerRequest
+    flavor: objects.Flavor
+    group: objects.InstanceGroup | None
+    reservation_id: str
+    uuids: list[str]
+    error: Exception | None = None
+
+    @property
+    def owner(self) -> tuple[str, str | None]:
+        return self.context.project_id or '', self.context.user_id
+
+    def requests(
+        self, now: datetime.datetime, new_uuid: Callable[[], str]
+    ) -> list[request_rows.StoredRequest]:
+        """Return the build requests.
+
+        The fields that all servers share are serialized and validated once.
+        """
+        request = self.request
+        instance = _instance(
+            self.context, request, self.flavor, self.uuids[0],
+            self.reservation_id, now)
+        return [
+            request_rows.StoredRequest(
+                uuid, self.owner[0],
+                _with(instance, uuid=uuid, launch_index=index,
+                      display_name=_name(request, index)),
+                _tags(request, uuid), _devices(request, uuid, new_uuid))
+            for index, uuid in enumerate(self.uuids)]
+
+    def specs(self) -> list[dict[str, Any]]:
+        """Return the request specifications."""
+        spec = _spec(self.context, self.request, self.flavor, self.group,
+                     self.uuids)
+        return [_with(spec, instance_uuid=uuid) for uuid in self.uuids]
+
+
+def _accept(
+    connection: Any, accepted: Sequence[_Acceptance],
+    now: datetime.datetime, new_uuid: Callable[[], str],
+) -> None:
+    """Write servers to the API database.
+
+    :param accepted: requests with the same ``min_count``
+    """
+    build_requests.create_all(
+        connection, [row for each in accepted
+                     for row in each.requests(now, new_uuid)],
+        now, accepted[0].request.min_count)
     request_specs.create(
-        connection, [_with(spec, instance_uuid=uuid) for uuid in uuids], now)
+        connection, [spec for each in accepted for spec in each.specs()], now)
     # Without microseconds, as in the objects: listings compare the two.
-    instance_mappings.create(
-        connection, uuids, project_id, context.user_id,
-        now.replace(microsecond=0), flavor)
-    if group is not None:
-        instance_groups.add_members(connection, group.id, uuids, now)
-    return uuids
+    created_at = now.replace(microsecond=0)
+    alike: dict[Any, list[_Acceptance]] = {}
+    for each in accepted:
+        alike.setdefault((*each.owner, each.flavor.id), []).append(each)
+    for (project_id, user_id, _), some in alike.items():
+        instance_mappings.create(
+            connection, [uuid for each in some for uuid in each.uuids],
+            project_id, user_id, created_at, some[0].flavor)
+    for each in accepted:
+        if each.group is not None:
+            instance_groups.add_members(
+                connection, each.group.id, each.uuids, now)
 
 
 def _instance(
