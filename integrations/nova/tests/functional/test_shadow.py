@@ -63,7 +63,7 @@ class TestCase(base.ProviderUsageTestCase):
                    group='notifications')
         self.flags(track_instance_changes=False, group='filter_scheduler')
         self.flags(full_refresh_interval=1, no_valid_host_text='cellsched',
-                   refresh_interval=0.0, shadow_timeout=self.shadow_timeout,
+                   shadow_timeout=self.shadow_timeout,
                    group='cellsched')
         for name, topic in (
                 ('NOTIFIER', 'versioned_notifications'),
