@@ -212,10 +212,13 @@ class SQLClaims(base.ClaimStore):
                 current = queries.traits_of(connection, provider)
             if current == (root, has):
                 return
+            if self._one_round_trip is not None:
+                self._write('set_traits', provider, has, root)
+                return
             with self._database.writer() as connection:
                 queries.set_traits(connection, provider, has, root)
 
-        _repeat(attempt)
+        _repeat(attempt, busy_max=_BUSY_MAX)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
         named = list(providers)
@@ -250,10 +253,16 @@ class SQLClaims(base.ClaimStore):
 
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
-            with self._database.writer() as connection:
-                return transactions.recount(connection, provider)
+            if self._one_round_trip is None:
+                with self._database.writer() as connection:
+                    return transactions.recount(connection, provider)
+            with self._database.reader() as connection:
+                found = transactions.find_correction(connection, provider)
+            if found is not None:
+                self._write('correct', provider, found)
+            return found is not None
 
-        return _repeat(attempt)
+        return _repeat(attempt, busy_max=_BUSY_MAX)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None

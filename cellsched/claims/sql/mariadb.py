@@ -24,6 +24,7 @@ from cellsched.claims import base
 from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import schema
+from cellsched.claims.sql import transactions
 from cellsched.db import guarded_statements
 from cellsched.db import session
 
@@ -281,6 +282,68 @@ def _equal(suffix: Any) -> str:
 
 def _set(suffix: Any) -> str:
     return ', '.join(f'{name} = %({name}_{suffix})s' for name in _FIELDS)
+
+
+def correct(
+    database: session.Database, provider: str,
+    correction: transactions.Correction,
+) -> None:
+    """Write the right counters of a provider.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the provider has
+        changed since they were read
+    """
+    parameters: dict[str, Any] = {
+        'of': provider, 'lane': schema.FEED.lane(provider),
+        'read_lane': correction.lane, 'read_position': correction.position,
+        **{f'{name}_none': value
+           for name, value in _values(base.Inventory(total=0)).items()}}
+    writes = []
+    for n, (resource, (used, capacity)) in enumerate(
+            correction.wrong.items()):
+        parameters[f'wrong_{n}'] = resource
+        writes.append(
+            f'UPDATE inventories SET used = {used:d}, capacity = {capacity:d} '
+            'WHERE provider = %(of)s '
+            f'AND resource_class = %(wrong_{n})s;')
+    for n, (resource, used) in enumerate(correction.lost.items()):
+        parameters[f'lost_{n}'] = resource
+        writes.append(
+            f'INSERT INTO inventories SET provider = %(of)s, used = {used:d}, '
+            f'resource_class = %(lost_{n})s, {_set("none")};')
+    guarded_statements.execute(database, _compound(
+        'SELECT COUNT(consumers) INTO @cellsched FROM providers '
+        'WHERE uuid = %(of)s AND lane = %(read_lane)s '
+        'AND position = %(read_position)s FOR UPDATE;',
+        f'IF NOT @cellsched THEN {_REFUSE}; END IF;',
+        *writes, _MOVE,
+        f'UPDATE providers SET consumers = {correction.consumers:d}, {_MARK} '
+        'WHERE uuid = %(of)s;'), parameters)
+
+
+def set_traits(
+    database: session.Database, provider: str, traits: Iterable[str],
+    root: str,
+) -> None:
+    """Set the traits of a provider; the last of concurrent calls wins.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
+        lost to another one
+    """
+    named = sorted(traits)
+    parameters: dict[str, Any] = {
+        'of': provider, 'root': root, 'named': [*named, ''],
+        **{f'trait_{n}': trait for n, trait in enumerate(named)}}
+    rows = ', '.join(f'(%(of)s, %(trait_{n})s)' for n in range(len(named)))
+    guarded_statements.execute(database, _compound(
+        'INSERT INTO provider_trees (provider, root) VALUES (%(of)s, %(root)s)'
+        ' ON DUPLICATE KEY UPDATE root = %(root)s;',
+        'DELETE FROM provider_traits WHERE provider = %(of)s '
+        'AND trait NOT IN %(named)s;',
+        # The update changes nothing: it ignores a row that exists.
+        *([f'INSERT INTO provider_traits (provider, trait) VALUES {rows} '
+           'ON DUPLICATE KEY UPDATE provider = %(of)s;'] if named else ()),
+    ), parameters)
 
 
 #: Reads the rows without a lock, then tries to lock each of them. A row that

@@ -25,6 +25,7 @@ from cellsched.claims import base
 from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import schema
+from cellsched.claims.sql import transactions
 from cellsched.db import guarded_statements
 from cellsched.db import session
 
@@ -274,13 +275,85 @@ def set_inventory(
             'of': provider, 'lane': schema.FEED.lane(provider),
             'resource': [resource for resource, _ in given],
             **{name: [each[name] for each in values] for name in _FIELDS},
-            **{f'no_{name}': value for name, value
-               in _values(base.Inventory(total=0)).items()},
-        }, is_script=True)
+            **_NOTHING}, is_script=True)
+
+
+_CORRECT = [
+    f'''
+SELECT {_guard("""(SELECT count(*) FROM (
+    SELECT uuid FROM providers WHERE uuid = %(of)s
+    AND lane = %(read_lane)s AND position = %(read_position)s
+    FOR UPDATE) AS locked) = 1""")}
+''', '''
+UPDATE inventories AS i SET used = d.used, capacity = d.capacity
+FROM unnest(%(resource)s::text[], %(used)s::bigint[], %(capacity)s::bigint[])
+AS d (resource, used, capacity)
+WHERE i.provider = %(of)s AND i.resource_class = d.resource
+''', f'''
+INSERT INTO inventories (provider, resource_class, used, {_COLUMNS})
+SELECT %(of)s, lost.*, {", ".join(f"%(no_{name})s" for name in _FIELDS)}
+FROM unnest(%(lost)s::text[], %(lost_used)s::bigint[]) AS lost
+''', _MOVE, '''
+UPDATE providers SET consumers = %(consumers)s, lane = %(lane)s,
+    position = (SELECT position FROM feed_lanes WHERE lane = %(lane)s)
+WHERE uuid = %(of)s
+''']
+
+
+def correct(
+    database: session.Database, provider: str,
+    correction: transactions.Correction,
+) -> None:
+    """Write the right counters of a provider.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the provider has
+        changed since they were read
+    """
+    guarded_statements.execute(database, ';'.join(_CORRECT), {
+        'of': provider, 'lane': schema.FEED.lane(provider),
+        'read_lane': correction.lane, 'read_position': correction.position,
+        'consumers': correction.consumers,
+        'resource': list(correction.wrong),
+        'used': [used for used, _ in correction.wrong.values()],
+        'capacity': [capacity for _, capacity in correction.wrong.values()],
+        'lost': list(correction.lost),
+        'lost_used': list(correction.lost.values()),
+        **_NOTHING}, is_script=True)
+
+
+_SET_TRAITS = ['''
+INSERT INTO provider_trees (provider, root) VALUES (%(of)s, %(root)s)
+ON CONFLICT (provider) DO UPDATE SET root = excluded.root
+''', '''
+DELETE FROM provider_traits WHERE provider = %(of)s
+AND NOT trait = ANY(%(traits)s::text[])
+''', '''
+INSERT INTO provider_traits (provider, trait)
+SELECT %(of)s, trait FROM unnest(%(traits)s::text[]) AS trait
+ON CONFLICT DO NOTHING
+''']
+
+
+def set_traits(
+    database: session.Database, provider: str, traits: Iterable[str],
+    root: str,
+) -> None:
+    """Set the traits of a provider; the last of concurrent calls wins.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: the transaction
+        lost to another one
+    """
+    guarded_statements.execute(database, ';'.join(_SET_TRAITS), {
+        'of': provider, 'root': root, 'traits': sorted(traits),
+    }, is_script=True)
 
 
 def _values(inventory: base.Inventory) -> dict[str, Any]:
     return {'capacity': inventory.capacity, **dataclasses.asdict(inventory)}
+
+
+_NOTHING = {f'no_{name}': value
+            for name, value in _values(base.Inventory(total=0)).items()}
 
 
 _LOCKED = '''

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -228,8 +229,9 @@ _NOTE = sa.update(_providers).where(
     **schema.FEED.marks)
 
 
-_LOCK = sa.select(_providers.c.consumers).where(
-    _providers.c.uuid == sa.bindparam('of')).with_for_update()
+_STATE = sa.select(
+    _providers.c.consumers, _providers.c.lane, _providers.c.position,
+).where(_providers.c.uuid == sa.bindparam('of'))
 
 _TAKEN = sa.select(
     _allocations.c.resource_class, sa.func.sum(_allocations.c.amount),
@@ -242,7 +244,58 @@ _CONSUMERS = sa.select(
 
 _CAPACITIES = sa.select(
     _inventories.c.resource_class, _inventories.c.capacity,
-).where(_inventories.c.provider == sa.bindparam('of')).with_for_update()
+).where(_inventories.c.provider == sa.bindparam('of'))
+
+
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """The right counters of a provider.
+
+    :param lane: of the feed, as the provider was read
+    :param position: likewise; each change of the counters changes it
+    :param consumers: number of consumers
+    :param wrong: used amounts and capacities by resource class, of rows that
+        have others
+    :param lost: used amounts by resource class, of rows that are missing
+    """
+
+    lane: int
+    position: int
+    consumers: int
+    wrong: Mapping[str, tuple[int, int]]
+    lost: Mapping[str, int]
+
+
+def find_correction(
+    connection: sa.Connection, provider: str
+) -> Correction | None:
+    """Return the right counters of a provider, or None if it has them.
+
+    The position is read first. It has changed by the end of any concurrent
+    transaction that the later reads can see.
+    """
+    of = {'of': provider}
+    state = connection.execute(_STATE, of).one_or_none()
+    if state is None:
+        return None
+    counted, lane, position = state
+    taken = {resource: int(amount)
+             for resource, amount in connection.execute(_TAKEN, of)}
+    consumers = connection.execute(_CONSUMERS, of).scalar_one()
+    capacities = {resource: capacity for resource, capacity
+                  in connection.execute(_CAPACITIES, of)}
+    has, used = queries.inventories(connection, [provider])
+    counts = used.get(provider, {})
+    wrong = {}
+    for resource, inventory in sorted(has.get(provider, {}).items()):
+        right = taken.get(resource, 0), inventory.capacity
+        if right != (counts[resource], capacities.get(resource)):
+            wrong[resource] = right
+    lost = {resource: taken[resource]
+            for resource in sorted(taken.keys() - counts.keys())}
+    if not wrong and not lost and consumers == counted:
+        return None
+    return Correction(lane, position, consumers, wrong, lost)
 
 
 def recount(connection: sa.Connection, provider: str) -> bool:
@@ -253,39 +306,23 @@ def recount(connection: sa.Connection, provider: str) -> bool:
     their changes afterwards; their uncommitted allocations are not read here.
     So each allocation is counted once.
     """
-    of = {'of': provider}
-    counted = connection.execute(_LOCK, of).scalar()
-    if counted is None:
+    connection.execute(_STATE.with_for_update(), {'of': provider})
+    correction = find_correction(connection, provider)
+    if correction is None:
         return False
-    taken = {resource: int(amount)
-             for resource, amount in connection.execute(_TAKEN, of)}
-    consumers = connection.execute(_CONSUMERS, of).scalar_one()
-    capacities = {resource: capacity for resource, capacity
-                  in connection.execute(_CAPACITIES, of)}
-    has, used = queries.inventories(connection, [provider])
-    inventory, counts = has.get(provider, {}), used.get(provider, {})
-    wrong = [
-        resource for resource in sorted(capacities)
-        if counts[resource] != taken.get(resource, 0)
-        or capacities[resource] != inventory[resource].capacity]
-    for resource in wrong:
+    for resource, (used, capacity) in correction.wrong.items():
         connection.execute(
             sa.update(_inventories).where(
                 _inventories.c.provider == provider,
                 _inventories.c.resource_class == resource)
-            .values(used=taken.get(resource, 0),
-                    capacity=inventory[resource].capacity))
-    lost = sorted(taken.keys() - capacities.keys())
-    for resource in lost:
-        nothing = base.Inventory(total=0)
+            .values(used=used, capacity=capacity))
+    nothing = base.Inventory(total=0)
+    for resource, used in correction.lost.items():
         connection.execute(sa.insert(_inventories).values(
-            provider=provider, resource_class=resource,
-            used=taken[resource], capacity=nothing.capacity,
-            **vars(nothing)))
-    if not wrong and not lost and consumers == counted:
-        return False
+            provider=provider, resource_class=resource, used=used,
+            capacity=nothing.capacity, **vars(nothing)))
     connection.execute(
         sa.update(_providers).where(_providers.c.uuid == provider)
-        .values(consumers=consumers, **schema.FEED.marks),
+        .values(consumers=correction.consumers, **schema.FEED.marks),
         {'in_lane': schema.FEED.move(connection, provider)})
     return True

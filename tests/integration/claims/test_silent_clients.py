@@ -12,6 +12,7 @@ import uuid
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
+from cellsched.claims.sql import queries
 from cellsched import clock
 from cellsched.db import session
 from cellsched import exception
@@ -29,7 +30,8 @@ PACKETS_MAX = 50
 
 #: The calls of a store that write, each proven by default at each packet.
 CALLS = ('claim', 'claim_of_a_member', 'refused_claim', 'claim_again',
-         'release', 'transfer', 'new_inventory', 'inventory')
+         'release', 'transfer', 'new_inventory', 'inventory', 'traits',
+         'recount')
 
 
 class SilentClientTests:
@@ -69,6 +71,10 @@ class SilentClientTests:
         if name in ('claim_again', 'release', 'transfer'):
             self.other.claim(moved)
             self.other.claim([new])
+        if name == 'recount':
+            self.execute(
+                'UPDATE inventories SET used = used + 1 '
+                f"WHERE provider = '{self.host}'")
         inventory = {'VCPU': claims.Inventory(total=100 + len(name)),
                      'GB': claims.Inventory(total=100)}
         return {
@@ -84,7 +90,15 @@ class SilentClientTests:
             'new_inventory': lambda: store.set_inventory(
                 str(uuid.uuid4()), inventory),
             'inventory': lambda: store.set_inventory(self.host, inventory),
+            'traits': lambda: store.set_traits(
+                self.host, ['CUSTOM_A', f'CUSTOM_{uuid.uuid4().hex.upper()}'],
+                self.host),
+            'recount': lambda: self.assertTrue(store.recount(self.host)),
         }[name]
+
+    def execute(self, statement):
+        with self.make_database().writer() as connection:
+            connection.exec_driver_sql(statement)
 
     def check_others(self):
         """Use what a silent client used; a locked row would refuse it."""
@@ -118,7 +132,7 @@ class SilentClientTests:
             # Whatever came of it, it is done once.
             calling.result()
             for provider in self.host, self.further:
-                self.assertFalse(self.other.recount(provider))
+                self.assertFalse(self.other.recount(provider), name)
             self.other.release(self.other.consumers())
             if not was_silent:
                 # The call, and its answer.
@@ -142,6 +156,35 @@ class SilentClientTests:
 
             self.assertEqual(2, PACKETS_MAX - self.wire.passes, name)
             self.wire.go_on()
+
+    def test_recount_corrects_all_counters(self):
+        claim = self.make_claim(self.host, VCPU=2, GB=3)
+        self.other.claim([claim])
+        of = f"provider = '{self.host}'"
+        self.execute('UPDATE inventories SET used = 50, capacity = 60 '
+                     f"WHERE {of} AND resource_class = 'VCPU'")
+        self.execute('DELETE FROM inventories '
+                     f"WHERE {of} AND resource_class = 'GB'")
+        self.execute('UPDATE providers SET consumers = 9 '
+                     f"WHERE uuid = '{self.host}'")
+        token = self.other.usages().token
+
+        self.assertTrue(self.other.recount(self.host))
+
+        [usage] = self.other.usages(token).usages
+        self.assertEqual(
+            (1, {'VCPU': 2, 'GB': 3}, {'VCPU': 100, 'GB': 0}),
+            (usage.consumers, dict(usage.used), dict(usage.capacity)))
+        self.assertFalse(self.other.recount(self.host))
+
+    def test_traits_are_replaced(self):
+        for traits in {'CUSTOM_A', 'CUSTOM_B'}, {'CUSTOM_B', 'CUSTOM_C'}, {}:
+            self.other.set_traits(self.host, traits, self.further)
+
+            with self.make_database().reader() as connection:
+                self.assertEqual(
+                    (self.further, frozenset(traits)),
+                    queries.traits_of(connection, self.host))
 
     def test_host_that_another_session_locks_is_named(self):
         held = self.make_claim(self.further, VCPU=1)
