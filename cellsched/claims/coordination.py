@@ -103,6 +103,11 @@ class ProviderLocks:
         self._coordinator: Any = None
         self._paused_until = 0.0
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is a backend."""
+        return self._start is not None and bool(self._url)
+
     def note_conflict(self, providers: Iterable[str]) -> None:
         """Remember that other writers disturbed a write of providers."""
         with self._lock:
@@ -119,7 +124,7 @@ class ProviderLocks:
     @contextlib.contextmanager
     def held(self, providers: Iterable[str]) -> Iterator[None]:
         """Hold the locks of contended providers, if they are free in time."""
-        if self._start is None or not self._url:
+        if not self.is_enabled:
             yield
             return
         names = {zlib.crc32(each.encode()) % _LOCKS: each

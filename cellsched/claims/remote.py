@@ -42,6 +42,10 @@ class NotSent(Exception):
     """The server did not receive the request, and will not execute it."""
 
 
+class Rejected(NotSent):
+    """The server rejects the request, and a repetition would be, too."""
+
+
 class OutcomeUnknown(Exception):
     """The server may have executed the request, or may execute it later."""
 
@@ -82,12 +86,15 @@ def first_outcome(
 
     :param attempt: finds out the outcome of the previous attempt first;
         returns None after a conflict with another client
-    :raises GivenUp: there is no outcome in time
+    :raises GivenUp: there is no outcome in time, or the server rejects the
+        request
     """
     reason = 'other clients change the same data'
     for _ in attempts(clock, random, timeout_s):
         try:
             outcome = attempt()
+        except Rejected as exc:
+            raise GivenUp(str(exc)) from None
         except (NotSent, OutcomeUnknown) as exc:
             reason = str(exc)
         else:

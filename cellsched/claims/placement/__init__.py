@@ -15,19 +15,21 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 from random import Random
+import threading
 from typing import Any
 from typing import Self
 from typing import TypeVar
-import zlib
 
 from oslo_config import cfg
 from oslo_log import log
 
 from cellsched.claims import base
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement.guards import RESOURCE_CLASS
 from cellsched.claims.placement import messages
+from cellsched.claims.placement import operations
 from cellsched.claims.placement.operations import BatchClaim
 from cellsched.claims.placement.operations import EmptyConsumers
 from cellsched.claims.placement.operations import Release
@@ -37,6 +39,7 @@ from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
+from cellsched.clock import Lock
 from cellsched import exception
 
 LOG = log.getLogger(__name__)
@@ -46,8 +49,8 @@ _GROUP = 'placement'
 #: Seconds for which a read of one provider is retried.
 _ONE_S = 3.0
 
-#: Number of locks, which the providers and consumers of a process share.
-_LOCKS = 512
+#: Maximum number of batches in one request.
+_BATCHES_MAX = 16
 
 _NOBODY = '00000000-0000-0000-0000-000000000000'
 
@@ -105,10 +108,12 @@ class PlacementClaims(base.ClaimStore):
     the capacity, with any configuration of Placement. Other clients that
     write without a guard, as Nova does, may still exceed it.
 
-    A write without an answer is resolved before this process makes or answers
-    another call: it was executed, or never will be. If it cannot be resolved
-    within ``[placement] retry_timeout``, a suspended Placement may execute it
-    later, until its guard is used again.
+    Claims of one provider by several threads are one request. A write without
+    an answer is resolved before this process changes the same consumers again:
+    it was executed, or never will be. If it cannot be resolved within
+    ``[placement] retry_timeout``, a suspended Placement may execute it later,
+    until its guard is used again. Calls for other consumers do not wait for
+    it.
 
     The generations of all providers are read to find those that changed. A
     DELETE of allocations, as Nova does at the end of a server, changes no
@@ -120,6 +125,7 @@ class PlacementClaims(base.ClaimStore):
         base.Capability.SHARED})
 
     group = _GROUP
+    combines = True
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -137,6 +143,7 @@ class PlacementClaims(base.ClaimStore):
         random: Random, owners: messages.Owners = messages.Owners(
             'INSTANCE', _NOBODY, _NOBODY),
         guards: int = 64, retry_timeout_s: float = 30,
+        locks: ProviderLocks | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -144,10 +151,15 @@ class PlacementClaims(base.ClaimStore):
         self._owners = owners
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
-        self._guards = Guards(self._server, owners, clock, random, guards)
+        self._locks = locks or ProviderLocks(clock)
+        self._queue = remote.ProviderQueue(clock, _BATCHES_MAX)
+        self._guards = Guards(
+            self._server, owners, clock, random, guards, self._locks)
         #: Why a provider could not be read last.
         self._unreadable: dict[str, str] = {}
-        self._locks = [clock.lock() for _ in range(_LOCKS)]
+        #: Of the consumers of calls in progress, a lock and its users.
+        self._consumers: dict[str, tuple[Lock, int]] = {}
+        self._lock = threading.Lock()
 
     @classmethod
     def from_conf(
@@ -166,7 +178,7 @@ class PlacementClaims(base.ClaimStore):
             parts.random, messages.Owners(
                 own.consumer_type, own.incomplete_consumer_project_id,
                 own.incomplete_consumer_user_id),
-            own.guards, own.retry_timeout)
+            own.guards, own.retry_timeout, parts.locks)
 
     def check(self) -> None:
         versions = self._repeat(lambda: self._server.read('/'))
@@ -200,11 +212,34 @@ class PlacementClaims(base.ClaimStore):
                         claim.consumer)
         if not claims:
             return 0
-        batch = BatchClaim(
-            self._server, self._guards, self._empty(), self._owners, claims)
-        return self._guarded(
-            batch.attempt, [claim.provider for claim in claims],
-            [claim.consumer for claim in claims])
+        batch = BatchClaim(self._server, self._empty(), self._owners, claims,
+                           self._clock.lock())
+        with self._alone(batch.consumers):
+            self._claim_in_turn(batch)
+        if batch.error is not None:
+            raise batch.error
+        return batch.new or 0
+
+    def _claim_in_turn(self, batch: BatchClaim) -> None:
+        """Claim a batch, and those of waiting threads with it."""
+        with self._queue.turn(batch.providers, batch) as items, (
+                contextlib.ExitStack()) as stack:
+            # 1. Another thread that claims a batch, perhaps without an
+            #    answer, keeps it.
+            batch.lock.acquire()
+            stack.callback(batch.lock.release)
+            others = [each for each in items if each is not batch
+                      and each.lock.acquire(blocking=False)]
+            for each in others:
+                stack.callback(each.lock.release)
+            batches = [each for each in [batch, *others] if not each.is_over]
+            # 2. The own batch comes first; others may remain.
+            if not batch.is_over:
+                providers = sorted(set[str]().union(
+                    *(each.providers for each in batches)))
+                self._guarded(lambda guard: operations.claim_together(
+                    self._server, self._guards, guard, batches), providers)
+            items[:] = [each for each in items if each.is_over]
 
     def release(self, consumers: Iterable[str]) -> None:
         release = Release(
@@ -387,51 +422,64 @@ class PlacementClaims(base.ClaimStore):
     def _change(self, change: Release | Transfer) -> bool:
         """Read the allocations, and change them if there are any."""
         def look() -> tuple[bool]:
-            self._guards.settle_all()
             return change.look(),
 
-        exists, = self._repeat(look)
-        if not exists:
-            return False
-        return self._guarded(change.attempt, [
-            provider for holds in change.held.values()
-            for provider in holds.allocations], change.consumers)
+        with self._alone(change.consumers):
+            exists, = self._repeat(look)
+            if not exists:
+                return False
+            providers = {provider for holds in change.held.values()
+                         for provider in holds.allocations}
+            with self._queue.turn(providers):
+                return self._guarded(change.attempt, sorted(providers))
 
     def _guarded(
         self, attempt: Callable[[Guard], _Outcome | None],
-        providers: Sequence[str], consumers: Iterable[str],
+        providers: Sequence[str],
     ) -> _Outcome:
-        """Repeat an attempt with a guard, and with its providers locked."""
-        def settled() -> bool:
-            self._guards.settle_all()
-            return True
+        """Repeat an attempt with a guard."""
+        with self._locks.held(providers), self._guards.taken(
+                providers) as held:
+            def once() -> _Outcome | None:
+                outcome = attempt(held.guard)
+                if outcome is None:
+                    self._guards.lost(held, providers)
+                return outcome
 
-        with self._locked([*providers, *consumers]):
-            self._repeat(settled)
-            with self._guards.taken(providers) as held:
-                def once() -> _Outcome | None:
-                    outcome = attempt(held.guard)
-                    if outcome is None:
-                        self._guards.lost(held, providers)
-                    return outcome
-
-                return self._repeat(once)
+            return self._repeat(once)
 
     @contextlib.contextmanager
-    def _locked(self, names: Iterable[str]) -> Iterator[None]:
-        """Lock providers and consumers against other threads of the process.
+    def _alone(self, consumers: Iterable[str]) -> Iterator[None]:
+        """Keep other calls of this process off consumers.
 
-        Concurrent writes of one provider make each other repeat, which costs
-        Placement more than all of the writes. Concurrent writes of one new
-        consumer may both succeed in Placement.
+        Concurrent writes of one new consumer may both succeed in Placement.
+        Earlier writes without an answer are resolved first.
 
-        :param names: uuids of providers and consumers
+        :param consumers: uuids; if there are none, all writes are resolved
         """
-        numbers = {zlib.crc32(each.encode()) % _LOCKS for each in names}
+        names = sorted(set(consumers))
+
+        def settled() -> bool:
+            self._guards.settle_all(names or None)
+            return True
+
         with contextlib.ExitStack() as stack:
-            for number in sorted(numbers):
-                stack.enter_context(self._locks[number])
+            for name in names:
+                with self._lock:
+                    lock, users = self._consumers.get(
+                        name, (self._clock.lock(), 0))
+                    self._consumers[name] = lock, users + 1
+                stack.callback(self._leave, name)
+                lock.acquire()
+                stack.callback(lock.release)
+            self._repeat(settled)
             yield
+
+    def _leave(self, consumer: str) -> None:
+        with self._lock:
+            lock, users = self._consumers.pop(consumer)
+            if users > 1:
+                self._consumers[consumer] = lock, users - 1
 
     def _repeat(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
         """Repeat an attempt until it returns an outcome other than None.

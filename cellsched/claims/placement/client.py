@@ -18,8 +18,10 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched import urls
 
-#: Default of the option ``timeout``, in seconds.
+#: Default of the option ``timeout``, in seconds, and the time for a request
+#: if the option has no value.
 _TIMEOUT_S = 10
+_UNSET_TIMEOUT_S = 30
 
 #: Option with the name of the authentication plug-in, and its choices.
 _AUTH_TYPE = 'auth_type'
@@ -72,6 +74,8 @@ class KeystoneClient:
             auth = _auth(conf[group])
             session = loading.load_session_from_conf_options(
                 conf, group, auth=auth)
+            # No request waits for ever.
+            session.timeout = session.timeout or _UNSET_TIMEOUT_S
             adapter = _adapter(conf, group, session)
         except (keystone.ClientException, cfg.Error, ValueError) as exc:
             raise exception.ConfigurationInvalid(
@@ -108,11 +112,15 @@ def translated_errors() -> Iterator[None]:
     """Translate errors of keystoneauth1.
 
     :raises remote.NotSent: Placement did not receive the request
+    :raises remote.Rejected: Keystone refuses the user, and will each time
     :raises remote.OutcomeUnknown: there is no answer
     """
     try:
         yield
     except _BEFORE as exc:
+        if isinstance(exc, keystone.HttpError) and (
+                messages.is_permanent(exc.http_status)):
+            raise remote.Rejected(_describe(exc)) from None
         raise remote.NotSent(_describe(exc)) from None
     except (keystone.ConnectFailure, keystone.ConnectTimeout,
             keystone.ConnectionError) as exc:

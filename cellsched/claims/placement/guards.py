@@ -34,6 +34,7 @@ from random import Random
 import threading
 import zlib
 
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims.placement import messages
 from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import remote
@@ -63,8 +64,10 @@ class Guard:
         self.consumer = messages.guard_uuid('consumer', number)
         #: Its generation, if it is known.
         self.generation: int | None = None
-        #: Whether a write with this generation may still be executed.
+        #: Whether a write with this generation may still be executed, and
+        #: the consumers of that write.
         self.pending = False
+        self.consumers: frozenset[str] = frozenset()
 
 
 class HeldGuard:
@@ -84,12 +87,18 @@ class Guards:
     the guard is chosen by the provider.
 
     :param count: number of guards
+    :param locks: locks of contended providers; with these, each process uses
+        guards of its own
     """
 
     def __init__(
         self, server: PlacementServer, owners: messages.Owners,
         clock: Clock, random: Random, count: int,
+        locks: ProviderLocks | None = None,
     ) -> None:
+        self._locks = locks or ProviderLocks(clock)
+        #: Guards with an unresolved write, in use or not.
+        self._pending: set[Guard] = set()
         self._server = server
         self._owners = owners
         self._clock = clock
@@ -106,25 +115,32 @@ class Guards:
     def taken(self, providers: Iterable[str] = ()) -> Iterator[HeldGuard]:
         """Yield a guard that no other thread of the process uses.
 
-        Guards with an unresolved write come first.
+        Guards with an unresolved write come last: Placement may not answer a
+        request with them, although it answers others.
 
         :param providers: providers of the allocations to write
         """
         preferred = self._guard_of(providers)
         with self._idle:
             with self._lock:
-                guard = next((each for each in self._free if each.pending),
-                             self._free[-1])
-                if not guard.pending and (
-                        self._contended.get(preferred, 0) > self._now()):
+                guard = next((each for each in reversed(self._free)
+                              if not each.pending), self._free[-1])
+                if self._contended.get(preferred, 0) > self._now():
                     guard = self._free_guard(preferred) or guard
                 self._free.remove(guard)
             held = HeldGuard(guard)
             try:
                 yield held
             finally:
-                with self._lock:
-                    self._free.append(held.guard)
+                self._give_back(held.guard)
+
+    def _give_back(self, guard: Guard) -> None:
+        with self._lock:
+            self._free.append(guard)
+            if guard.pending:
+                self._pending.add(guard)
+            else:
+                self._pending.discard(guard)
 
     def lost(self, held: HeldGuard, providers: Iterable[str]) -> None:
         """Note a conflict at these providers.
@@ -134,8 +150,15 @@ class Guards:
         """
         preferred = self._guard_of(providers)
         with self._lock:
-            self._contended[preferred] = self._now() + _CONTENDED_S
-            other = None if held.guard.pending else self._free_guard(preferred)
+            if held.guard.pending:
+                other = None
+            elif self._locks.is_enabled:
+                # Another process may use the same guard.
+                other = next((each for each in reversed(self._free)
+                              if not each.pending), None)
+            else:
+                self._contended[preferred] = self._now() + _CONTENDED_S
+                other = self._free_guard(preferred)
             if other is not None:
                 self._free.remove(other)
                 self._free.insert(0, held.guard)
@@ -152,19 +175,34 @@ class Guards:
     def _now(self) -> float:
         return self._clock.monotonic()
 
-    def settle_all(self) -> None:
-        """Resolve all writes without an answer.
+    def settle_all(self, consumers: Iterable[str] | None = None) -> None:
+        """Resolve the writes without an answer.
 
+        :param consumers: only writes of these are resolved; None for all
         :raises remote.NotSent: Placement does not answer
-        :raises remote.OutcomeUnknown: Placement does not answer
+        :raises remote.OutcomeUnknown: Placement does not answer, or another
+            thread resolves the write
         """
-        while True:
-            with self._lock:
-                pending = any(guard.pending for guard in self._free)
-            if not pending:
-                return
-            with self.taken() as held:
-                self.settle(held.guard)
+        if not self._pending:
+            return
+        only = None if consumers is None else frozenset(consumers)
+        with self._lock:
+            due = [guard for guard in self._pending
+                   if guard.pending and (
+                       only is None or not only.isdisjoint(guard.consumers))]
+        for guard in due:
+            with self._idle:
+                with self._lock:
+                    if guard not in self._pending:
+                        continue
+                    if guard not in self._free:
+                        raise remote.OutcomeUnknown(
+                            'an earlier request has no answer')
+                    self._free.remove(guard)
+                try:
+                    self.settle(guard)
+                finally:
+                    self._give_back(guard)
 
     def settle(self, guard: Guard) -> bool:
         """Make sure that no earlier write with a guard is executed later.
@@ -199,9 +237,18 @@ class Guards:
             self.find(guard)
         answer = self._write(guard, bodies)
         guard.pending = False
-        if answer.is_conflict and _PROVIDER_LOST not in answer.detail:
+        if self.is_of_provider(answer):
+            self._locks.note_conflict({
+                provider for body in bodies.values()
+                for provider in body['allocations']})
+        elif answer.is_conflict:
             guard.generation = None
         return answer
+
+    @staticmethod
+    def is_of_provider(answer: messages.PlacementAnswer) -> bool:
+        """Return whether a conflict is one at a provider of a claim."""
+        return answer.is_conflict and _PROVIDER_LOST in answer.detail
 
     def find(self, guard: Guard) -> None:
         """Read the generation of a guard; create the guard if it is new."""
@@ -215,6 +262,8 @@ class Guards:
     ) -> messages.PlacementAnswer:
         sent = {guard.consumer: self._body(guard, guard.generation), **bodies}
         pending, guard.pending = guard.pending, True
+        if bodies:
+            guard.consumers = frozenset(bodies)
         try:
             answer = self._server.set_allocations(sent)
         except remote.NotSent:

@@ -33,6 +33,10 @@ GUARDS = frozenset(
 
 Body = dict[str, Any]
 
+#: Statuses of errors of a client that may pass: a timeout, conflicts, and too
+#: many requests.
+_PASSING = (408, 409, 423, 425, 429)
+
 
 @dataclasses.dataclass(frozen=True)
 class PlacementRequest:
@@ -82,14 +86,22 @@ def checked(answer: PlacementAnswer, *expected: int) -> PlacementAnswer:
     """Return an answer that is successful or has an expected status.
 
     :raises remote.OutcomeUnknown: the request may have been executed
-    :raises remote.NotSent: the request was rejected
+    :raises remote.NotSent: the request was not executed
+    :raises remote.Rejected: a repetition would not be executed either
     """
     if answer.is_done or answer.status in expected:
         return answer
     error = f'it answered {answer.status} {answer.detail}'.rstrip()
+    if is_permanent(answer.status):
+        raise remote.Rejected(error)
     if 400 <= answer.status < 500:
         raise remote.NotSent(error)
     raise remote.OutcomeUnknown(error)
+
+
+def is_permanent(status: int) -> bool:
+    """Return whether a repetition of a request has the same status."""
+    return 400 <= status < 500 and status not in _PASSING
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,8 @@ from cellsched.claims.placement import resource_providers
 from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import validation
 from cellsched.clock import Clock
+from cellsched.clock import Lock
+from cellsched import exception
 
 
 _EMPTY_CONSUMER = re.compile(r'expected 0 but got None')
@@ -86,79 +88,133 @@ class EmptyConsumers:
 
 
 class BatchClaim:
-    """Claims a batch."""
+    """A batch to claim, and its outcome.
+
+    :param lock: held by the thread that claims the batch
+    :ivar new: the number of new claims; None without an outcome
+    :ivar error: the error of the batch, or None
+    """
 
     def __init__(
-        self, server: PlacementServer, guards: Guards,
-        empty: EmptyConsumers, owners: messages.Owners,
-        claims: Sequence[base.Claim],
+        self, server: PlacementServer, empty: EmptyConsumers,
+        owners: messages.Owners, claims: Sequence[base.Claim], lock: Lock,
     ) -> None:
         self._server = server
-        self._guards = guards
         self._owners = owners
         self._claims = claims
+        self.lock = lock
+        self.new: int | None = None
+        self.error: exception.CellschedException | None = None
+        self.providers = {claim.provider for claim in claims}
         #: Claims of consumers that hold nothing, as far as it is known.
-        self._remaining = list(claims)
-        self._is_known = True
-        self._empty = empty
+        self.remaining = list(claims)
+        self.is_known = True
+        self.empty = empty
 
-    def attempt(self, guard: Guard) -> int | None:
-        """Claim; return the number of new claims.
+    @property
+    def is_over(self) -> bool:
+        return self.new is not None or self.error is not None
 
-        :raises cellsched.exception.ClaimConflict: a consumer holds other
-            claims
-        :raises cellsched.exception.ClaimRefused: a claim does not fit
-        """
-        self._guards.settle(guard)
-        if not self._is_known:
-            self._look()
-            if not self._remaining:
-                return 0
-        self._is_known = False
-        answer = self._guards.write(guard, self._bodies())
-        if answer.is_done:
-            return len(self._remaining)
-        consumers = [claim.consumer for claim in self._remaining]
-        if answer.is_conflict:
-            self._empty.learn(answer, consumers)
-            return None
-        if answer.status == 400:
-            self._empty.remove(guard, consumers)
-        refusal = resource_providers.refusal(self._server, self._remaining)
-        if refusal is not None and not self._is_held_by_now():
-            raise refusal
-        return None
+    @property
+    def consumers(self) -> list[str]:
+        """The consumers that hold nothing, as far as it is known."""
+        return [claim.consumer for claim in self.remaining]
 
-    def _is_held_by_now(self) -> bool:
-        """Return whether another call has made some of the claims.
+    def refuse(self, refusal: exception.ClaimRefused) -> None:
+        """End with a refusal, unless another call has made some claims.
 
         The capacity may be missing for that reason.
         """
-        before = self._remaining
-        self._look()
-        return self._remaining != before
+        before = self.remaining
+        self.look()
+        if not self.is_over and self.remaining == before:
+            self.error = refusal
+
+    def look(self) -> None:
+        """Find the claims that remain; there may be none."""
+        try:
+            self._look()
+        except exception.ClaimConflict as exc:
+            self.error = exc
+        else:
+            if not self.remaining:
+                self.new = 0
 
     def _look(self) -> None:
         held = self._server.holdings(
             list(dict.fromkeys(claim.consumer for claim in self._claims)))
         found = {consumer: holds.claims(consumer, self._owners)
                  for consumer, holds in held.items()}
-        self._remaining = validation.outstanding(self._claims, {
+        self.remaining = validation.outstanding(self._claims, {
             consumer: claims for consumer, claims in found.items() if claims})
-        self._empty.generations |= {
+        self.empty.generations |= {
             consumer: held[consumer].generation
             for consumer, claims in found.items() if not claims}
-        self._is_known = True
+        self.is_known = True
 
-    def _bodies(self) -> dict[str, messages.Body]:
+    def bodies(self) -> dict[str, messages.Body]:
         taken: dict[str, list[base.Claim]] = {}
         # Rows are locked in the same order as by other calls, if possible.
-        for claim in sorted(self._remaining, key=lambda claim: claim.provider):
+        for claim in sorted(self.remaining, key=lambda claim: claim.provider):
             taken.setdefault(claim.consumer, []).append(claim)
         return {consumer: self._owners.body(
             {claim.provider: claim.resources for claim in claims},
-            self._empty.generations.get(consumer), claims[0].project_id,
+            self.empty.generations.get(consumer), claims[0].project_id,
             claims[0].user_id) for consumer, claims in taken.items()}
+
+
+def claim_together(
+    server: PlacementServer, guards: Guards, guard: Guard,
+    batches: list[BatchClaim],
+) -> bool | None:
+    """Claim batches with one request.
+
+    Each batch that fits is claimed, or none of them, and the others are
+    refused.
+
+    :param batches: batches without an outcome; all but the first are removed
+        if the server finds a conflict with a consumer
+    :returns: None to be repeated
+    """
+    # 1. Find out what earlier attempts without an answer have done, perhaps
+    #    those of other threads with other guards.
+    guards.settle(guard)
+    unknown = [batch for batch in batches if not batch.is_known]
+    if unknown:
+        guards.settle_all(claim.consumer for batch in unknown
+                          for claim in batch.remaining)
+    for batch in unknown:
+        batch.look()
+    due = [batch for batch in batches if not batch.is_over]
+    if not due:
+        return True
+    # 2. Write all of them.
+    bodies: dict[str, messages.Body] = {}
+    for batch in due:
+        bodies |= batch.bodies()
+        batch.is_known = False
+    answer = guards.write(guard, bodies)
+    if answer.is_done:
+        for batch in due:
+            batch.new = len(batch.remaining)
+        return True
+    if guards.is_of_provider(answer):
+        return None
+    if answer.is_conflict:
+        batches[0].empty.learn(answer, batches[0].consumers)
+        # The conflict may be one with a consumer of another batch.
+        del batches[1:]
+        return None
+    # 3. Refuse those that do not fit.
+    for batch in due:
+        if answer.status == 400:
+            batch.empty.remove(guard, batch.consumers)
+    refusals = resource_providers.refusals(
+        server, [batch.remaining for batch in due])
+    for batch, refusal in zip(due, refusals):
+        if refusal is not None:
+            batch.refuse(refusal)
+    return None if any(not batch.is_over for batch in batches) else True
 
 
 class Release:

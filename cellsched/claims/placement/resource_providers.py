@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inventories, usages, traits and queries of providers in Placement."""
 
-from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 from typing import Any
 from urllib import parse
@@ -94,13 +94,14 @@ def generations(server: PlacementServer) -> Generations:
             if provider not in messages.GUARDS}
 
 
-def refusal(
-    server: PlacementServer, claims: Iterable[base.Claim]
-) -> exception.ClaimRefused | None:
-    """Return why a batch does not fit, or None if it does."""
-    claims = list(claims)
-    inventories, used = {}, {}
-    for provider in dict.fromkeys(claim.provider for claim in claims):
+def refusals(
+    server: PlacementServer, batches: Sequence[Sequence[base.Claim]]
+) -> list[exception.ClaimRefused | None]:
+    """Return why each batch does not fit beside those before it, or None."""
+    inventories: dict[str, dict[str, base.Inventory]] = {}
+    used: dict[str, dict[str, int]] = {}
+    for provider in dict.fromkeys(
+            claim.provider for claims in batches for claim in claims):
         try:
             inventory = inventories_of(server, provider)
         except ANSWER_ERRORS:
@@ -109,7 +110,15 @@ def refusal(
         if inventory is not None:
             inventories[provider] = inventory
             used[provider] = used_of(server, provider)
-    return validation.find_refusal(claims, inventories, used)
+    found = []
+    for claims in batches:
+        refusal = validation.find_refusal(claims, inventories, used)
+        found.append(refusal)
+        for claim in claims if refusal is None else ():
+            for name, amount in claim.resources.items():
+                taken = used[claim.provider]
+                taken[name] = taken.get(name, 0) + amount
+    return found
 
 
 def set_inventory(

@@ -279,7 +279,7 @@ class TestFaults(base.TestCase):
     def test_writes_that_are_not_settled_are_done_after_they_were_given_up(
             self):
         self.patch(guards.Guards, 'settle', lambda self, guard: False)
-        self.patch(guards.Guards, 'settle_all', lambda self: None)
+        self.patch(guards.Guards, 'settle_all', lambda *args: None)
         with self.assertRaises(AssertionError):
             for seed in range(profile.SEEDS_TO_FAIL):
                 self.run_seed(seed, self.late)

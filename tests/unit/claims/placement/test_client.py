@@ -28,6 +28,7 @@ class Parts:
     clock = clock.Clock()
     random = random.Random(1)
     databases = None
+    locks = None
 
 
 class ClientTestCase(base.TestCase):
