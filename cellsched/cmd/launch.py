@@ -42,7 +42,7 @@ _NEW_OBJECTS = 20_000
 #: Seconds after which a thread that calculates lets others run. A request
 #: waits so long after each answer of a database, if a large request of another
 #: project calculates. Python's default is ten times as long.
-_SWITCH_S = 0.0005
+SWITCH_S = 0.0005
 
 #: Seconds between two attempts to reach the databases at the start.
 _DATABASES_S = 2.0
@@ -166,7 +166,7 @@ class _LaunchedService(service.Service):
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
         made = self._begin()
         freeze_objects()
-        sys.setswitchinterval(_SWITCH_S)
+        sys.setswitchinterval(SWITCH_S)
         # Start errors are written directly, so the queue starts after them.
         self._log_queue.start()
         self._service = made
