@@ -65,6 +65,9 @@ class NovaHosts(source.HostSource):
         self.silent: list[str] = []
         #: Number of reads of the hosts.
         self.readings = 0
+        #: The hosts that the last read found changed, with their facts in
+        #: Placement before it; None if their own reports changed.
+        self.last_changes: dict[str, placement.ProviderFacts | None] = {}
         self.silent_cells: frozenset[str] = frozenset()
         #: Why the last read of Placement failed, or None.
         self.unread_reason: str | None = None
@@ -98,6 +101,10 @@ class NovaHosts(source.HostSource):
     def non_host_classes(self) -> frozenset[str]:
         """Resource classes of child and sharing providers."""
         return self._providers.non_host_classes
+
+    def facts(self, uuid: str) -> placement.ProviderFacts | None:
+        """Return the facts of a host in Placement, or None if unknown."""
+        return self._providers.facts(uuid)
 
     def follow(self, context: Any, timeout_s: float = _WAIT_S) -> bool:
         """Read the hosts if the table is too old for a request.
@@ -389,6 +396,7 @@ class NovaHosts(source.HostSource):
 
     def _read(self, context: Any) -> None:
         # 1. Read the changes in the cells.
+        self.last_changes = {}
         new = self._read_cells(context)
         # 2. Mark the providers to read again: their usage may be lower without
         #    a new generation, or pending choices have expired.
@@ -401,6 +409,9 @@ class NovaHosts(source.HostSource):
         try:
             for uuid, facts in self._providers.changes(
                     context, list(self._nodes)):
+                before = self._providers.facts(uuid)
+                if before is not None and before != facts:
+                    self.last_changes.setdefault(uuid, before)
                 self._set_facts(uuid, facts)
             self.unread_reason = None
         except placement.PlacementUnavailable as exc:
@@ -454,6 +465,10 @@ class NovaHosts(source.HostSource):
         self._freed.extend(
             (again_at, node.uuid) for node in nodes if node.uuid not in new
             and nova_cells.uses_less(node, self._nodes[node.uuid]))
+        self.last_changes.update(
+            (node.uuid, None) for node in nodes if node.uuid not in new
+            and nova_cells.usage([node]) != nova_cells.usage(
+                [self._nodes[node.uuid]]))
         with self._write_lock:
             self._nodes.update(zip(uuids, nodes))
             if nodes:

@@ -73,8 +73,10 @@ class Hosts:
     silent_cells = frozenset()
     unread_reason = None
     silent = ()
+    facts = staticmethod({}.get)
 
     def __init__(self, placement):
+        self.last_changes = {}
         self.table = builders.table(
             free_ram_mb=list(FREE_MB),
             service_disabled=[True, False, False, False])

@@ -50,6 +50,15 @@ def versioned(request):
     return json.loads(json.dumps(made.obj_to_primitive()))
 
 
+def refusal(request, instance_uuid=SERVER, exception='NoValidHost'):
+    """Return the payload of the error that Nova's conductor sends."""
+    return {'nova_object.name': 'ComputeTaskPayload', 'nova_object.data': {
+        'instance_uuid': instance_uuid, 'request_spec': versioned(request),
+        'state': 'error', 'reason': {
+            'nova_object.name': 'ExceptionPayload',
+            'nova_object.data': {'exception': exception}}}}
+
+
 def unversioned(request):
     """Return the payload of an unversioned notification."""
     return json.loads(json.dumps(rpc.JsonPayloadSerializer().serialize_entity(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions on notified requests are compared with Nova's."""
 
+import dataclasses
 import datetime
 import queue
 
@@ -10,6 +11,7 @@ import oslo_messaging
 from oslo_utils import timeutils
 
 from cellsched import exception
+from cellsched_nova import placement
 from cellsched_nova.shadow import comparison
 from cellsched_nova.shadow import requests
 from cellsched_nova.shadow import scheduler
@@ -56,6 +58,73 @@ class TestShadow(shadow_fixtures.TestCase):
         self.placement.claim(self.hosts.uuids[0])
 
         self.assertOutcome(Outcome.REJECTED, 'ComputeFilter', self.end())
+
+    def change(self, uuid, **values):
+        """Change the facts of a host since the last read."""
+        before = placement.ProviderFacts(
+            {'MEMORY_MB': 4000}, {'MEMORY_MB': 100}, {}, {}, frozenset())
+        self.hosts.last_changes = {uuid: before}
+        self.hosts.facts = {
+            uuid: dataclasses.replace(before, **values)}.get
+
+    def test_difference_by_a_host_that_changed_meanwhile_is_unknown(self):
+        request = self.keep(self.spec())
+        for uuid in self.hosts.uuids[1], self.hosts.uuids[3]:
+            self.kept.clear()
+            self.change(uuid, used={'MEMORY_MB': 300})
+            self.begin(request)
+            self.placement.claim(self.hosts.uuids[1])
+
+            kept = self.end()
+
+            self.assertOutcome(
+                Outcome.UNKNOWN,
+                'changes of a host since the decision of Nova', kept)
+            self.assertIn('other weight: RAMWeigher', kept.verdict.detail)
+            self.placement.held.clear()
+
+    def test_claim_of_nova_is_no_other_change(self):
+        self.change(self.hosts.uuids[1], used={
+            'MEMORY_MB': 612, 'VCPU': 1, 'DISK_GB': 1})
+        self.placement.claim(self.hosts.uuids[1])
+        self.begin()
+
+        self.assertOutcome(Outcome.WEIGHT, 'RAMWeigher', self.end())
+
+    def test_change_of_another_host_does_not_matter(self):
+        self.change(self.hosts.uuids[2], used={'MEMORY_MB': 300})
+        self.begin()
+        self.placement.claim(self.hosts.uuids[1])
+
+        self.assertOutcome(Outcome.WEIGHT, 'RAMWeigher', self.end())
+
+    def refuse(self, **values):
+        self.shadow.refuse(self.context, specs.refusal(
+            self.request, **values))
+
+    def test_refusal_after_a_start_is_compared_at_once(self):
+        self.begin()
+
+        self.refuse()
+
+        self.assertOutcome(Outcome.MORE, '', *self.kept)
+
+    def test_refusal_without_a_start_is_compared(self):
+        request = self.spec()
+        request.flavor.memory_mb = 2 ** 20
+        self.request = self.keep(request)
+
+        self.refuse()
+
+        self.assertOutcome(Outcome.NEITHER, '', *self.kept)
+
+    def test_other_errors_of_conductors_are_ignored(self):
+        self.request = self.keep(self.spec())
+
+        self.refuse(exception='MaxRetriesExceeded')
+        self.refuse(instance_uuid=specs.MEMBER)
+
+        self.assertEqual([], self.kept)
 
     def test_claim_of_nova_during_the_decision_counts_as_free_capacity(self):
         def claim():

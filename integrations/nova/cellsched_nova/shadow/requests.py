@@ -65,6 +65,23 @@ def instance_of(payload: Mapping[str, Any]) -> str:
     return uuid
 
 
+def refused(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the request of a versioned error of Nova's conductor.
+
+    The result is None unless Nova found no host. In a request for several
+    instances, each has an error, and only that of the first has a result.
+    """
+    if payload.get('nova_object.name') != 'ComputeTaskPayload':
+        return None
+    error = _data(payload)
+    request = error.get('request_spec')
+    if (_data(error.get('reason')).get('exception') != 'NoValidHost'
+            or _data(request).get('instance_uuid')
+            != error.get('instance_uuid')):
+        return None
+    return _part(error, 'request_spec')
+
+
 def read(
     context: Any, payload: Mapping[str, Any], conf: Any
 ) -> NotifiedRequest:

@@ -110,6 +110,8 @@ class _HostDecision:
     :param fits: whether all instances have a host
     :param host: name of the first instance's host
     :param text: why no host was found
+    :param changes: hosts that changed since the read before, with their facts
+        then
     """
 
     first: str | None
@@ -118,6 +120,7 @@ class _HostDecision:
     text: str
     host_ranking: comparison.HostRanking | None
     on_candidates: bool
+    changes: Mapping[str, Any]
 
 
 @dataclasses.dataclass
@@ -125,6 +128,7 @@ class _PendingRequest:
     """A request without an end notification.
 
     :param unknown: why it cannot be compared; empty if it can
+    :param changed: hosts that may have changed since Nova's decision
     """
 
     key: Key
@@ -134,6 +138,7 @@ class _PendingRequest:
     missing: tuple[str, ...] = ()
     late_s: float = 0.0
     unknown: str = ''
+    changed: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
@@ -217,6 +222,24 @@ class ShadowScheduler:
             other_count = pending.count - 1
         self._conclude(pending, ended=True, other_count=other_count)
 
+    def refuse(
+        self, context: Any, payload: Mapping[str, Any], age_s: float = 0.0
+    ) -> None:
+        """Compare a request if Nova's conductor reports that it has no host.
+
+        Without allocation candidates, Nova sends no other notification.
+
+        :param payload: payload of the conductor's error
+        :param age_s: seconds since the notification was sent
+        """
+        request = requests.refused(payload)
+        if request is None:
+            return
+        key = context.request_id, requests.instance_of(request)
+        if key not in self._pending:
+            self.begin(context, request, age_s)
+        self._conclude(self._pending.pop(key), ended=False)
+
     def expire(self) -> None:
         """Conclude old requests without an end: Nova refused them."""
         before = self._now() - self._timeout_s
@@ -238,21 +261,30 @@ class ShadowScheduler:
             claimed = self._claimed(request)
             if claimed:
                 pending.decision = self._make_decision(
-                    context, request, claimed)
+                    context, request, claimed, pending.decision.changes)
+        pending.changed = frozenset(
+            uuid for uuid, before in pending.decision.changes.items()
+            if before is None or not _is_like(
+                before, self._parts.hosts.facts(uuid),
+                claimed.get(uuid, {})))
         if claimed and request.spec.num_instances > 1:
             pending.missing += ('claims of the other servers',)
         if claimed and pending.decision.on_candidates:
             pending.missing += ('free capacity before the claim of Nova',)
 
     def _make_decision(
-        self, context: Any, request: requests.NotifiedRequest, claimed: Amounts
+        self, context: Any, request: requests.NotifiedRequest,
+        claimed: Amounts, changes: Mapping[str, Any] | None = None,
     ) -> _HostDecision:
         """Return a decision on new facts.
 
         :param claimed: the claims of Nova, which count as free capacity
+        :param changes: the changes before an earlier decision on the request
         """
-        self._parts.hosts.expire(claimed)
-        self._parts.hosts.refresh(nova_context.get_admin_context())
+        hosts = self._parts.hosts
+        hosts.expire(claimed)
+        hosts.refresh(nova_context.get_admin_context())
+        changes = {**hosts.last_changes, **(changes or {})}
         watcher = _RankingWatcher(claimed)
         spec = request.spec.obj_clone()
         selection = RequestDecision(
@@ -272,7 +304,7 @@ class ShadowScheduler:
         return _HostDecision(
             first, chosen is not None,
             None if first is None else self._host(first), text, host_ranking,
-            watcher.on_candidates)
+            watcher.on_candidates, changes)
 
     def _conclude(
         self, pending: _PendingRequest, ended: bool, other_count: int = 0
@@ -294,10 +326,13 @@ class ShadowScheduler:
             if not isinstance(exc, _UNREADABLE):
                 raise
             return
-        if pending.missing and not verdict.outcome.agrees and (
+        missing = pending.missing
+        if not pending.changed.isdisjoint((decision.first, nova_node)):
+            missing += ('changes of a host since the decision of Nova',)
+        if missing and not verdict.outcome.agrees and (
                 verdict.outcome is not comparison.Outcome.UNKNOWN):
             verdict = comparison.Verdict(
-                comparison.Outcome.UNKNOWN, '; '.join(pending.missing),
+                comparison.Outcome.UNKNOWN, '; '.join(missing),
                 ': '.join(filter(None, (
                     verdict.outcome, verdict.reason, verdict.detail))))
         host = (decision.host if nova_node is not None or decision.fits
@@ -426,6 +461,15 @@ class ShadowScheduler:
                       exc)
 
 
+def _is_like(before: Any, now: Any, claimed: Mapping[str, int]) -> bool:
+    """Return whether only a claim was added to the facts of a provider."""
+    used = {name: amount + claimed.get(name, 0) for name, amount
+            in {**dict.fromkeys(claimed, 0), **before.used}.items()}
+    return now is not None and used == {
+        **dict.fromkeys(used, 0), **now.used} and (
+            before.capacity, before.traits) == (now.capacity, now.traits)
+
+
 def _reason(exc: Exception) -> str:
     """Return the type of an error, as a reason that reports can group by."""
     return type(exc).__name__
@@ -435,7 +479,8 @@ class Endpoint:
     """Receives the notifications of nova-scheduler in both formats."""
 
     filter_rule = oslo_messaging.NotificationFilter(
-        event_type=r'^scheduler\.select_destinations\.(start|end)$')
+        event_type=r'^(scheduler\.select_destinations\.(start|end)'
+                   r'|compute_task\.\w+\.error)$')
 
     def __init__(self, shadow: ShadowScheduler) -> None:
         self._shadow = shadow
@@ -445,13 +490,28 @@ class Endpoint:
         self, context: Any, publisher_id: str, event_type: str,
         payload: Mapping[str, Any], metadata: Mapping[str, Any],
     ) -> None:
-        """Handle a notification; never fails."""
+        """Handle a notification of the scheduler; never fails."""
+        self._handle(
+            self._shadow.begin if event_type == f'{_EVENT}start'
+            else lambda context, payload, age_s: self._shadow.end(
+                context, payload), context, publisher_id, payload, metadata)
+
+    def error(
+        self, context: Any, publisher_id: str, event_type: str,
+        payload: Mapping[str, Any], metadata: Mapping[str, Any],
+    ) -> None:
+        """Handle an error of a conductor; never fails."""
+        self._handle(
+            self._shadow.refuse, context, publisher_id, payload, metadata)
+
+    def _handle(
+        self, handle: Callable[[Any, Mapping[str, Any], float], None],
+        context: Any, publisher_id: str, payload: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+    ) -> None:
         try:
             with self._lock:
-                if event_type == f'{_EVENT}start':
-                    self._shadow.begin(context, payload, _age_s(metadata))
-                else:
-                    self._shadow.end(context, payload)
+                handle(context, payload, _age_s(metadata))
         except requests.RequestUnknown as exc:
             LOG.warning('A notification of publisher %s is ignored: %s',
                         publisher_id, exc)
