@@ -305,17 +305,24 @@ class HostIdentity:
     def _rename(self, former: str, host_id: str) -> None:
         """Give the rows of this host's former name its name."""
         LOG.warning('Host %s of the cell is named %s now', former, self._host)
-        nodes = sorted(self._driver.nodes())
+        nodes = self._driver.nodes()
         with self._database.writer() as connection:
             now = self._database.now()
+            if services.is_known(connection, self._host):
+                raise self._conflict(
+                    'another machine has taken this name meanwhile',
+                    'another name')
             services.rename(
                 connection, former, self._host, now, up=self._adopts)
-            for held in compute_nodes.list_held(connection, former):
+            rows = compute_nodes.list_held(connection, former)
+            # A node without a uuid of its driver can have the host's name.
+            new = [name for name in nodes.keys() - {row.node for row in rows}
+                   if nodes[name].uuid is None]
+            for held in rows:
                 name = held.node
-                if name not in nodes and len(nodes) == 1 and (
-                        held.uuid == host_id):
-                    # The node has the name of the host.
-                    [name] = nodes
+                if name not in nodes and len(new) == 1 and (
+                        held.uuid == host_id or name == former):
+                    [name] = new
                 compute_nodes.take(connection, held, self._host, name, now)
 
     def _refusal(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents that go by the same name."""
 
+import dataclasses
 import pathlib
 
 from oslo_config import cfg
@@ -334,6 +335,31 @@ class TestHostIdentity(tracking.TrackerTestCase):
         self.assertEqual([(host_id, 'host2')], self.nodes())
         self.assertEqual(['host2'], [
             row.host for row in self.rows(models.services)])
+
+    def test_renamed_host_keeps_its_node_beside_nodes_with_uuids(self):
+        [own], [uuid] = self.driver.found.values(), samples.uuids(1)
+        metal = {'metal': dataclasses.replace(own, uuid=uuid)}
+        for name, beside in ('alone', {}), ('beside', metal):
+            with self.subTest(name):
+                self.driver.found = {name: own, **beside}
+                self.begin(name, name)
+                [provider] = self.providers(name, name)
+                self.driver.found = {name: own, **metal}
+                self.agent.report()
+                self.clock.advance(DOWN_S + 1)
+
+                self.driver.found = {'new': own, **metal}
+                self.begin('new', name)
+
+                self.assertEqual([provider], self.providers('new', 'new'))
+                self.assertEqual([uuid], self.providers('new', 'metal'))
+                with self.cell.writer() as connection:
+                    hosts.delete(connection, 'new', self.clock.now())
+
+    def providers(self, host, node):
+        return [row.uuid for row in self.rows(models.compute_nodes)
+                if (row.host, row.hypervisor_hostname, row.deleted) == (
+                    host, node, 0)]
 
     def test_name_in_other_capitals_is_another_host(self):
         first, second = self.begin(), self.begin('HOST1', 'other')
