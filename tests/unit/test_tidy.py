@@ -125,6 +125,13 @@ class TestTree(base.TestCase):
         self.assertTidy([tidy.unsound_plugins], 'cellsched/',
                         self.entry_points, self.paths)
 
+    def test_tests_that_the_documentation_names_exist(self):
+        self.assertEqual([], [
+            f'{path.relative_to(tidy.ROOT)}: {complaint}'
+            for path in tidy.files('.rst')
+            for complaint in tidy.missing_tests(
+                path.read_text(encoding='utf-8'))])
+
     def test_text_names_no_place_of_ours(self):
         complaints = []
         for path in tidy.files():
@@ -422,6 +429,15 @@ class TestChecks(base.TestCase):
         self.assertEqual([root / 'kept.py'], tidy.files('.py', root=root))
         self.assertEqual([root / 'kept.py', root / 'text.rst'],
                          tidy.files(root=root))
+
+    def test_missing_test_in_text_is_found(self):
+        known = f'{type(self).__module__}.{type(self).__name__}'
+        for text in (known, f'{known}.{self._testMethodName}',
+                     'tests.unit', 'latests.nothing'):
+            self.assertEqual([], list(tidy.missing_tests(f'``{text}``')))
+        for text in (f'{known}.test_none', f'{known}None', 'tests.none',
+                     'tests.unit.test_none'):
+            self.assertNotEqual([], list(tidy.missing_tests(f'``{text}``')))
 
     def test_place_in_text_is_found(self):
         for text in ('see /ro' 'ot/x', '"/ho' 'me/me"', 'from py' 'pi.org'):

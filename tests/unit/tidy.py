@@ -105,6 +105,9 @@ IMPORTS_IN_FUNCTIONS_MAX = 40
 #: First words that tell a reader nothing of the thing.
 QUESTION = re.compile(r'(How|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 
+#: Names of tests in a text.
+TEST_NAME = re.compile(r'``(tests(?:\.\w+)+)``')
+
 MACHINE = re.compile(r'(?<![\w.~-])/(?:root|work|home)/')
 REGISTRY = re.compile(
     r'(?:pypi|pythonhosted|npmjs|crates|maven|debian|golang)'
@@ -451,6 +454,25 @@ def unsound_plugins(source, entry_points, tests):
                                     f'test_{path.name}.py')
             if str(test) not in tests:
                 yield f'has no test in {test}'
+
+
+def missing_tests(text, root=ROOT):
+    """Complain of the tests that a text names and that do not exist."""
+    for name in TEST_NAME.findall(text):
+        path, parts = root, name.split('.')
+        while parts and (path / parts[0]).is_dir():
+            path /= parts.pop(0)
+        found = not parts
+        if parts and (file := path / f'{parts.pop(0)}.py').is_file():
+            found, body = True, ast.parse(file.read_text('utf-8')).body
+            for part in parts:
+                node = next((each for each in body
+                             if getattr(each, 'name', None) == part), None)
+                found, body = node is not None, getattr(node, 'body', [])
+                if not found:
+                    break
+        if not found:
+            yield f'{name} does not exist'
 
 
 def places(text):
