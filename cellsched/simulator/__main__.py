@@ -47,7 +47,8 @@ def _arguments() -> argparse.Namespace:
         '--faults', type=lambda text: [kind for kind in text.split(',')
                                        if kind],
         help='the faults, in place of those of the seed: '
-             + ', '.join((*faults.KINDS, *faults.SERVER_KINDS)))
+             + ', '.join((
+                 *faults.KINDS, *faults.EVENTS, *faults.SERVER_KINDS)))
     parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
                         help='the claim store, on a model of its server')
     parser.add_argument('--rate', type=float,

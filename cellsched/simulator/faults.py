@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults, drawn from a seed."""
 
+import collections
 from collections.abc import Collection
 import copy
 import random
@@ -28,6 +29,17 @@ KINDS = (
     'build',
 )
 
+#: Kinds of events of the world, in runs whose claim store has no server.
+EVENTS = (
+    # Hosts get other names, also those of other hosts; cells get an older
+    # backup of their database; a node leaves its host, and another one reports
+    # it; a cell takes no writes; callers die before they are answered.
+    'rename', 'restore', 'node', 'stuck', 'callers',
+)
+
+#: The most events of a kind in a run. A restored database has had a backup.
+_EVENTS_MAX = {'rename': 2, 'restore': 3, 'node': 3, 'stuck': 2, 'callers': 3}
+
 #: Kinds of faults of a claim store with a server: the server is down for a
 #: while; a request or its answer is lost; a request is delayed or repeated.
 SERVER_KINDS = ('claims', 'request', 'answer', 'late', 'twice')
@@ -38,6 +50,7 @@ _DEATHS_MAX = 3
 _JUMPS_S = (-600.0, 600.0)
 _STALLS_S = (5.0, 31.0, 61.0, 130.0)
 _FREEZES_S = (1.0, 100.0, 150.0, 200.0)
+_STUCK_S = (3.0, 40.0, 150.0)
 
 #: Seconds during which faults happen, while builds are unfinished.
 _LENGTHS_S = (0.0, 0.0, 70.0, 200.0)
@@ -66,6 +79,10 @@ class Faults:
             self.until = max(_LENGTHS_S)
         #: Databases and brokers that are down, with the end of the outage.
         self._down: dict[str, float] = {}
+        #: Cells that take no writes, with the end of that.
+        self._stuck: dict[str, float] = {}
+        #: How often a kind of event has happened.
+        self._events: collections.Counter[str] = collections.Counter()
 
     def happens(self, kind: str, factor: float = 1.0) -> bool:
         """Return whether a fault of this kind happens now."""
@@ -77,6 +94,24 @@ class Faults:
         self.kinds = frozenset()
         self.until = 0.0
         self._down.clear()
+        self._stuck.clear()
+
+    def event(self, kind: str, factor: float = 0.1) -> bool:
+        """Return whether an event of a kind happens now."""
+        if self._events[kind] >= _EVENTS_MAX[kind] or not self.happens(
+                kind, factor):
+            return False
+        self._events[kind] += 1
+        return True
+
+    def is_stuck(self, store: stores.Store, now: float) -> bool:
+        """Return whether a database takes no writes."""
+        return self._stuck.get(store.url, 0.0) > now
+
+    def stick(self, store: stores.Store, now: float) -> float:
+        """Have a database take no writes; return until when."""
+        self._stuck[store.url] = now + self._random.choice(_STUCK_S)
+        return self._stuck[store.url]
 
     def death(self) -> bool:
         """Return whether the running process is killed."""

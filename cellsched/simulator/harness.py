@@ -83,12 +83,16 @@ class Harness:
         #: Hosts by provider.
         self.hosts: dict[str, str] = {}
         self._images: dict[str, sqlite3.Connection] = {}
+        #: The files that hosts keep, with their first contents.
+        self._files: dict[pathlib.Path, str] = {}
         self._prepare()
 
     def reset(self) -> None:
-        """Restore the first content of all stores."""
+        """Restore the first content of all stores and files."""
         for url, store in self.stores.items():
             store.load(self._images[url])
+        for path, text in self._files.items():
+            path.write_text(text, encoding='ascii')
 
     def close(self) -> None:
         """End the threads, and close the stores."""
@@ -124,6 +128,9 @@ class Harness:
                 'select uuid, host from compute_nodes'))
         self._images = {
             url: store.image() for url, store in self.stores.items()}
+        self._files = {
+            path: path.read_text(encoding='ascii')
+            for path in pathlib.Path(self._state.name).glob('*/compute_id')}
 
 
 def _mappings() -> list[objects.CellMapping]:
@@ -203,7 +210,16 @@ class Settings(_Group):
         super().__init__()
         self.__dict__['_conf'] = conf
         self.__dict__['_known'] = set()
+        self.__dict__['_changed'] = {}
         self._read()
+
+    def changed(self, **values: Any) -> 'Settings':
+        """Return a copy with other values of some options."""
+        made = Settings.__new__(Settings)
+        vars(made).update(vars(self))
+        made.__dict__['_changed'] = {**self._changed, **values}
+        made._change()
+        return made
 
     def register_opts(self, opts: Any, group: Any = None) -> None:
         known = (id(opts), str(group))
@@ -228,3 +244,12 @@ class Settings(_Group):
             if isinstance(value, cfg.ConfigOpts.GroupAttr):
                 value = _Group(**{each: value[each] for each in value})
             vars(self)[name] = value
+        self._change()
+
+    def _change(self) -> None:
+        for name, value in self._changed.items():
+            if name == 'adopt_guests':
+                vars(self)['compute'] = _Group(**{
+                    **vars(self.compute), name: value})
+            else:
+                vars(self)[name] = value

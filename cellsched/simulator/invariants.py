@@ -18,12 +18,13 @@ from cellsched.claims import base as claims_base
 from cellsched.claims import listing
 from cellsched.db.cell import states
 from cellsched.simulator import harness
+from cellsched.simulator import machines
 from cellsched.simulator import stores
 from cellsched.simulator.workload import UserBatch
 from cellsched.simulator.workload import Workload
 
-_ROWS = ('select uuid, vm_state, task_state, host, deleted, display_name '
-         'from instances')
+_ROWS = ('select uuid, vm_state, task_state, host, deleted, display_name, '
+         'node from instances')
 _CELLS = ('select m.instance_uuid, c.database_connection, m.queued_for_delete '
           'from instance_mappings m '
           'left join cell_mappings c on c.id = m.cell_id')
@@ -54,6 +55,7 @@ class _Row(NamedTuple):
     state: states.State
     host: str | None
     name: str
+    node: str | None = None
 
 
 class Invariants:
@@ -61,22 +63,33 @@ class Invariants:
 
     :param stores_: databases by URL
     :param claims: the claim store, if it is in no database
-    :param drivers: virtualization drivers by host
-    :param hosts: hosts by provider
+    :param machines_: machines by their first host names
+    :param hosts: first host names by provider
     :param note: called with each change of a server
     :param is_exact: whether the claim store counts right at every moment, and
         not only in the end
+    :param audit: audits the deployment; returns what the findings are of
+    :ivar disturbed: servers whose records or guests an event has taken away;
+        an audit must report each of them that is not as it should be
     """
 
     def __init__(
         self, stores_: Mapping[str, stores.Store],
-        claims: claims_base.ClaimStore | None, drivers: Mapping[str, Any],
+        claims: claims_base.ClaimStore | None,
+        machines_: Mapping[str, machines.Machine],
         hosts: Mapping[str, str], workload: Workload,
         note: Callable[[str], None], is_exact: bool = True,
+        audit: Callable[[], set[str]] = set,
     ) -> None:
         self._stores = stores_
         self._claims = claims
-        self._drivers = drivers
+        self._machines = machines_
+        self._audit = audit
+        self.disturbed: set[str] = set()
+        #: Servers that were active on a host with their guest.
+        self._arrived: set[str] = set()
+        self._node_moved = False
+        self._found: set[str] | None = None
         self._hosts = hosts
         self._workload = workload
         self._note = note
@@ -103,14 +116,8 @@ class Invariants:
                 self._look_at_cell(store)
 
     def _look_at_cell(self, store: stores.Store) -> None:
-        before, rows, gone = self._rows[store.url], {}, set()
-        for uuid, vm_state, task_state, host, deleted, name in store.query(
-                _ROWS):
-            if deleted:
-                gone.add(uuid)
-            else:
-                rows[uuid] = _Row(
-                    states.State(vm_state, task_state), host, name)
+        before = self._rows[store.url]
+        rows, gone = self._read(store)
         self._rows[store.url] = rows
         for uuid in before.keys() | rows.keys():
             old, new = before.get(uuid), rows.get(uuid)
@@ -122,10 +129,62 @@ class Invariants:
                            f'{now and tuple(now)} on {new and new.host}')
             if not states.is_allowed(was, now):
                 raise Violation('states', f'{uuid} went from {was} to {now}')
+            if self._node_moved and new and new.node == machines.NODE:
+                self.disturbed.add(uuid)
         self._look_at_places(rows)
+
+    def _read(self, store: stores.Store) -> tuple[dict[str, _Row], set[str]]:
+        """Return the rows of a cell, and its deleted servers."""
+        rows, gone = {}, set()
+        for uuid, vm_state, task_state, host, deleted, name, node in (
+                store.query(_ROWS)):
+            if deleted:
+                gone.add(uuid)
+            else:
+                rows[uuid] = _Row(
+                    states.State(vm_state, task_state), host, name, node)
+        return rows, gone
+
+    def restored(self, store: stores.Store) -> None:
+        """Read a cell whose database was restored from a backup."""
+        before = self._rows[store.url]
+        rows = self._rows[store.url] = self._read(store)[0]
+        changed = {uuid for uuid in before.keys() | rows.keys()
+                   if before.get(uuid) != rows.get(uuid)}
+        self.disturbed |= changed
+        self._workload.hidden -= changed
+
+    def renamed(self, machine: machines.Machine, same_cell: bool) -> None:
+        """Note that a host gets another name, perhaps in another cell.
+
+        A guest whose build is not finished can be left there.
+        """
+        self.disturbed.update(
+            uuid for uuid in machine.list_instances()
+            if not (same_cell and uuid in self._arrived))
+
+    def node_moves(self) -> None:
+        """Note that the movable node leaves its machine."""
+        self._node_moved = True
+        for rows in self._rows.values():
+            self.disturbed.update(
+                uuid for uuid, row in rows.items()
+                if row.node == machines.NODE)
+        self._look_at_claims()
+
+    def look_at_destroyed(self, uuid: str) -> None:
+        """Check that a guest may be destroyed.
+
+        :raises Violation: its server was active, and no user deletes it
+        """
+        if uuid in self._arrived and uuid not in self._workload.to_delete:
+            raise Violation('guests', f'the guest of {uuid} is destroyed, and '
+                                      'nobody deletes its server')
 
     def _look_at_places(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
+            if uuid in self.disturbed:
+                continue
             begun = [url for url, row in self._live(uuid)
                      if row.host or row.state.vm_state == 'active']
             if len(begun) > 1:
@@ -134,15 +193,19 @@ class Invariants:
             if begun and mapped not in begun:
                 raise Violation('S3', f'{uuid} is built in {begun} and mapped '
                                       f'to {mapped}')
-            hosts = [host for host, driver in self._drivers.items()
-                     if uuid in driver.list_instances()]
+            hosts = [host for host, machine in self._machines.items()
+                     if uuid in machine.list_instances()]
             if len(hosts) > 1:
                 raise Violation('S2', f'{uuid} runs on {hosts}')
+            names = {name for host in hosts
+                     for name in self._machines[host].names}
             for _, row in self._live(uuid):
-                if row.state == states.ACTIVE and row.host not in (
-                        None, *hosts):
-                    raise Violation('guests', f'{uuid} is active on '
-                                    f'{row.host}, which has lost its guest')
+                if row.state == states.ACTIVE and row.host is not None:
+                    if row.host not in names:
+                        raise Violation(
+                            'guests', f'{uuid} is active on {row.host}, which '
+                            'has lost its guest')
+                    self._arrived.add(uuid)
         self._look_at_deleted()
 
     def _look_at_requests(self) -> None:
@@ -152,7 +215,8 @@ class Invariants:
         for uuid, (old, _) in self._cells.items():
             new = cells.get(uuid, (None, False))[0]
             live = dict(self._live(uuid)).get(old or '')
-            if old not in (None, new) and live is not None and live.host:
+            if (old not in (None, new) and live is not None and live.host
+                    and uuid not in self.disturbed):
                 raise Violation('S3', f'{uuid} went from {old} to {new} '
                                       'while it was built')
         requests = {uuid for uuid, in api.query(_REQUESTS)}
@@ -171,6 +235,8 @@ class Invariants:
     def _look_at_deleted(self) -> None:
         """Check that deleted servers stay invisible."""
         for uuid in self._workload.deleted:
+            if uuid in self.disturbed:
+                continue
             if not self._is_visible(uuid):
                 self._workload.hidden.add(uuid)
             elif uuid in self._workload.hidden:
@@ -182,23 +248,30 @@ class Invariants:
         :param quiet: whether no activity is running
         """
         held: collections.Counter[Any] = collections.Counter()
+        takers: set[str] = set()
         if self._claims is not None:
             counts = [
                 (each.provider, name, each.capacity.get(name, 0), used)
                 for each in self._claims.usages().usages
                 for name, used in each.used.items()]
-            for claims in self._held_in(self._claims).values():
+            for consumer, claims in self._held_in(self._claims).items():
                 for claim in claims:
+                    if claim.provider == machines.NODE_ID:
+                        takers.add(consumer)
                     for name, amount in claim.resources.items():
                         held[claim.provider, name] += amount
         else:
             store = self._stores[harness.CLAIMS]
             counts = store.query(_INVENTORIES)
-            for _, provider, name, amount in store.query(_ALLOCATIONS):
+            for consumer, provider, name, amount in store.query(_ALLOCATIONS):
+                if provider == machines.NODE_ID:
+                    takers.add(consumer)
                 held[provider, name] += amount
+        if self._node_moved:
+            self.disturbed |= takers
         for provider, name, capacity, used in counts:
-            host = self._hosts[provider]
-            if used > capacity:
+            host = self._hosts.get(provider, machines.NODE)
+            if used > capacity and host != machines.NODE:
                 raise Violation('S1', f'{used} of {capacity} {name} are taken '
                                       f'on {host}')
             if used != held[provider, name] and (self._is_exact or quiet):
@@ -228,35 +301,52 @@ class Invariants:
 
         :raises Violation: an invariant is violated
         """
-        for uuid in sorted(self._requests):
-            raise Violation('L1', f'{uuid} is requested still')
         self._look_at_claims(quiet=True)
         claims = self._held()
-        for uuid, (cell, queued) in sorted(self._cells.items()):
-            live = self._live(uuid)
-            if uuid in self._workload.deleted or queued:
-                if live:
-                    raise Violation('S7', f'{uuid} was deleted and is in '
-                                          f'{live}')
-            elif len(live) != 1:
-                raise Violation('S2', f'{uuid} ended in {live}')
-            elif live[0][0] != cell:
-                raise Violation(
-                    'S3', f'{uuid} is in {live} and mapped to {cell}')
-            else:
-                self._check_server(uuid, *live[0], claims.pop(uuid, {}))
-        if claims:
-            raise Violation('S4', f'claims are left of {claims}')
+        for uuid in sorted({*self._requests, *self._cells, *claims}):
+            self._check_one(uuid, claims.get(uuid, {}))
         self._check_strays()
         for batch in self._workload.batches:
             self._check_batch(batch)
+        self._check_node()
+
+    def _check_one(self, uuid: str, claims: Mapping[str, Any]) -> None:
+        """Check one server; an audit may report a disturbed one instead."""
+        try:
+            self._check_fate(uuid, claims)
+        except Violation:
+            if uuid not in self.disturbed or (
+                    self._audited().isdisjoint((uuid, *claims))):
+                raise
+
+    def _audited(self) -> set[str]:
+        if self._found is None:
+            self._found = self._audit()
+        return self._found
+
+    def _check_fate(self, uuid: str, claims: Mapping[str, Any]) -> None:
+        if uuid in self._requests:
+            raise Violation('L1', f'{uuid} is requested still')
+        cell, queued = self._cells.get(uuid, (None, True))
+        live = self._live(uuid)
+        if uuid in self._workload.deleted or queued:
+            if live:
+                raise Violation('S7', f'{uuid} was deleted and is in {live}')
+            if claims:
+                raise Violation('S4', f'claims of {uuid} are left: {claims}')
+        elif len(live) != 1:
+            raise Violation('S2', f'{uuid} ended in {live}')
+        elif live[0][0] != cell:
+            raise Violation('S3', f'{uuid} is in {live} and mapped to {cell}')
+        else:
+            self._check_server(uuid, *live[0], claims)
 
     def _check_server(
         self, uuid: str, url: str, row: _Row, claims: Mapping[str, Any]
     ) -> None:
         if row.state == states.ACTIVE and url != harness.CELL0:
-            hosts = [self._hosts[provider] for provider in claims]
-            if hosts != [row.host]:
+            hosts = [self._names(provider) for provider in claims]
+            if len(hosts) != 1 or row.host not in hosts[0]:
                 raise Violation('S4', f'{uuid} is on {row.host} and holds '
                                       f'claims on {hosts}')
             flavor = self._stores[url].query(
@@ -266,8 +356,9 @@ class Invariants:
                      for _, each in sorted(claim.items())]
             if taken != [flavor[2], flavor[1], flavor[0]]:
                 raise Violation('S4', f'{uuid} holds {claims}, not {flavor}')
-            runs = self._drivers[row.host or ''].list_instances()
-            if uuid not in runs:
+            if not any(uuid in machine.list_instances()
+                       for machine in self._machines.values()
+                       if row.host in machine.names):
                 raise Violation('S2', f'{uuid} does not run on {row.host}')
         elif row.state == states.ERROR:
             if claims:
@@ -277,19 +368,46 @@ class Invariants:
         else:
             raise Violation('L1', f'{uuid} in {url} ended as {row}')
         name = self._workload.names.get(uuid, row.name)
-        if name not in ('maybe', row.name):
+        if name not in ('maybe', row.name) and uuid not in self.disturbed:
             raise Violation('rename', f'{uuid} is {row.name!r}, not {name!r}')
+
+    def _names(self, provider: str) -> set[str]:
+        """Return the names of the host that has a provider now."""
+        if provider in self._hosts:
+            return self._machines[self._hosts[provider]].names
+        return {name for machine in self._machines.values()
+                if machine.node is not None for name in machine.names}
+
+    def _check_node(self) -> None:
+        """Check that a node that no machine has is not for sale."""
+        if not self._node_moved or self._names(machines.NODE_ID):
+            return
+        if self._claims is not None:
+            capacity = sum(
+                sum(each.capacity.values())
+                for each in self._claims.usages().usages
+                if each.provider == machines.NODE_ID)
+        else:
+            capacity = sum(
+                row[2] for row in self._stores[harness.CLAIMS].query(
+                    _INVENTORIES) if row[0] == machines.NODE_ID)
+        if capacity and machines.NODE_ID not in self._audited():
+            raise Violation('nodes', 'a node is for sale, and no machine has '
+                                     'it')
 
     def _check_strays(self) -> None:
         """Check that no record exists of a server that was not accepted."""
         rows = {uuid for rows in self._rows.values() for uuid in rows}
-        runs = {uuid for driver in self._drivers.values()
-                for uuid in driver.list_instances()}
+        runs = {uuid for machine in self._machines.values()
+                for uuid in machine.list_instances()}
         active = {uuid for rows in self._rows.values()
                   for uuid, row in rows.items() if row.host}
         if rows - self._cells.keys():
             raise Violation('S3', f'{rows} have rows and no mapping')
-        if runs != active:
+        differ = runs ^ active
+        if differ - self.disturbed or differ and differ - self._audited() - {
+                uuid for uuid, claims in self._held().items()
+                if not self._audited().isdisjoint(claims)}:
             raise Violation('S4', f'{sorted(runs)} run, {sorted(active)} are '
                                   'to run')
 
@@ -298,6 +416,8 @@ class Invariants:
         if lost:
             raise Violation('S2', f'{lost} were accepted, and have no record')
         built = deleted = 0
+        if not self.disturbed.isdisjoint(batch.uuids):
+            return
         for uuid in batch.uuids:
             live = [url for url, _ in self._live(uuid) if url != harness.CELL0]
             built += bool(live)

@@ -26,8 +26,12 @@ from cellsched.simulator import stores
 
 @dataclasses.dataclass
 class SimulatedCall:
-    """A caller that waits for a reply; the first reply counts."""
+    """A caller that waits for a reply; the first reply counts.
 
+    :param lives: returns whether the process of the caller lives
+    """
+
+    lives: Callable[[], bool] = lambda: True
     reply: str | None = None
 
 
@@ -70,7 +74,7 @@ class Listener:
                 and self.target.topic == message.topic
                 and message.server in (None, self.target.server))
 
-    def receive(self, message: Message, gate: stores.Gate) -> None:
+    def receive(self, message: Message, gate: Any) -> None:
         """Dispatch a message, which is acknowledged before."""
         call = message.call
         incoming = local.IncomingMessage(
@@ -79,10 +83,17 @@ class Listener:
         local.handle(self.dispatcher, incoming)
 
 
+#: Seconds after which a reply to a missing queue is given up.
+_MISSING_QUEUE_S = 3.0
+
+
 def _reply(
-    method: str, call: SimulatedCall, gate: stores.Gate, text: str
+    method: str, call: SimulatedCall, gate: Any, text: str
 ) -> None:
     gate.enter(f'reply to {method}')
+    if not call.lives():
+        gate.clock.sleep(_MISSING_QUEUE_S)
+        return
     if call.reply is None:
         call.reply = text
 
@@ -151,7 +162,7 @@ class SimulatedDriver(local.Driver):
         self, target: oslo_messaging.Target, method: str, text: str,
         timeout_s: float | None, monitor_s: float | None,
     ) -> str | None:
-        call = SimulatedCall()
+        call = SimulatedCall(self._gate.life())
         self._send(target, method, text, call)
         timeout_s = min(filter(None, (timeout_s, monitor_s)))
         if not self._wait(lambda: call.reply is not None, timeout_s):

@@ -82,6 +82,7 @@ class Process(stores.Gate):
         self.periodic: list[Periodic] = []
         self.activities: list[scheduler.Activity] = []
         self.lives = 0
+        self.deaths = 0
         #: Targets of RPC servers that were just started.
         self._targets: list[oslo_messaging.Target] = []
 
@@ -124,15 +125,26 @@ class Process(stores.Gate):
                          0 if at_once else spacing_s))
             for function, spacing_s, at_once in service.periodic]
 
+    def report_at(self, when: float) -> None:
+        """Have the agent of a host report its resources at a time."""
+        for each in self.periodic:
+            if each.name.endswith('.report'):
+                each.due = when
+
     def die(self) -> None:
         """Stop at once, with all activities."""
         self.service = None
+        self.deaths += 1
         self.periodic = []
         self._world.network.leave(self)
         for activity in self.activities:
             activity.doomed = True
 
     # The gate: each access lets other activities run.
+
+    def life(self) -> Callable[[], bool]:
+        deaths = self.deaths
+        return lambda: self.deaths == deaths
 
     def enter(self, what: str) -> None:
         self._world.pause(what)

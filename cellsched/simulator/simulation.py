@@ -17,10 +17,13 @@ from cellsched import exception
 from cellsched.simulator import claim_servers
 from cellsched.simulator import faults
 from cellsched.simulator.harness import CELLS
+from cellsched.simulator.harness import database
 from cellsched.simulator.harness import Harness
 from cellsched.simulator.harness import NEVER_S
 from cellsched.simulator import invariants
+from cellsched.simulator import machines
 from cellsched.simulator import network
+from cellsched.simulator import operator
 from cellsched.simulator import processes
 from cellsched.simulator import scheduler
 from cellsched.simulator import stores
@@ -80,7 +83,8 @@ class Simulation(processes.World):
         self._harness = harness
         self._random = random.Random(seed)
         drawn = faults.draw(
-            self._random, () if claims is None else faults.SERVER_KINDS)
+            self._random, faults.SERVER_KINDS if claims is not None
+            else faults.EVENTS if kinds is None else ())
         self.faults = faults.Faults(
             self._random, drawn if kinds is None else kinds, rate)
         self._kinds = tuple(sorted(self.faults.kinds))
@@ -95,12 +99,15 @@ class Simulation(processes.World):
             self._claims = self._server.direct()
         elif in_memory:
             self._claims = memory.MemoryClaims()
-        self._drivers: dict[str, Any] = {}
+        self._machines: dict[str, machines.Machine] = {}
+        self.operator = operator.Operator(
+            self, random.Random(f'{seed} operator'), harness, self._claims)
         self.scheduler = scheduler.Scheduler(harness.pool, self._decide)
         self.trace: list[tuple[float, str, str]] = []
         self.invariants = invariants.Invariants(
-            harness.stores, self._claims, self._drivers, harness.hosts,
-            self.workload, self._note, claims is None or claims.is_exact)
+            harness.stores, self._claims, self._machines, harness.hosts,
+            self.workload, self.note, claims is None or claims.is_exact,
+            self.operator.audit)
         self._ready: list[scheduler.Activity] = []
         self._dead: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
@@ -113,6 +120,7 @@ class Simulation(processes.World):
         try:
             self._begin()
             self._go_on()
+            self._disturb()
             self._come_to_rest()
         except invariants.Violation as exc:
             self._failure = self._failure or str(exc)
@@ -125,10 +133,15 @@ class Simulation(processes.World):
         for cell, hosts in CELLS.items():
             for host in hosts:
                 made = self.add(host, services.compute, confs[host])
-                made.start()
-                self._drivers[host] = made.driver
+                self._machines[host] = made.driver = machines.Machine(
+                    made.conf, made.clock, self.destroyed)
                 if 'build' in self.faults.kinds:
                     made.driver.fail_builds(self._random.choice((0, 1, 3)))
+        if 'node' in self.faults.kinds:
+            self.operator.give_node()
+        for cell, hosts in CELLS.items():
+            for host in hosts:
+                self.processes[host].start()
             name = f'conductor-{cell}'
             self.add(name, services.conductor, confs[name]).start()
         for name in ('conductor1', 'conductor2'):
@@ -138,6 +151,19 @@ class Simulation(processes.World):
         for store in self.stores.values():
             store.is_changed()
 
+    def _events(self) -> list[tuple[str, Callable[[], None]]]:
+        """Return the kinds of events, with what makes them happen."""
+        return [('rename', self.operator.rename),
+                ('restore', self.operator.restore),
+                ('node', self.operator.move_node), ('stuck', self._stick)]
+
+    def _disturb(self) -> None:
+        """Have events happen when servers are built, and go on."""
+        for kind, happens in self._events():
+            if kind in self.faults.kinds and self._random.random() < 0.7:
+                happens()
+                self._go_on()
+
     def _come_to_rest(self) -> None:
         """Stop all faults, and let all activities end."""
         self.faults.stop()
@@ -146,6 +172,7 @@ class Simulation(processes.World):
         self._frozen.clear()
         for process in self.processes.values():
             process.clock.ahead_s = 0.0
+        self.operator.settle()
         for passing_s in ROUNDS:
             self._requests = self.workload.again()
             self._go_on()
@@ -204,9 +231,13 @@ class Simulation(processes.World):
             awaited, None if timeout_s is None else self.now + timeout_s)
 
     def post(self, message: network.Message) -> None:
+        caller = self.scheduler.calling()
+        if (message.call is not None and caller is not None
+                and self.faults.event('callers', 1.0)):
+            self.kill(caller.owner)
         arriving = self.faults.deliver(message, self.now)
         if len(arriving) != 1:
-            self._note(f'{message} arrives {len(arriving)} times')
+            self.note(f'{message} arrives {len(arriving)} times')
         self.network.messages += arriving
 
     def strike(
@@ -214,13 +245,19 @@ class Simulation(processes.World):
     ) -> str | None:
         if self.scheduler.calling() is None:
             return None
+        if writes and self.faults.is_stuck(store, self.now) and not self.wait(
+                lambda: not self.faults.is_stuck(store, self.now),
+                process.conf.database.lock_timeout):
+            self.note('goes wrong: the database takes no writes')
+            raise exception.DatabaseBusy(
+                schema=store.database.schema, reason='it takes no writes')
         try:
             how = self.faults.strike(store, writes, self.now)
         except exception.DatabaseUnreachable as exc:
-            self._note(f'fails: {exc}')
+            self.note(f'fails: {exc}')
             raise
         if how:
-            self._note(f'goes wrong: {how}')
+            self.note(f'goes wrong: {how}')
         return how
 
     def strike_server(self) -> stores.Fate:
@@ -228,12 +265,19 @@ class Simulation(processes.World):
             return stores.Fate.ANSWERED
         fate = self.faults.send(self.now)
         if fate is not stores.Fate.ANSWERED:
-            self._note(f'goes wrong: {fate.value}')
+            self.note(f'goes wrong: {fate.value}')
         return fate
 
     def look_at(self, store: stores.Store | None) -> None:
+        self._check(self.invariants.look_at, store)
+
+    def destroyed(self, uuid: str) -> None:
+        """Check that a guest may be destroyed."""
+        self._check(self.invariants.look_at_destroyed, uuid)
+
+    def _check(self, check: Callable[[Any], None], of: Any) -> None:
         try:
-            self.invariants.look_at(store)
+            check(of)
         except invariants.Violation as exc:
             self._fail(str(exc))
             if self.scheduler.calling() is None:
@@ -242,7 +286,7 @@ class Simulation(processes.World):
 
     # Faults and their traces.
 
-    def _note(self, what: str) -> None:
+    def note(self, what: str) -> None:
         activity = self.scheduler.calling()
         self.trace.append((self.now, activity.name if activity else '-', what))
 
@@ -259,23 +303,33 @@ class Simulation(processes.World):
         if not self.faults.kinds:
             return
         if self.faults.death():
-            self._kill(activity.owner)
+            self.kill(activity.owner)
+        for kind, happens in self._events():
+            if self.faults.event(kind):
+                happens()
         freeze_s = self.faults.freeze_s()
         if freeze_s:
-            self._note(f'{activity.owner.name} stands still for {freeze_s} s')
+            self.note(f'{activity.owner.name} stands still for {freeze_s} s')
             self._frozen[activity.owner.name] = self.now + freeze_s
         stall_s = self.faults.stall_s()
         if stall_s:
-            self._note(f'{stall_s} seconds pass')
+            self.note(f'{stall_s} seconds pass')
             self.now += stall_s
         jump_s = self.faults.jump_s()
         if jump_s is not None:
             name = self._random.choice(list(self.processes))
-            self._note(f'the clock of {name} is {jump_s} ahead')
+            self.note(f'the clock of {name} is {jump_s} ahead')
             self.processes[name].clock.ahead_s = jump_s
 
-    def _kill(self, process: processes.Process) -> None:
-        self._note(f'{process.name} is killed')
+    def _stick(self) -> None:
+        """Have a cell take no writes for some time."""
+        store = self.stores[database(self._random.choice(list(CELLS)))]
+        until = self.faults.stick(store, self.now)
+        self.note(f'{store.url} takes no writes until {until:.3f}')
+
+    def kill(self, process: processes.Process) -> None:
+        """Kill a process, which restarts."""
+        self.note(f'{process.name} is killed')
         process.die()
         self._dead[process.name] = self.now + self._random.choice(
             (0.0, 1.0, 40.0))
@@ -290,11 +344,11 @@ class Simulation(processes.World):
             except (exception.CellschedException, AssertionError) as exc:
                 if isinstance(exc, AssertionError):
                     self._fail(f'crash: {exc!r}')
-                self._note(f'ends: {type(exc).__name__}: {exc}')
+                self.note(f'ends: {type(exc).__name__}: {exc}')
             except Exception as exc:
                 self._fail(f'crash: {name}: {exc!r}')
             else:
-                self._note('ends')
+                self.note('ends')
 
         made = scheduler.Activity(process, name, guarded)
         process.activities.append(made)
@@ -392,6 +446,9 @@ class Simulation(processes.World):
         def run() -> None:
             try:
                 each.function()
+            except exception.HostNameTaken:
+                self.kill(process)
+                raise
             finally:
                 each.running = False
                 each.due = self.now + each.spacing_s
@@ -413,10 +470,12 @@ class Simulation(processes.World):
         def start() -> None:
             try:
                 process.start()
-            except exception.CellschedException:
+            except exception.CellschedException as exc:
                 # A supervisor restarts it.
                 self._dead[name] = self.now + 1.0
+                self.operator.refused(process, exc)
                 raise
+            self.operator.started(process)
 
         return self._activity(process, f'{name} starts', start)
 

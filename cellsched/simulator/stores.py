@@ -79,6 +79,10 @@ class Gate:
     def enter(self, what: str) -> None:
         """Let other threads run before an operation."""
 
+    def life(self) -> Callable[[], bool]:
+        """Return a function that returns whether the process still lives."""
+        return lambda: True
+
     def ask(self, store: Store, writes: bool) -> str | None:
         """Return the failure of a transaction, or None.
 
@@ -177,12 +181,19 @@ def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:
 
 
 class Claims:
-    """A shared in-memory claim store, as one process uses it."""
+    """A shared in-memory claim store, as one process uses it.
 
-    def __init__(self, store: claims_base.ClaimStore, gate: Gate) -> None:
+    :param shared: whether the process knows that others use it too
+    """
+
+    def __init__(
+        self, store: claims_base.ClaimStore, gate: Gate,
+        shared: bool = False,
+    ) -> None:
         self._store = store
         self._gate = gate
-        self.capabilities = store.capabilities
+        self.capabilities = store.capabilities | (
+            {claims_base.Capability.SHARED} if shared else frozenset())
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._store, name)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines with guests, and a node that moves between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import dataclasses
+import datetime
+from typing import Any
+
+from cellsched.clock import Clock
+from cellsched import exception
+from cellsched import objects
+from cellsched.virt import base
+from cellsched.virt import fake
+
+#: The name and the uuid of the node that moves, and its VCPUs.
+NODE = 'movable'
+NODE_ID = '11111111-1111-4111-8111-111111111111'
+_NODE_VCPUS = 2
+
+
+class MovableNode:
+    """A node with guests, which keeps its uuid, as bare-metal nodes do."""
+
+    def __init__(self) -> None:
+        #: The times at which its guests were spawned, by uuid.
+        self.guests: dict[str, datetime.datetime] = {}
+
+
+class Machine(fake.FakeDriver):
+    """The virtualisation driver of a machine, whose host name can change.
+
+    :param destroyed: called with the uuid of each guest that is destroyed
+    :ivar conf: the configuration of the agent that runs on it
+    :ivar names: the name of the host; its former name as well, while it gets
+        another one
+    :ivar node: the node that it reports beside its own, if any
+    """
+
+    def __init__(
+        self, conf: Any, clock: Clock, destroyed: Callable[[str], None]
+    ) -> None:
+        super().__init__(conf, clock)
+        self.names = {conf.host}
+        self.node: MovableNode | None = None
+        self._destroyed = destroyed
+
+    def nodes(self) -> dict[str, base.NodeResources]:
+        nodes = super().nodes()
+        if self.node is not None:
+            nodes[NODE] = dataclasses.replace(
+                nodes[self.conf.host], vcpus=_NODE_VCPUS, uuid=NODE_ID)
+        return nodes
+
+    def spawn(self, instance: objects.Instance, node: str) -> None:
+        if node != NODE:
+            super().spawn(instance, node)
+        elif self.node is None:
+            raise exception.BuildFailed(
+                uuid=instance.uuid, reason='the node is gone')
+        else:
+            self.node.guests.setdefault(instance.uuid, self.clock.now())
+
+    def destroy(self, instance: objects.Instance) -> None:
+        if instance.uuid in self.list_instances():
+            self._destroyed(instance.uuid)
+        if self.node is not None:
+            self.node.guests.pop(instance.uuid, None)
+        super().destroy(instance)
+
+    def list_instances(self) -> list[str]:
+        moving = () if self.node is None else self.node.guests
+        return sorted({*super().list_instances(), *moving})
+
+    def spawned_at(self, uuid: str) -> datetime.datetime | None:
+        if self.node is not None and uuid in self.node.guests:
+            return self.node.guests[uuid]
+        return super().spawned_at(uuid)
