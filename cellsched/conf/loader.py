@@ -446,6 +446,16 @@ def _parse(
 def _check_values(
     conf: cfg.ConfigOpts, settings: _Settings
 ) -> Iterator[exception.ConfigurationInvalid]:
+    """Yield the problems of values.
+
+    A default is valid, and to read all options takes longer than all other
+    steps. So all are read only if it is not known which are set.
+    """
+    if _are_named(conf, settings):
+        yield from filter(None, (
+            _problem(conf if group == 'DEFAULT' else conf[group], group, name,
+                     settings) for group, name in settings))
+        return
     for name in conf:
         problem = _problem(conf, 'DEFAULT', name, settings)
         if problem is not None:
@@ -454,6 +464,16 @@ def _check_values(
             section = conf[name]
             yield from filter(None, (
                 _problem(section, name, each, settings) for each in section))
+
+
+def _are_named(conf: cfg.ConfigOpts, settings: _Settings) -> bool:
+    """Return whether options are set by their current names in files only."""
+    if conf.config_source or any(
+            name.startswith('OS_') and '__' in name for name in os.environ):
+        return False
+    return all(
+        name in conf if group == 'DEFAULT' else
+        group in conf and name in conf[group] for group, name in settings)
 
 
 def _problem(

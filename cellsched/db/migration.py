@@ -46,7 +46,10 @@ def upgrade(
     with (_LOCK, database.for_long_statements() as unlimited,
           unlimited.writer() as connection):
         known = versions(history.package)
-        for each in (version, _current(history, connection)):
+        current = _current(history, connection)
+        if current == known[0] and version in ('head', current):
+            return
+        for each in (version, current):
             if each not in (None, 'head', *known):
                 raise exception.InvalidField(
                     where=f'the {history.name} schema', field='version',

@@ -22,6 +22,7 @@ from typing import Self
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
+from cellsched.claims.sql import schema as claims_schema
 from cellsched.clock import Clock
 from cellsched.conf import loader
 from cellsched.db import api as api_schema
@@ -278,6 +279,9 @@ class Deployment:
     def _fill(self, parts: services.Components) -> None:
         """Make the schemas, the cells' mappings and the aggregates."""
         self._sync(api_schema.SCHEMA, parts, 'api')
+        if self._database_url == self._sqlite:
+            # The claim store finds its tables there and creates no others.
+            sqlite_template.create(self._file('claims'), claims_schema.SCHEMA)
         parts.claims.sync()
         mappings = [_mapping(objects.CELL0_UUID, 'cell0', 'none:///',
                              self._database_url('cell0'))]
