@@ -51,7 +51,7 @@ def size(default: int, full: int) -> int:
 
 #: Seeds of the simulation, and of each claim store's in it.
 SIMULATION_SEEDS = size(75, 100)
-STORE_SEEDS = size(24, 60)
+STORE_SEEDS = size(12, 60)
 
 #: Seeds whose trace is compared between processes.
 TRACED_SEEDS = size(2, 10)
@@ -67,7 +67,7 @@ COSTLY_FAULT_SEEDS = size(4, 12)
 SEEDS_TO_FAIL = 300
 
 #: Claims of processes that race in a store; fewer where one takes long.
-RACING_CLAIMS = size(80, 400)
+RACING_CLAIMS = size(40, 400)
 SLOW_RACING_CLAIMS = size(40, 80)
 SLOWEST_RACING_CLAIMS = size(20, 40)
 
@@ -78,7 +78,7 @@ RACING_ROUNDS = size(4, 10)
 ENTRANCES = size(2, 10)
 
 #: Requests that a model and the real server are compared with.
-COMPARED_REQUESTS = size(150, 500)
+COMPARED_REQUESTS = size(60, 500)
 
 #: Examples that hypothesis tries where a test has no decorator of its own.
 EXAMPLES = size(20, 100)

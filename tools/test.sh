@@ -15,7 +15,8 @@
 #
 # Integration tests start the servers that they need, and skip where those are
 # not installed; with CELLSCHED_REQUIRE_SERVERS=1 that is a failure. They and
-# functional tests wait most of the time, so the other parts run beside them.
+# functional tests wait most of the time, so the other parts run beside them;
+# unit tests last, which use both processors to the end.
 #
 # CELLSCHED_TEST_PROFILE=full selects the full profile, too.
 set -eu
@@ -24,7 +25,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tools/environment.sh"
 
 main() {
-    local part all='style unit functional integration docs smoke'
+    local part all='style docs smoke unit functional integration'
     if [ "${1:-}" = full ]; then
         export CELLSCHED_TEST_PROFILE=full
         shift

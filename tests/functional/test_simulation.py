@@ -19,7 +19,7 @@ from tests import profile
 from tests.unit import base
 
 #: Tests that share the seeds.
-SHARES = 8
+SHARES = profile.size(4, 8)
 
 #: Prints what some seeds do.
 _TRACES = '''

@@ -15,7 +15,7 @@ from tests.functional import test_simulation
 from tests import profile
 
 #: Tests that share the seeds of a store.
-SHARES = 3
+SHARES = profile.size(1, 3)
 
 
 class StoresTestCase(test_simulation.SimulationTestCase):
