@@ -48,10 +48,6 @@ _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
 
-#: Seconds that a selection waits for another one. A selection takes about a
-#: millisecond; one that takes longer delays no other for longer than this.
-_TURN_S = 0.01
-
 #: Seconds to wait for pending claims of other requests.
 _PENDING_S = 10.0
 
@@ -116,6 +112,8 @@ class Placer:
     :param ignores_demands: whether requirements that no stage reads are
         ignored instead of refused
     :param down_s: seconds without a report after which a host is down
+    :param turn_s: seconds that a selection waits for another one. A selection
+        takes about a millisecond
     """
 
     loader: HostSource
@@ -128,6 +126,7 @@ class Placer:
     slow_plugin_s: float = math.inf
     ignores_demands: bool = False
     down_s: float = math.inf
+    turn_s: float = 0.01
 
     def __post_init__(self) -> None:
         # Every process makes the same plan from the same hosts.
@@ -299,7 +298,7 @@ class Placer:
             already include
         """
         has_turn = (len(attempt.uuids) == 1 and attempt.reserve
-                    and self._turn.acquire(timeout=_TURN_S))
+                    and self._turn.acquire(timeout=self.turn_s))
         try:
             self._select_in_turn(attempt, count_pending)
         finally:

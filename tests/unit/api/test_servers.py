@@ -4,6 +4,8 @@
 from concurrent import futures
 import contextlib
 import datetime
+import threading
+import time
 from types import MappingProxyType
 
 from amqp import exceptions as amqp_exc
@@ -230,6 +232,72 @@ class TestCreate(ServersTestCase):
 
 
 class TestGetAndList(ServersTestCase):
+
+    def at_once(self, number, before=lambda: None):
+        """Create servers of which all but the first share a transaction.
+
+        :param before: called when the second transaction begins
+        :returns: the calls, and the number of transactions
+        """
+        begun, go_on, writers = threading.Event(), threading.Event(), []
+        writer = self.database.writer
+
+        def counted():
+            writers.append(None)
+            if len(writers) == 1:
+                begun.set()
+                self.assertTrue(go_on.wait(60))
+            else:
+                before()
+            return writer()
+
+        self.database.writer = counted
+        with futures.ThreadPoolExecutor(number) as pool:
+            calls = [pool.submit(self.create)]
+            self.assertTrue(begun.wait(60))
+            calls += [pool.submit(self.create) for _ in range(number - 1)]
+            while len(self.servers._accepting._waiting) < number - 1:
+                time.sleep(0.001)
+            go_on.set()
+        del self.database.writer
+        return calls, len(writers)
+
+    def test_servers_that_are_accepted_at_once_share_a_transaction(self):
+        calls, transactions = self.at_once(4)
+
+        self.assertEqual(2, transactions)
+        uuids = {uuid for call in calls for uuid in call.result()}
+        self.assertEqual(4, len(uuids))
+        self.assertEqual([4, 4, 4], self.written())
+
+    def test_server_that_cannot_be_written_fails_alone(self):
+        names = iter(['r1', 'a', 'r2', 'b', 'r3', 'a', 'r4', 'c'])
+        lock = threading.Lock()
+
+        def new_uuid():
+            with lock:
+                return next(names)
+
+        self.servers._new_uuid = new_uuid
+        calls, _ = self.at_once(4)
+
+        errors = [call.exception() for call in calls]
+        self.assertEqual(3, errors.count(None))
+        self.assertEqual([3, 3, 3], self.written())
+
+    def test_transaction_of_unknown_outcome_is_not_repeated(self):
+        def fail():
+            raise exception.DatabaseUnreachable(
+                schema='API', url='sqlite://', reason='away')
+
+        calls, transactions = self.at_once(3, before=fail)
+
+        self.assertEqual(2, transactions)
+        self.assertIsNone(calls[0].exception())
+        for call in calls[1:]:
+            self.assertIsInstance(
+                call.exception(), exception.DatabaseUnreachable)
+        self.assertEqual([1, 1, 1], self.written())
 
     def test_ids_that_are_none_are_refused(self):
         for bad in hostile.NAMES:

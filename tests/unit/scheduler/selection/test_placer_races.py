@@ -2,6 +2,9 @@
 """Placing when others place too, and the table is behind."""
 
 from concurrent import futures
+import functools
+import threading
+import time
 
 import hypothesis
 from hypothesis import strategies
@@ -88,6 +91,50 @@ class TestStaleTable(schedulers.PlacingTestCase):
         error = self.assertRaises(exception.NoValidHost, self.place, 3)
 
         self.assertEqual(2, error.kwargs['placed'])
+
+
+class TestTurns(schedulers.PlacingTestCase):
+    """Selections in one process."""
+
+    def test_selection_is_not_repeated_for_one_at_the_same_time(self):
+        selected = []
+
+        class Slow(all_hosts.AllHostsFilter):
+            def keep(self, hosts, request):
+                selected.append(request)
+                time.sleep(0.01)
+
+        placer, loader = self.world.placer(filters=[Slow(None)])
+        placer.turn_s = 60
+        loader.refresh(world.CONTEXT)
+
+        found = racing.race(*(functools.partial(
+            self.place, by=placer, uuids=[uuid], vcpus=1)
+            for uuid in samples.uuids(3)))
+
+        self.assertEqual([1, 1, 1], [len(each) for each in found])
+        self.assertEqual(3, len(selected))
+
+    def test_selection_that_takes_long_keeps_no_other_waiting(self):
+        begun, go_on = threading.Event(), threading.Event()
+
+        class Stuck(all_hosts.AllHostsFilter):
+            def keep(self, hosts, request):
+                if not begun.is_set():
+                    begun.set()
+                    assert go_on.wait(60)
+
+        placer, loader = self.world.placer(filters=[Stuck(None)])
+        loader.refresh(world.CONTEXT)
+        one, other = samples.uuids(2)
+        with futures.ThreadPoolExecutor(1) as pool:
+            stuck = pool.submit(
+                self.place, by=placer, uuids=[one], vcpus=1)
+            self.assertTrue(begun.wait(60))
+            self.assertEqual(1, len(self.place(
+                by=placer, uuids=[other], vcpus=1)))
+            go_on.set()
+            self.assertEqual(1, len(stuck.result(60)))
 
 
 class TestConflict(schedulers.PlacingTestCase):
