@@ -332,6 +332,8 @@ def _compare(compare: protocol.Compare) -> dict[str, Any]:
 
 
 def _op(op: protocol.Op) -> dict[str, Any]:
+    if isinstance(op, protocol.Transaction):
+        return {'request_txn': _transaction(op)}
     key = _encoded(op.key)
     if isinstance(op, protocol.Put):
         return {'request_put': {'key': key, 'value': _encoded(op.value)}}
@@ -345,20 +347,22 @@ def _op(op: protocol.Op) -> dict[str, Any]:
     return {'request_range': body}
 
 
-def _outcome(body: Any) -> protocol.TransactionOutcome:
-    header, alternative = body['header'], 0
+def _outcome(body: Any, header: Any = None) -> protocol.TransactionOutcome:
+    header, alternative = header or body['header'], 0
     while not body.get('succeeded') and (
             nested := body.get('responses')) and 'response_txn' in nested[0]:
         body = nested[0]['response_txn']
         alternative += 1
     succeeded = body.get('succeeded', False)
+    responses = body.get('responses', ())
     return protocol.TransactionOutcome(
         succeeded, str(header['cluster_id']),
         int(header['revision']), tuple(
             tuple(map(_found, each['response_range'].get('kvs', ())))
-            for each in body.get('responses', ())
-            if 'response_range' in each),
-        alternative if succeeded else 0)
+            for each in responses if 'response_range' in each),
+        alternative if succeeded else 0, tuple(
+            _outcome(each['response_txn'], header)
+            for each in responses if 'response_txn' in each))
 
 
 def _found(body: Any) -> protocol.Found:

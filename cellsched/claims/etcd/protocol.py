@@ -63,24 +63,25 @@ class Delete:
     key: bytes
 
 
-Op = Get | Put | Delete
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transaction:
     """Conditional operations, which are one atomic step.
 
     :param compares: conditions, all of which must be true
-    :param success: operations if they are true
+    :param success: operations if they are true; a transaction among them has
+        its own conditions
     :param failure: operations otherwise
     :param alternatives: further conditions and operations, tried in their
         order before ``failure``
     """
 
     compares: tuple[Compare, ...] = ()
-    success: tuple[Op, ...] = ()
-    failure: tuple[Op, ...] = ()
-    alternatives: tuple[tuple[tuple[Compare, ...], tuple[Op, ...]], ...] = ()
+    success: 'tuple[Op, ...]' = ()
+    failure: 'tuple[Op, ...]' = ()
+    alternatives: 'tuple[tuple[tuple[Compare, ...], tuple[Op, ...]], ...]' = ()
+
+
+Op = Get | Put | Delete | Transaction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class TransactionOutcome:
     :param found: result of each :class:`Get`, in their order
     :param alternative: number of the alternative that was applied, from 1;
         0 for none
+    :param parts: outcome of each transaction among the operations
     """
 
     succeeded: bool
@@ -113,6 +115,7 @@ class TransactionOutcome:
     revision: int
     found: tuple[tuple[Found, ...], ...] = ()
     alternative: int = 0
+    parts: 'tuple[TransactionOutcome, ...]' = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

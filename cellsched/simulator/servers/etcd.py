@@ -74,21 +74,26 @@ class EtcdModel:
         if reason:
             return protocol.Refusal(_INVALID, reason)
         if self.is_full and any(
-                isinstance(op, protocol.Put)
-                for ops in (request.success, request.failure, *(
-                    ops for _, ops in request.alternatives)) for op in ops):
+                isinstance(op, protocol.Put) for op in _ops(request)):
             return protocol.Refusal(
                 _EXHAUSTED, 'etcdserver: mvcc: database space exceeded')
+        return self._execute(request, self.revision + 1)
+
+    def _execute(
+        self, request: protocol.Transaction, after: int
+    ) -> protocol.TransactionOutcome:
+        """Execute a transaction; writes get the revision ``after``."""
         branches = [(request.compares, request.success),
                     *request.alternatives]
         number = next((number for number, (compares, _) in enumerate(branches)
                        if all(map(self._holds, compares))), None)
         succeeded = number is not None
         ops = request.failure if number is None else branches[number][1]
-        after = self.revision + 1
-        found = []
+        found, parts = [], []
         for op in ops:
-            if isinstance(op, protocol.Get) and op.is_local and self.behind:
+            if isinstance(op, protocol.Transaction):
+                parts.append(self._execute(op, after))
+            elif isinstance(op, protocol.Get) and op.is_local and self.behind:
                 found.append(self._has(op.key))
             elif isinstance(op, protocol.Get):
                 limit = op.limit or None
@@ -102,7 +107,8 @@ class EtcdModel:
             elif self._keys.pop(op.key, None) is not None:
                 self.revision = after
         return protocol.TransactionOutcome(
-            succeeded, self.cluster, self.revision, tuple(found), number or 0)
+            succeeded, self.cluster, self.revision, tuple(found), number or 0,
+            tuple(parts))
 
     def _holds(self, compare: protocol.Compare) -> bool:
         found = self._keys.get(compare.key)
@@ -131,20 +137,64 @@ class EtcdModel:
 
 def _fault(request: protocol.Transaction, ops_max: int) -> str:
     """Return why a server refuses a transaction, if it does."""
-    branches = [(request.compares, request.success), *request.alternatives,
-                ((), request.failure)]
-    for branch in branches:
-        if max(map(len, branch)) > ops_max:
-            return 'etcdserver: too many operations in txn request'
-    for _, ops in branches:
-        keys = [op.key for op in ops if not isinstance(op, protocol.Get)]
-        if len(keys) > len(set(keys)):
-            return 'etcdserver: duplicate key given in txn request'
-    if sum(_size(ops) for _, ops in branches) > _BYTES_MAX:
+    if _count(request) > ops_max:
+        return 'etcdserver: too many operations in txn request'
+    if not _is_unique(request):
+        return 'etcdserver: duplicate key given in txn request'
+    if sum(map(_size, _ops(request))) > _BYTES_MAX:
         return 'etcdserver: request is too large'
     return ''
 
 
-def _size(ops: Sequence[protocol.Op]) -> int:
-    return sum(len(op.key) + (len(op.value) if isinstance(op, protocol.Put)
-                              else 0) for op in ops)
+def _branches(request: protocol.Transaction) -> list[Sequence[protocol.Op]]:
+    return [request.success, *(ops for _, ops in request.alternatives),
+            request.failure]
+
+
+def _ops(request: protocol.Transaction) -> Iterator[protocol.Op]:
+    """Yield the operations of all branches, also of nested transactions."""
+    for ops in _branches(request):
+        for op in ops:
+            if isinstance(op, protocol.Transaction):
+                yield from _ops(op)
+            else:
+                yield op
+
+
+def _count(request: protocol.Transaction) -> int:
+    """Return the number of operations that the server counts.
+
+    A nested transaction counts in addition to those around it. An alternative
+    is the only operation of the failure before it.
+    """
+    branches = [(request.compares, request.success), *request.alternatives]
+    sizes = [max(1, *map(len, branch)) for branch in branches]
+    sizes[-1] = max(sizes[-1], len(request.failure))
+    return sum(sizes) + max((
+        _count(op) for ops in _branches(request) for op in ops
+        if isinstance(op, protocol.Transaction)), default=0)
+
+
+def _is_unique(request: protocol.Transaction) -> bool:
+    """Return whether no branch can write a key twice."""
+    for ops in _branches(request):
+        keys = [key for op in ops for key in _keys(op)]
+        if len(keys) > len(set(keys)) or not all(
+                _is_unique(op) for op in ops
+                if isinstance(op, protocol.Transaction)):
+            return False
+    return True
+
+
+def _keys(op: protocol.Op) -> set[bytes]:
+    """Return the keys that an operation may write."""
+    if isinstance(op, protocol.Transaction):
+        return {key for each in _ops(op) for key in _keys(each)}
+    return set() if isinstance(op, protocol.Get) else {op.key}
+
+
+def _size(op: protocol.Op) -> int:
+    if isinstance(op, protocol.Transaction):
+        return 0
+    return len(op.key) + (
+        len(op.value) if isinstance(op, protocol.Put) else 0)
