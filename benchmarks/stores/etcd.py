@@ -44,8 +44,13 @@ class Etcd(base.Kind):
         lost = []
 
         def notice(request, answer):
-            if puts(request) and not answer.succeeded:
-                lost.append(request)
+            if isinstance(answer, protocol.TransactionOutcome):
+                parts = [op for op in request.success
+                         if isinstance(op, protocol.Transaction)]
+                for part, outcome in (
+                        *zip(parts, answer.parts), (request, answer)):
+                    if puts(part) and not outcome.succeeded:
+                        lost.append(part)
 
         base.watch(client.EtcdClient, notice)
         return base.CountingClaims(parts.claims, lost=lambda: len(lost))

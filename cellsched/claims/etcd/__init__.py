@@ -10,6 +10,7 @@ Modules, from the server upwards:
 * ``calls``: retries, and a cache of the providers that were read last.
 * ``batches``: batches that are too large for one transaction.
 * ``providers``: inventories, counters and changes of providers.
+* ``requests``: claims of several calls in one transaction.
 """
 
 from collections.abc import Callable
@@ -33,14 +34,12 @@ from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd.providers import ProviderFeed
 from cellsched.claims.etcd.providers import ProviderFigures
 from cellsched.claims.etcd import records
+from cellsched.claims.etcd import requests
 from cellsched.claims.etcd import transactions
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
 from cellsched import exception
-
-#: Concurrent claims that the transaction on a contended provider allows for.
-_SPECULATIVE_MAX = 3
 
 #: The oldest release of etcd whose gateway has the paths in use.
 _RELEASE_MIN = (3, 4)
@@ -57,7 +56,8 @@ class EtcdClaims(base.ClaimStore):
     A claim is one transaction, on the condition that the providers are
     unchanged since this process read them. After a conflict the answer has
     their current values. If most claims conflict, the providers are read from
-    the member first, which is cheaper than a failed transaction. A batch that
+    the member first, which is cheaper than a failed transaction. Claims that
+    wait for the same providers are one transaction. A batch that
     is too large for a transaction is claimed in parts and committed by one
     key; its amounts count as used from the first part on.
 
@@ -72,8 +72,7 @@ class EtcdClaims(base.ClaimStore):
     """
 
     # etcd cannot find keys by their values.
-    capabilities = frozenset(base.Capability) - {
-        base.Capability.ANY_OF, base.Capability.QUERY}
+    capabilities = frozenset(base.Capability) - {base.Capability.QUERY}
 
     group: ClassVar[str] = options.GROUP
 
@@ -91,6 +90,8 @@ class EtcdClaims(base.ClaimStore):
             client, self._names, clock, random, url, retry_timeout_s, ops_max)
         self._batches = batches.Batches(self._calls, batch_timeout_s)
         self._providers = ProviderFigures(self._calls, self._batches)
+        self._claimer = requests.Claimer(
+            self._calls, self._batches, self._providers)
         self._feed = ProviderFeed(self._calls, self._providers)
 
     @classmethod
@@ -159,107 +160,85 @@ class EtcdClaims(base.ClaimStore):
     # Claims.
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
+        self._check(claims)
+        if not claims:
+            return 0
+        request = requests.Request([claims])
+        if self._is_large([request]):
+            return self._batches.claim(claims)
+        [outcome] = self._claimer.claim([request])
+        if isinstance(outcome, base.AnyOf) and outcome.chosen is not None:
+            return outcome.new
+        raise outcome.refusals[0] if isinstance(
+            outcome, base.AnyOf) else outcome
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        for batch in batches:
+            self._check(batch)
+        request = requests.Request(batches)
+        if not all(batches) or self._is_large([request]):
+            return super().claim_any(batches)
+        [outcome] = self._claimer.claim([request])
+        if isinstance(outcome, base.AnyOf):
+            return outcome
+        raise outcome
+
+    def claim_each(
+        self, each: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> Sequence[base.AnyOf | exception.CellschedException]:
+        """Claim the first batch that fits of each of several requests.
+
+        :param each: requests as for :meth:`claim_any`, with other consumers
+        :returns: by request the result, or the error that it raises
+        """
+        outcomes: dict[int, requests.Outcome] = {}
+        together: dict[int, requests.Request] = {}
+        for number, alternatives in enumerate(each):
+            request = requests.Request(alternatives)
+            if request.scope.groups or self._is_large([request]) or (
+                    not all(alternatives)):
+                outcomes[number] = self._outcome_of(alternatives)
+                continue
+            try:
+                for batch in alternatives:
+                    self._check(batch)
+            except exception.InvalidField as exc:
+                outcomes[number] = exc
+                continue
+            if self._is_large([*together.values(), request]):
+                outcomes.update(self._together(together))
+                together = {}
+            together[number] = request
+        outcomes.update(self._together(together))
+        return [outcomes[number] for number in range(len(each))]
+
+    def _together(
+        self, together: Mapping[int, requests.Request]
+    ) -> Iterator[tuple[int, requests.Outcome]]:
+        if together:
+            yield from zip(
+                together, self._claimer.claim([*together.values()]))
+
+    def _outcome_of(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> requests.Outcome:
+        try:
+            return self.claim_any(batches)
+        except (exception.ClaimConflict, exception.ClaimStoreFailed,
+                exception.InvalidField) as exc:
+            return exc
+
+    def _check(self, claims: Sequence[base.Claim]) -> None:
         validation.check_claims(claims)
         _check_providers(claims, transactions.providers_max(
             self._calls.ops_max))
-        scope = transactions.Scope.of(claims)
-        if not claims:
-            return 0
-        if len(scope) > transactions.keys_max(self._calls.ops_max):
-            return self._batches.claim(claims)
-        view = self._cached_view(scope)
-        if view is not None and self._calls.is_busy:
-            view.providers = self._calls.reread(view.providers)
 
-        def attempt() -> int:
-            nonlocal view
-            # 1. Use the cached providers in the first attempt, and after a
-            #    conflict the values that the failed transaction returned.
-            current, view = view or self._calls.read(scope), None
-            new = self._new_claims(claims, current)
-            # 2. A refusal by cached values is not final: read, and check
-            #    again.
-            if new is None:
-                current = self._calls.read(scope)
-                new = self._new_claims(claims, current)
-            if not new:
-                return 0
-            # 3. Write consumers and providers if nothing has changed since.
-            #    The transaction has alternatives for a contended provider,
-            #    and reads the whole scope if all of them fail.
-            outcome, view = self._calls.change(
-                _taking(new, current), scope,
-                self._speculative_drafts(new, current))
-            # 4. Learn how often the cache is outdated.
-            if not (current.is_fresh or self._calls.is_busy):
-                self._calls.learn(view is not None or outcome.alternative > 0)
-            if view is not None:
-                raise calls.Conflict
-            if not (current.is_fresh or outcome.alternative):
-                self._calls.contended.difference_update(scope.providers)
-            return len(new)
-
-        return self._calls.repeat(attempt)
-
-    def _speculative_drafts(
-        self, claims: Sequence[base.Claim], view: transactions.View
-    ) -> Iterator[transactions.Draft]:
-        """Yield drafts for the case of concurrent claims of the same amounts.
-
-        Only for claims of one consumer on contended providers.
-        """
-        if len(view.consumers) > 1 or view.groups or (
-                self._calls.contended.isdisjoint(view.providers)):
-            return
-        for changed in transactions.speculative_views(
-                view, claims, _SPECULATIVE_MAX):
-            if batches.refusal(claims, changed) is not None:
-                return
-            yield _taking(claims, changed)
-
-    def _cached_view(
-        self, scope: transactions.Scope
-    ) -> transactions.View | None:
-        """Return the scope by cached providers; None if one is not cached.
-
-        The consumers are assumed to hold nothing. The transaction checks all
-        of it.
-        """
-        seen = None if scope.groups else self._calls.seen(scope.providers)
-        if seen is None:
-            return None
-        view = transactions.View(is_fresh=False)
-        view.providers = seen
-        view.consumers = dict.fromkeys(
-            scope.consumers, records.StoredConsumer())
-        return view
-
-    def _new_claims(
-        self, claims: Sequence[base.Claim], view: transactions.View
-    ) -> list[base.Claim] | None:
-        """Return the claims of a batch that are new.
-
-        :returns: None if they do not fit by cached values
-        :raises cellsched.claims.etcd.calls.Conflict: a pending batch holds
-            consumers, or capacity that is missing
-        """
-        view.check()
-        if marks := view.marks():
-            self._batches.settle(marks)
-            raise calls.Conflict
-        new = validation.outstanding(claims, view.held())
-        error = batches.refusal(new, view)
-        if error is None:
-            return new
-        if not view.is_fresh:
-            return None
-        if marks := view.all_marks():
-            self._batches.settle(marks)
-            raise calls.Conflict
-        if not self._providers.is_counted() and (
-                self._providers.mend_sometimes()):
-            raise calls.Conflict
-        raise error
+    def _is_large(self, together: Sequence[requests.Request]) -> bool:
+        """Return whether one transaction is not enough."""
+        scope = transactions.Scope.union(each.scope for each in together)
+        return len(scope) > transactions.keys_max(self._calls.ops_max)
 
     def release(self, consumers: Iterable[str]) -> None:
         names = [*dict.fromkeys(consumers)]
@@ -277,12 +256,13 @@ class EtcdClaims(base.ClaimStore):
         view = self._settled(transactions.Scope(consumers=names))
         for part in transactions.parts(view.readable(), self._calls.ops_max):
             scope = transactions.Scope.held_by(part)
-            known = batches.known(self._calls, scope)
-            known.consumers = part
-            draft = transactions.Draft(known)
-            for name in part:
-                draft.give_back(name)
-            _, other = self._calls.change(draft, scope)
+            with self._calls.queue.turn(scope.providers):
+                known = batches.known(self._calls, scope)
+                known.consumers = part
+                draft = transactions.Draft(known)
+                for name in part:
+                    draft.give_back(name)
+                other = self._calls.change(draft, scope)
             if other is not None:
                 raise calls.Conflict
         self._batches.notice(view.batches)
@@ -312,9 +292,9 @@ class EtcdClaims(base.ClaimStore):
 
         def attempt() -> bool:
             nonlocal tried
-            view = self._settled(
-                transactions.Scope(consumers=[source, target]))
-            view.check()
+            both = transactions.Scope(consumers=[source, target])
+            view = self._settled(both)
+            view.check(both)
             moved = view.consumers[source]
             if not moved.revision:
                 # An earlier attempt of this call may have moved the claims.
@@ -323,17 +303,18 @@ class EtcdClaims(base.ClaimStore):
             scope = dataclasses.replace(
                 transactions.Scope.held_by(view.present()),
                 consumers=[source, target])
-            known = batches.known(self._calls, scope)
-            known.consumers = view.consumers
-            draft = transactions.Draft(known)
-            if view.consumers[target].revision:
-                draft.give_back(target)
-            draft.rename(source, target)
-            try:
-                _, other = self._calls.change(draft, scope)
-            except remote.OutcomeUnknown:
-                tried = moved
-                raise
+            with self._calls.queue.turn(scope.providers):
+                known = batches.known(self._calls, scope)
+                known.consumers = view.consumers
+                draft = transactions.Draft(known)
+                if view.consumers[target].revision:
+                    draft.give_back(target)
+                draft.rename(source, target)
+                try:
+                    other = self._calls.change(draft, scope)
+                except remote.OutcomeUnknown:
+                    tried = moved
+                    raise
             if other is not None:
                 raise calls.Conflict
             return True
@@ -426,15 +407,6 @@ class EtcdClaims(base.ClaimStore):
 
     def mend(self) -> None:
         self._providers.mend()
-
-
-def _taking(
-    claims: Sequence[base.Claim], view: transactions.View
-) -> transactions.Draft:
-    draft = transactions.Draft(view)
-    for name, consumer in transactions.by_consumer(claims).items():
-        draft.take(name, consumer)
-    return draft
 
 
 def _check_providers(claims: Sequence[base.Claim], most: int) -> None:

@@ -25,6 +25,7 @@ from oslo_log import log
 from cellsched.claims import base
 from cellsched.claims.etcd.calls import Calls
 from cellsched.claims.etcd.calls import Conflict
+from cellsched.claims.etcd.calls import PendingBatch
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
@@ -89,10 +90,10 @@ class Batches:
         consumers = [*dict.fromkeys(claim.consumer for claim in claims)]
         for chunk in transactions.chunks(consumers, self._calls.ops_max):
             view = self._calls.read(transactions.Scope(consumers=chunk))
-            view.check()
+            view.check(transactions.Scope(consumers=chunk))
             if marks := view.marks():
                 self.settle(marks)
-                raise Conflict
+                raise PendingBatch
             held.update(view.held())
         return validation.outstanding(claims, held)
 
@@ -138,7 +139,7 @@ class Batches:
         def attempt() -> None:
             nonlocal view
             current, view = view or self._calls.read(scope), None
-            current.check()
+            current.check(scope)
             if current.is_fresh and self._is_taken(current, name, batch):
                 return
             error = refusal(own, current)
@@ -148,15 +149,15 @@ class Batches:
                     return
                 error = refusal(own, current)
             if error is not None:
-                blocking = current.all_marks() - {name}
+                blocking = current.all_marks(scope) - {name}
                 if not blocking:
                     raise error
                 self.settle(blocking, age=batch.age)
-                raise Conflict
+                raise PendingBatch
             draft = transactions.Draft(current, guard)
             for consumer, it in transactions.by_consumer(own, name).items():
                 draft.take(consumer, it)
-            _, view = self._calls.change(draft, scope)
+            view = self._calls.change(draft, scope)
             if view is not None:
                 raise Conflict
 
@@ -310,7 +311,7 @@ class Batches:
         draft = transactions.Draft(view)
         for consumer in part:
             step(draft, consumer)
-        _, other = self._calls.change(draft, scope)
+        other = self._calls.change(draft, scope)
         if other is not None:
             raise Conflict
 
@@ -335,7 +336,7 @@ def known(calls: Calls, scope: transactions.Scope) -> transactions.View:
 
 def refusal(
     claims: Collection[base.Claim], view: transactions.View
-) -> exception.CellschedException | None:
+) -> exception.ClaimRefused | None:
     """Return why claims cannot be made, or None if they can.
 
     :param claims: claims of consumers that hold none

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 from random import Random
@@ -29,14 +30,22 @@ _FULL_S = 60.0
 #: transactions that take a few milliseconds.
 _WAIT_MOST_S = 0.05
 
-#: After conflicts a call waits for up to so many times the duration of its
-#: attempt, so that other calls can proceed.
-_TURNS_MAX = 8
+#: Shortest wait, in seconds, that is drawn after a conflict. Its length is
+#: otherwise that of the attempt: in this process, writers of a provider take
+#: turns, so few others write at the same time, and a wait that grew would let
+#: the unlucky wait for ever.
+_CONFLICT_S = 0.001
+
+#: The share of a former number of claims that is expected again.
+_DECAY = 0.8
 
 #: Weight of the latest claim in the average share of outdated cache entries,
 #: and the share from which the cache is not used: a failed transaction waits
 #: for the disk, a read does not.
 _NEWEST, _TOO_OLD = 0.1, 0.3
+
+#: Calls that one transaction may write together.
+_ITEMS_MAX = 32
 
 #: Keys of one read.
 PAGE = 1000
@@ -46,6 +55,10 @@ _Outcome = TypeVar('_Outcome')
 
 class Conflict(Exception):
     """Another client has changed the same keys; the attempt is repeated."""
+
+
+class PendingBatch(Conflict):
+    """An unfinished batch must end before the attempt is repeated."""
 
 
 class Full(exception.ClaimStoreFailed):
@@ -72,8 +85,11 @@ class Calls:
         self._client = client
         self._url = url
         self._retry_timeout_s = retry_timeout_s
-        #: Providers of which a transaction of this store had a conflict.
-        self.contended: set[str] = set()
+        #: The turns of the writers of this process.
+        self.queue = remote.ProviderQueue(clock, _ITEMS_MAX)
+        #: For providers that other processes change, the number of claims
+        #: that may come before the next one of this process.
+        self.contended: dict[str, float] = {}
         #: Cached providers, as this store read or wrote them last.
         self._seen: dict[str, records.StoredProvider] = {}
         self._old_share = 0.0
@@ -91,24 +107,32 @@ class Calls:
             in time
         """
         reason: Exception | None = None
-        losses = 0
+        until = self.clock.monotonic() + self._retry_timeout_s
         for _ in remote.attempts(
                 self.clock, self.random, self._retry_timeout_s, _WAIT_MOST_S):
-            began = self.clock.monotonic()
             try:
-                return attempt()
-            except Conflict as exc:
-                reason = exc
-                losses += 1
-                took_s = self.clock.monotonic() - began
-                self.clock.sleep(self.random.uniform(
-                    0, took_s * min(2 ** losses, _TURNS_MAX)))
-            except (remote.NotSent, remote.OutcomeUnknown) as exc:
+                return self._repeat_conflicts(attempt, until)
+            except (Conflict, remote.NotSent, remote.OutcomeUnknown) as exc:
                 reason = exc
         raise exception.DatabaseUnreachable(
             schema='claims', url=self._url,
             reason=f'{str(reason) or "other clients change the keys"}, for '
                    f'{self._retry_timeout_s:g} s')
+
+    def _repeat_conflicts(
+        self, attempt: Callable[[], _Outcome], until: float
+    ) -> _Outcome:
+        """Repeat an attempt while other clients change the same keys."""
+        while True:
+            began = self.clock.monotonic()
+            try:
+                return attempt()
+            except Conflict as exc:
+                now = self.clock.monotonic()
+                if isinstance(exc, PendingBatch) or now >= until:
+                    raise
+                self.clock.sleep(self.random.uniform(
+                    0, max(now - began, _CONFLICT_S)))
 
     def send(self, request: protocol.Request) -> protocol.Answer:
         """Return the answer to a request, which is sent once.
@@ -159,24 +183,103 @@ class Calls:
         return self._view(scope, self.get(*scope.reads(self.names)))
 
     def change(
-        self, draft: transactions.Draft, scope: transactions.Scope,
-        alternatives: Iterable[transactions.Draft] = (),
-    ) -> tuple[protocol.TransactionOutcome, transactions.View | None]:
+        self, draft: transactions.Draft, scope: transactions.Scope
+    ) -> transactions.View | None:
         """Apply a draft if the scope is unchanged.
 
-        :param alternatives: drafts to apply for other states of the scope
-        :returns: the outcome; after a conflict also the current scope
+        :returns: the current scope after a conflict, else None
         """
-        drafts = [draft, *alternatives]
-        first, *rest = [each.transaction(self.names, scope) for each in drafts]
-        outcome = self.transact(dataclasses.replace(first, alternatives=tuple(
-            (each.compares, each.success) for each in rest)))
-        if not outcome.succeeded:
-            self.contended.update(scope.providers)
-            return outcome, self._view(scope, outcome)
-        for name, provider in drafts[outcome.alternative].written().items():
-            self.see(name, provider, outcome.revision)
-        return outcome, None
+        [(_, view)] = self.change_all([[(draft, scope)]])
+        return view
+
+    def change_all(
+        self, parts: Sequence[
+            Sequence[tuple[transactions.Draft, transactions.Scope]]],
+    ) -> list[tuple[int, transactions.View | None]]:
+        """Apply drafts of several parts, each if its scope is unchanged.
+
+        The parts are one transaction, and succeed or fail alone.
+
+        :param parts: for each part a draft and alternatives for other states,
+            with their scopes. No two parts change the same record
+        :returns: for each part the number of the alternative, 0 for the first
+            draft; after a conflict also the current scope of the first draft
+        """
+        requests = [self._part(each) for each in parts]
+        if len(requests) == 1:
+            answer = self.transact(requests[0])
+            outcomes: Sequence[protocol.TransactionOutcome] = [answer]
+        else:
+            # A key can be written only once.
+            tick = protocol.Put(self.names.tick, b'')
+            answer = self.transact(protocol.Transaction(success=(
+                *(_without(each, tick) for each in requests), tick)))
+            outcomes = answer.parts
+        results: list[tuple[int, transactions.View | None]] = []
+        for part, outcome in zip(parts, outcomes):
+            draft, scope = part[outcome.alternative]
+            view = None
+            if outcome.succeeded:
+                for name, provider in draft.written().items():
+                    self.see(name, provider, answer.revision)
+            else:
+                view = self._view(scope, outcome)
+                self._compare(draft.view, view)
+            results.append((outcome.alternative, view))
+        return results
+
+    def _part(
+        self, part: Sequence[tuple[transactions.Draft, transactions.Scope]]
+    ) -> protocol.Transaction:
+        first, *alternatives = [draft.transaction(self.names, scope)
+                                for draft, scope in part]
+        return dataclasses.replace(first, alternatives=tuple(
+            (each.compares, each.success) for each in alternatives))
+
+    def _compare(
+        self, before: transactions.View, after: transactions.View
+    ) -> None:
+        """Learn which providers other processes have changed."""
+        for name, provider in after.providers.items():
+            known = before.providers.get(name)
+            if known is not None and known.revision != provider.revision:
+                self.learn([name], max(provider.changes - known.changes, 1))
+
+    @property
+    def is_busy(self) -> bool:
+        """True if the cache is outdated for most claims."""
+        return self._old_share >= _TOO_OLD
+
+    def reread(
+        self, seen: Mapping[str, records.StoredProvider]
+    ) -> dict[str, records.StoredProvider]:
+        """Return cached providers, updated from the member's local data.
+
+        A read of local data is fast, and may be behind the cluster.
+        """
+        outcome = self.get(*(
+            protocol.Get(self.names.provider(name), is_local=True)
+            for name in seen))
+        found = dict(seen)
+        for name, kvs in zip(seen, outcome.found):
+            if kvs and kvs[0].revision > seen[name].revision:
+                found[name] = records.StoredProvider.of(kvs[0])
+                self.see(name, found[name])
+        self.learn_age(found != seen)
+        return found
+
+    def learn_age(self, is_old: bool) -> None:
+        """Add to the statistics whether a cache entry was outdated."""
+        self._old_share += _NEWEST * (is_old - self._old_share)
+
+    def learn(self, names: Iterable[str], number: int) -> None:
+        """Learn how many claims came before one of this process."""
+        for name in names:
+            most = max(number, _DECAY * self.contended.get(name, 0.0))
+            if most < 0.5:
+                self.contended.pop(name, None)
+            else:
+                self.contended[name] = most
 
     def see(
         self, name: str, provider: records.StoredProvider,
@@ -204,33 +307,6 @@ class Calls:
         """Empty the cache: the revisions have started again."""
         self._seen = {}
 
-    @property
-    def is_busy(self) -> bool:
-        """True if the cache is outdated for most claims."""
-        return self._old_share >= _TOO_OLD
-
-    def reread(
-        self, seen: Mapping[str, records.StoredProvider]
-    ) -> dict[str, records.StoredProvider]:
-        """Return cached providers, updated from the member's local data.
-
-        A read of local data is fast, and may be behind the cluster.
-        """
-        outcome = self.get(*(
-            protocol.Get(self.names.provider(name), is_local=True)
-            for name in seen))
-        found = dict(seen)
-        for name, kvs in zip(seen, outcome.found):
-            if kvs and kvs[0].revision > seen[name].revision:
-                found[name] = records.StoredProvider.of(kvs[0])
-                self.see(name, found[name])
-        self.learn(found != seen)
-        return found
-
-    def learn(self, is_old: bool) -> None:
-        """Add to the statistics whether a cache entry was outdated."""
-        self._old_share += _NEWEST * (is_old - self._old_share)
-
     def seen(
         self, names: Iterable[str]
     ) -> dict[str, records.StoredProvider] | None:
@@ -253,3 +329,15 @@ class Calls:
         for some in view.consumers, view.groups, view.batches:
             self.report(some.values())
         return view
+
+
+def _without(
+    request: protocol.Transaction, op: protocol.Op
+) -> protocol.Transaction:
+    """Return a transaction without an operation."""
+    def rest(ops: Sequence[protocol.Op]) -> tuple[protocol.Op, ...]:
+        return tuple(each for each in ops if each != op)
+
+    return dataclasses.replace(
+        request, success=rest(request.success), alternatives=tuple(
+            (compares, rest(ops)) for compares, ops in request.alternatives))

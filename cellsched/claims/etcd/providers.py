@@ -84,7 +84,7 @@ class ProviderFigures:
             draft = transactions.Draft(current)
             draft.providers[name] = dataclasses.replace(
                 known, inventory=dict(inventory))
-            _, view = self._calls.change(draft, scope)
+            view = self._calls.change(draft, scope)
             if view is not None:
                 raise Conflict
 
@@ -103,7 +103,7 @@ class ProviderFigures:
             known = view.providers[name]
             if not known.revision or known.unreadable:
                 return False
-            if marks := view.all_marks():
+            if marks := view.all_marks(scope):
                 self._batches.settle(marks)
             walk = self._walk()
             if any(each.unreadable for each in walk.consumers.values()):
@@ -114,7 +114,7 @@ class ProviderFigures:
             # A concurrent claim or release changes the provider: a conflict.
             draft = transactions.Draft(view)
             draft.providers[name] = counted
-            _, other = self._calls.change(draft, scope)
+            other = self._calls.change(draft, scope)
             if other is not None:
                 raise Conflict
             return True

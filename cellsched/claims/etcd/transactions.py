@@ -55,6 +55,15 @@ class Scope:
                             if claim.group is not None)])
 
     @classmethod
+    def union(cls, scopes: Iterable['Scope']) -> 'Scope':
+        """Return a scope with the records of several ones."""
+        scopes = list(scopes)
+        return cls(*(
+            [*dict.fromkeys(name for scope in scopes
+                            for name in getattr(scope, field.name))]
+            for field in dataclasses.fields(cls)))
+
+    @classmethod
     def held_by(
         cls, consumers: Mapping[str, records.StoredConsumer]
     ) -> 'Scope':
@@ -116,6 +125,28 @@ class View:
         self.batches = batches(names, found[-1])
         return self
 
+    def copy(self) -> 'View':
+        """Return a copy that can be changed."""
+        view = View(self.is_fresh)
+        vars(view).update(vars(self), providers={**self.providers})
+        return view
+
+    def covers(self, scope: Scope) -> bool:
+        """Return whether the view has all records of a scope."""
+        return (self.providers.keys() >= {*scope.providers}
+                and self.consumers.keys() >= {*scope.consumers}
+                and self.groups.keys() >= {*scope.groups})
+
+    def after(self, claim: base.Claim) -> 'View':
+        """Return a guess: the view after a claim of another consumer."""
+        view = self.copy()
+        view.is_fresh = False
+        provider = self.providers[claim.provider]
+        view.providers[claim.provider] = dataclasses.replace(
+            provider.taken(claim.resources, 1, ''),
+            revision=-1, changes=provider.changes + 1)
+        return view
+
     def held(self) -> dict[str, list[base.Claim]]:
         """Return the claims of consumers without those of pending batches."""
         return {name: consumer.claims(name)
@@ -161,26 +192,42 @@ class View:
             for consumer, (host, member) in group.members.items():
                 yield name, consumer, member, host
 
-    def marks(self) -> set[str]:
-        """Return the ids of the existing batches of consumers."""
-        return {consumer.batch for consumer in self.consumers.values()
-                if consumer.batch in self.batches}
+    def marks(self, scope: Scope | None = None) -> set[str]:
+        """Return the ids of the existing batches of consumers.
 
-    def all_marks(self) -> set[str]:
-        """Return the ids of the existing batches of any record."""
-        return self.marks().union(
-            *(provider.batches for provider in self.providers.values()),
-            *(group.batches for group in self.groups.values())
-        ) & self.batches.keys()
+        :param scope: has the consumers; by default all
+        """
+        names = self.consumers if scope is None else scope.consumers
+        return {self.consumers[each].batch for each in names
+                } & self.batches.keys()
 
-    def check(self) -> None:
+    def joined(self, other: 'View') -> 'View':
+        """Return a view with the records of both."""
+        view = View(self.is_fresh and other.is_fresh)
+        for name, records_ in vars(view).items():
+            if isinstance(records_, dict):
+                records_.update(vars(self)[name])
+                records_.update(vars(other)[name])
+        return view
+
+    def all_marks(self, scope: Scope) -> set[str]:
+        """Return the ids of the existing batches of any record in a scope.
+
+        The batches of cached providers may not exist any more.
+        """
+        marks = self.marks(scope).union(
+            *(self.providers[each].batches for each in scope.providers),
+            *(self.groups[each].batches for each in scope.groups))
+        return marks & self.batches.keys() if self.is_fresh else marks
+
+    def check(self, scope: Scope) -> None:
         """Check that the consumers, their groups and batches can be read.
 
         :raises cellsched.exception.ClaimStoreFailed: names the key
         """
-        records.check(self.consumers.values())
-        records.check(self.groups.values())
-        records.check(self.batches[mark] for mark in self.marks())
+        records.check(self.consumers[each] for each in scope.consumers)
+        records.check(self.groups[each] for each in scope.groups)
+        records.check(self.batches[mark] for mark in self.marks(scope))
 
 
 def chunks(names: Sequence[str], ops_max: int) -> Iterator[Sequence[str]]:
@@ -203,7 +250,7 @@ class Draft:
     def __init__(
         self, view: View, guard: protocol.Compare | None = None
     ) -> None:
-        self._view = view
+        self.view = view
         self._guard = guard
         self.providers: dict[str, records.StoredProvider] = {}
         self.consumers: dict[str, records.StoredConsumer | None] = {}
@@ -220,7 +267,7 @@ class Draft:
 
     def give_back(self, name: str) -> None:
         """Remove the claims of a consumer."""
-        consumer = self._view.consumers[name]
+        consumer = self.view.consumers[name]
         self.consumers[name] = None
         self._count(consumer, -1)
         if consumer.joins is not None:
@@ -228,7 +275,7 @@ class Draft:
 
     def rename(self, source: str, target: str) -> None:
         """Move the claims of one consumer to another that holds none."""
-        consumer = self._view.consumers[source]
+        consumer = self.view.consumers[source]
         self.consumers[source] = None
         self.consumers[target] = consumer
         for name in consumer.amounts:
@@ -241,7 +288,7 @@ class Draft:
 
     def unmark(self, name: str) -> None:
         """Remove the mark of a batch from a consumer."""
-        consumer = self._view.consumers[name]
+        consumer = self.view.consumers[name]
         batch = consumer.batch
         self.consumers[name] = dataclasses.replace(consumer, batch='')
         for provider in consumer.amounts:
@@ -254,15 +301,18 @@ class Draft:
 
     def written(self) -> dict[str, records.StoredProvider]:
         """Return the providers as they are written."""
-        return {name: dataclasses.replace(
-            provider, changes=self._view.providers[name].changes + 1)
+        return {name: dataclasses.replace(provider, changes=_changes(
+            self.view.providers[name], provider))
             for name, provider in self.providers.items()}
 
     def transaction(
         self, names: records.Names, scope: Scope
     ) -> protocol.Transaction:
-        """Return the transaction; after a conflict it reads the scope."""
-        view = self._view
+        """Return the transaction; after a conflict it reads the scope.
+
+        :param scope: the part of the view that must be as it was
+        """
+        view = self.view
         compares = [
             *(_as_it_was(names.provider(name), view.providers[name])
               for name in scope.providers),
@@ -296,7 +346,7 @@ class Draft:
     def _change(
         self, name: str, function: Callable[..., records.StoredProvider]
     ) -> None:
-        provider = self.providers.get(name) or self._view.providers[name]
+        provider = self.providers.get(name) or self.view.providers[name]
         if provider.unreadable or not provider.revision:
             self._is_counted = False
         else:
@@ -305,7 +355,7 @@ class Draft:
     def _change_group(
         self, name: str, function: Callable[..., records.StoredGroup]
     ) -> None:
-        group = self._groups.get(name) or self._view.groups[name]
+        group = self._groups.get(name) or self.view.groups[name]
         if group.unreadable:
             self._is_counted = False
         else:
@@ -360,26 +410,6 @@ def parts(
         yield part
 
 
-def speculative_views(
-    view: View, claims: Sequence[base.Claim], count: int
-) -> Iterator[View]:
-    """Yield views after one or more concurrent claims of the same amounts.
-
-    :param claims: of one consumer, for all providers of the view
-    """
-    for _ in range(count):
-        guess = View(is_fresh=False)
-        guess.consumers = view.consumers
-        guess.providers = dict(view.providers)
-        for claim in claims:
-            provider = view.providers[claim.provider]
-            guess.providers[claim.provider] = dataclasses.replace(
-                provider.taken(claim.resources, 1, ''),
-                revision=-1, changes=provider.changes + 1)
-        yield guess
-        view = guess
-
-
 def _as_it_was(
     key: bytes, provider: records.StoredProvider
 ) -> protocol.Compare:
@@ -391,6 +421,18 @@ def _as_it_was(
     if provider.revision < 0:
         return protocol.Compare(key, 0, provider.value())
     return protocol.Compare(key, provider.revision)
+
+
+def _changes(
+    before: records.StoredProvider, after: records.StoredProvider
+) -> int:
+    """Return the number of changes of a provider after one more.
+
+    Each new consumer counts. So the difference to the number of consumers is
+    the same only while there are claims and nothing else, and a guess is not
+    true by chance.
+    """
+    return before.changes + max(after.consumers - before.consumers, 1)
 
 
 def _written(key: bytes, value: bytes) -> protocol.Op:

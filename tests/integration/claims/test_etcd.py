@@ -2,7 +2,9 @@
 """Claims in etcd, on a real server."""
 
 import random
+import uuid
 
+from cellsched.claims import base as claims
 from cellsched.claims import etcd
 from cellsched.claims.etcd import client
 from cellsched.claims.etcd import options
@@ -49,6 +51,33 @@ class OnEtcd:
     reason='the published suite; by default it runs on PostgreSQL')
 class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
     pass
+
+
+class TestParts(OnEtcd, base.TestCase):
+    """A server executes the parts of a transaction alone."""
+
+    def test_requests_for_several_hosts_succeed_alone(self):
+        hosts = [str(uuid.uuid4()) for _ in range(3)]
+        for host in hosts:
+            self.store.set_inventory(host, {'VCPU': claims.Inventory(3)})
+        peer = self.make_peer(self.store)
+
+        def request(*hosts):
+            name = str(uuid.uuid4())
+            return [[claims.Claim(name, host, {'VCPU': 1})] for host in hosts]
+
+        # The first host is contended, so later claims of it have guesses.
+        for _ in range(2):
+            for store in self.store, peer:
+                store.claim_each([request(*hosts)])
+
+        outcomes = self.store.claim_each(
+            [request(*hosts) for _ in range(2)] + [request(hosts[2])])
+
+        self.assertEqual([1, 1, 0], [each.chosen for each in outcomes])
+        self.assertEqual([3, 3, 1], [
+            self.store.usages(providers=[host]).usages[0].used['VCPU']
+            for host in hosts])
 
 
 class TestClosing(closing.ClosedWithItsParts, OnEtcd, base.TestCase):

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in a model of etcd."""
 
+from concurrent import futures
+import itertools
+import time
+
 from cellsched.claims import base as claims
 from cellsched.claims.etcd import protocol
 from cellsched import clock
@@ -155,6 +159,159 @@ class TestRequests(on_model.TestCase):
 
         self.assertEqual(['h'], [
             usage.provider for usage in self.store.usages(token).usages])
+
+
+class TestAlternatives(on_model.TestCase):
+    """Claims of the first host with room."""
+
+    HOSTS = 'ghi'
+
+    def setUp(self):
+        super().setUp()
+        self.peer = self.make_store()
+        self.sent = []
+        self.store = self.make_store()
+        for name in self.HOSTS:
+            self.store.set_inventory(name, {'VCPU': claims.Inventory(3)})
+        self.store.usages()
+        self.names = (f'consumer-{number}' for number in itertools.count())
+
+    def request(self, hosts, amount=1):
+        name = next(self.names)
+        return [[claims.Claim(name, host, {'VCPU': amount})]
+                for host in hosts]
+
+    def requests(self, call):
+        """Return the requests of a call, and its result."""
+        del self.client.sent[:]
+        result = call()
+        return [*self.client.sent], result
+
+    def used(self):
+        return {each.provider: each.used['VCPU']
+                for each in self.make_store().usages().usages}
+
+    def test_full_hosts_are_passed_over_in_one_request(self):
+        self.store.claim_each([self.request('g', 3), self.request('h', 3)])
+
+        sent, outcome = self.requests(
+            lambda: self.store.claim_any(self.request('ghi')))
+
+        self.assertEqual(1, len(sent))
+        self.assertEqual(2, outcome.chosen)
+        self.assertEqual([0, 1], sorted(outcome.refusals))
+        self.assertEqual({'g': 3, 'h': 3, 'i': 1}, self.used())
+
+    def test_host_with_room_again_is_not_passed_over(self):
+        [[claim], _] = full = self.request('gh', 3)
+        self.store.claim_any(full)
+        self.peer.release([claim.consumer])
+
+        sent, outcome = self.requests(
+            lambda: self.store.claim_any(self.request('gh')))
+
+        self.assertEqual(0, outcome.chosen)
+        self.assertEqual(2, len(sent))
+
+    def test_last_place_that_another_process_takes_leads_to_the_next(self):
+        for store in self.store, self.peer:
+            store.claim_any(self.request('g'))
+        self.store.claim_any(self.request('h'))
+        self.store.usages()
+        self.peer.claim_any(self.request('g'))
+
+        sent, outcome = self.requests(
+            lambda: self.store.claim_any(self.request('gh')))
+
+        self.assertEqual(1, outcome.chosen)
+        self.assertEqual(3, self.used()['g'])
+        self.assertLessEqual(len(sent), 2)
+
+    def test_claims_of_other_processes_are_expected_on_contended_hosts(self):
+        self.peer.claim_any(self.request('g'))
+        self.store.claim_any(self.request('g'))
+        self.peer.claim_any(self.request('g'))
+
+        sent, outcome = self.requests(
+            lambda: self.store.claim_any(self.request('gh')))
+
+        # The other process took the last place of the first host.
+        self.assertEqual((1, 1), (len(sent), outcome.chosen))
+        self.assertEqual({'g': 3, 'h': 1, 'i': 0}, self.used())
+
+    def test_requests_for_several_hosts_are_one_request(self):
+        sent, outcomes = self.requests(lambda: self.store.claim_each(
+            [self.request(hosts) for hosts in ('g', 'h', 'ig', 'g', 'hi')]))
+
+        self.assertEqual(1, len(sent))
+        self.assertEqual([0] * 5, [each.chosen for each in outcomes])
+        self.assertEqual({'g': 2, 'h': 2, 'i': 1}, self.used())
+
+    def test_hosts_that_others_changed_delay_no_other_host(self):
+        self.peer.claim_any(self.request('g'))
+
+        sent, outcomes = self.requests(lambda: self.store.claim_each(
+            [self.request('g'), self.request('h')]))
+
+        self.assertEqual([0, 0], [each.chosen for each in outcomes])
+        # The claim of the other host was made by the first request.
+        self.assertEqual([2, 0], [sum(
+            isinstance(op, protocol.Transaction) for op in each.success)
+            for each in sent])
+        self.assertEqual({'g': 2, 'h': 1, 'i': 0}, self.used())
+
+    def test_each_request_has_its_own_outcome(self):
+        [[held], _] = earlier = self.request('gh')
+        self.store.claim_any(earlier)
+        other = [[claims.Claim(held.consumer, 'i', {'VCPU': 1})]]
+        bad = [[claims.Claim('', 'i', {'VCPU': 1})]]
+
+        outcomes = self.store.claim_each([
+            other, self.request('g', 9), bad, self.request('gh', 3),
+            self.request('i')])
+
+        self.assertEqual(
+            [exception.ClaimConflict, claims.AnyOf, exception.InvalidField,
+             claims.AnyOf, claims.AnyOf], [*map(type, outcomes)])
+        self.assertEqual([None, 1, 0], [
+            each.chosen for each in outcomes
+            if isinstance(each, claims.AnyOf)])
+        self.assertEqual({'g': 1, 'h': 3, 'i': 1}, self.used())
+
+    def test_more_requests_than_fit_are_several_requests(self):
+        for name in self.HOSTS:
+            self.store.set_inventory(name, {'VCPU': claims.Inventory(500)})
+
+        sent, outcomes = self.requests(lambda: self.store.claim_each(
+            [self.request('ghi') for _ in range(200)]))
+
+        self.assertEqual([0] * 200, [each.chosen for each in outcomes])
+        self.assertEqual(2, len(sent))
+
+    def test_waiting_claims_of_a_host_are_one_request(self):
+        self.store.set_inventory('g', {'VCPU': claims.Inventory(500)})
+        self.store = self.make_store(clock=clock.Clock())
+        self.store.usages()
+        with self.lock, futures.ThreadPoolExecutor(8) as pool:
+            # The first claim waits for the server, the others for the first.
+            running = [pool.submit(self.store.claim, self.request('g')[0])
+                       for _ in range(8)]
+            self.wait_for_turns(8)
+            self.lock.release()
+            futures.wait(running)
+            self.lock.acquire()
+
+        self.assertEqual([1] * 8, [each.result() for each in running])
+        puts = [len([op for op in each.success if isinstance(
+            op, protocol.Put)]) for each in self.client.sent]
+        self.assertEqual([3, 9], [count for count in puts if count > 2])
+
+    def wait_for_turns(self, count):
+        queue = self.store._calls.queue
+        deadline = time.monotonic() + 600
+        while len(queue._queues.get('g', ())) < count:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
 
 
 class TestServer(on_model.TestCase):

@@ -21,7 +21,7 @@ from tests import profile
 from tests.unit import base
 
 SEEDS = range(profile.COSTLY_FAULT_SEEDS)
-STORES = 4
+STORES, CALLERS = 2, 5
 OPS_MAX = 16
 HOSTS = [f'h{number}' for number in range(6)]
 VCPU = 12
@@ -158,6 +158,26 @@ class Clock(clock.FakeClock):
         super().sleep(seconds)
         self._world.pause()
 
+    def event(self):
+        return Event(self)
+
+
+class Event:
+    """An event for which an activity waits while others run."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self._is_set = False
+
+    def set(self):
+        self._is_set = True
+
+    def wait(self, timeout):
+        until = self._clock.monotonic() + timeout
+        while not self._is_set and self._clock.monotonic() < until:
+            self._clock.sleep(timeout / 20)
+        return self._is_set
+
 
 def check(model):
     """Check the invariants after every request."""
@@ -188,10 +208,10 @@ def check(model):
 class Caller:
     """Makes random calls, and records their outcomes."""
 
-    def __init__(self, world, number):
+    def __init__(self, world, number, store):
         self._world = world
         self._random = world.random
-        self._store = world.store()
+        self._store = store
         self._names = (f'{number}-{each}' for each in itertools.count())
         #: What its consumers hold, None where it was not told.
         self.held = {}
@@ -207,6 +227,8 @@ class Caller:
                 self._release(self._random.sample(held, 1))
             elif held and choice < 0.35:
                 self._transfer(self._random.choice(held))
+            elif choice > 0.45:
+                self._claim_any(self._random.choice((1, 3)))
             else:
                 self._claim(self._random.choice((1, 2, 12, 20)))
 
@@ -236,6 +258,21 @@ class Caller:
         if not self._world.shared.isdisjoint(self.held):
             self.held.update(
                 (name, None) for name in self._world.shared & self.held.keys())
+
+    def _claim_any(self, count):
+        """Claim the first of some hosts with room, for several consumers."""
+        requests = {
+            next(self._names): (self._random.sample(HOSTS, 3), {
+                'VCPU': self._random.randint(1, 6)}) for _ in range(count)}
+        self.held.update(dict.fromkeys(requests))
+        outcomes = self._store.claim_each([
+            [[claims.Claim(name, host, resources)] for host in hosts]
+            for name, (hosts, resources) in requests.items()])
+        for (name, (hosts, resources)), outcome in zip(
+                requests.items(), outcomes):
+            self.refused += outcome.chosen is None
+            self.held[name] = () if outcome.chosen is None else (
+                hosts[outcome.chosen], resources['VCPU'])
 
     def _meddle(self, batch):
         """Make a call without knowledge of the other caller."""
@@ -281,7 +318,10 @@ class TestFaults(base.TestCase):
             world.store().set_inventory(
                 host, {'VCPU': claims.Inventory(VCPU)})
         world.is_faulty = True
-        callers = [Caller(world, number) for number in range(STORES)]
+        # Callers of one store wait for their turns, and write together.
+        stores = [world.store() for _ in range(STORES)]
+        callers = [Caller(world, number, stores[number % STORES])
+                   for number in range(CALLERS)]
         world.run([caller.run for caller in callers])
         world.deliver()
         world.is_faulty = False
