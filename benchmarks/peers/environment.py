@@ -9,6 +9,7 @@ import argparse
 import fcntl
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import venv
@@ -16,6 +17,10 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / 'requirements.txt'
 DEFAULT = pathlib.Path('~/.cache/cellsched/nova-34')
+
+#: The versions of Nova and Placement by release; None for those of the
+#: requirements.
+RELEASES = {'34': None, '33': ('33.0.2', '15.0.0'), '32': ('32.2.1', '14.0.0')}
 
 #: The file with the installed requirements, which is written last.
 MARK = 'cellsched-requirements.txt'
@@ -39,11 +44,12 @@ def main(argv=None):
     return 0
 
 
-def make(directory=DEFAULT):
+def make(directory=DEFAULT, release='34'):
     """Return the Python of an environment; create it if it is missing.
 
     If several processes call this at the same time, one creates it.
 
+    :param release: a key of ``RELEASES``
     :raises ValueError: the directory is in the checkout, or is not an
         environment
     :raises subprocess.CalledProcessError: the installation failed
@@ -57,26 +63,38 @@ def make(directory=DEFAULT):
     directory.parent.mkdir(parents=True, exist_ok=True)
     with open(directory.parent / f'.{directory.name}.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_current(directory):
-            fill(directory, python)
+        requirements = requirements_of(release)
+        if not is_current(directory, requirements):
+            fill(directory, python, requirements)
     return python
 
 
-def is_current(directory):
+def requirements_of(release):
+    """Return the text of the requirements for a release of Nova."""
+    text = REQUIREMENTS.read_text()
+    for name, version in zip(
+            ('nova', 'openstack-placement'), RELEASES[release] or ()):
+        text = re.sub(f'(?m)^{name}==.*', f'{name}=={version}', text)
+    return text
+
+
+def is_current(directory, requirements):
     try:
         installed = (directory / MARK).read_text()
     except FileNotFoundError:
         return False
-    return installed == REQUIREMENTS.read_text()
+    return installed == requirements
 
 
-def fill(directory, python):
+def fill(directory, python, requirements):
     if (directory.exists() and any(directory.iterdir())
             and not (directory / 'pyvenv.cfg').exists()):
         # The directory would be emptied.
         raise ValueError(
             f'{directory}: expected an environment or an empty directory')
     venv.create(directory, clear=True)
+    listed = directory / 'requirements.txt'
+    listed.write_text(requirements)
     # Variables of a surrounding environment must not reach this one.
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')}
@@ -85,18 +103,18 @@ def fill(directory, python):
     # 2. If uv is missing or fails, install with pip, which prints the error.
     by_uv = subprocess.run(
         [sys.executable, '-m', 'uv', '--quiet', '--no-config', 'pip',
-         'install', '--python', python, '--requirement', REQUIREMENTS],
+         'install', '--python', python, '--requirement', listed],
         env=env, capture_output=True)
     if by_uv.returncode:
-        fill_by_pip(python, env)
-    (directory / MARK).write_text(REQUIREMENTS.read_text())
+        fill_by_pip(python, env, listed)
+    (directory / MARK).write_text(requirements)
 
 
-def fill_by_pip(python, env):
+def fill_by_pip(python, env, listed):
     # Modules are compiled on import instead; most are never imported.
     for args in (['ensurepip'], [
             'pip', 'install', '--quiet', '--no-compile',
-            '--disable-pip-version-check', '--requirement', REQUIREMENTS]):
+            '--disable-pip-version-check', '--requirement', listed]):
         subprocess.run(
             [python, '-m', *args], env=env, check=True, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

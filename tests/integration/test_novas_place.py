@@ -188,9 +188,16 @@ class TestPackage(TestCase):
 class TestFunctional(TestCase):
 
     def test_tests_of_nova_pass_with_this_scheduler(self):
+        self.run_tests('34')
+
+    def test_tests_of_the_oldest_nova_pass_with_this_scheduler(self):
+        self.run_tests('32')
+
+    def run_tests(self, release):
         done = subprocess.run(
             [sys.executable, INTEGRATION / 'tools' / 'functional.py', *TESTS,
-             '--failed', '-f', 'json', '--results', self.directory],
+             '--nova', release, '--failed', '-f', 'json', '--results',
+             self.directory],
             stdout=subprocess.PIPE, text=True, check=False,
             timeout=self.timeout_s)
 

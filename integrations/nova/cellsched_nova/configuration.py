@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import inspect
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -30,6 +31,9 @@ from cellsched import urls
 from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import records
+
+#: The program of Nova that reads the same files.
+_PROGRAM = 'nova-scheduler'
 
 #: Options that list plug-ins, which Nova's own loaders read.
 _PLUGIN_LISTS = frozenset(enabled.OPTIONS)
@@ -128,8 +132,14 @@ def read(argv: Sequence[str]) -> None:
         a file cannot be read
     """
     try:
-        # Without --config-file, this reads the default files too.
-        config.parse_args(list(argv), prog='nova-scheduler')
+        # Without --config-file, this reads the default files too. Nova 32
+        # takes them, and not the name of the program.
+        named: dict[str, Any] = (
+            {'prog': _PROGRAM}
+            if 'prog' in inspect.signature(config.parse_args).parameters
+            else {'default_config_files': cfg.find_config_files(
+                'nova', _PROGRAM)})
+        config.parse_args(list(argv), **named)
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
             field='options', expected=str(exc)) from None

@@ -68,9 +68,11 @@ _SILENCE_S = 900
 
 def main(argv=None):
     args = parse(argv)
-    python = environment.make()
+    directory = environment.directory_of(args.nova)
+    python = environment.make(directory, args.nova)
     results = Results(
-        args.results, fingerprint(), args.any_version, args.show)
+        args.results or directory.expanduser() / 'results', fingerprint(),
+        args.any_version, args.show)
     names = list_tests(python, args.tests or (
         SUBSET if args.subset else MODULES))
     for scheduler in SCHEDULERS:
@@ -122,8 +124,10 @@ def parse(argv):
         '--any-version', action='store_true',
         help='do not repeat passed tests after a change of the sources')
     parser.add_argument(
-        '--results', type=pathlib.Path, help='directory of the results',
-        default=environment.DEFAULT.expanduser() / 'results')
+        '--results', type=pathlib.Path, help='directory of the results')
+    parser.add_argument(
+        '--nova', choices=environment.peers.RELEASES, default='34',
+        help='release of Nova')
     return parser.parse_args(argv)
 
 
@@ -186,11 +190,16 @@ def fingerprint():
     return digest.hexdigest()[:12]
 
 
+def paths_of(python):
+    """Return the directories in PYTHONPATH for the python of a release."""
+    return environment.paths(pathlib.Path(python).parents[1])
+
+
 def call(python, *arguments, **options):
     """Start ``runner.py``; return the process."""
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONDONTWRITEBYTECODE')}
-    env |= {'PYTHONPATH': os.pathsep.join(environment.paths()),
+    env |= {'PYTHONPATH': os.pathsep.join(paths_of(python)),
             'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true',
             'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'}
     return subprocess.Popen(
@@ -202,7 +211,7 @@ def list_tests(python, parts):
     """Return the names of the tests of modules, classes and packages."""
     names = []
     for each in parts:
-        package = environment.paths()[0] / pathlib.Path(
+        package = paths_of(python)[0] / pathlib.Path(
             'nova/tests/functional', each)
         names += ([f'{PREFIX}{each}.{path.stem}'
                    for path in sorted(package.glob('test_*.py'))]

@@ -165,7 +165,7 @@ def main() -> NoReturn:
     # with its own errors.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
     # Nova must patch the threads before any other module of it is imported.
-    monkey_patch.patch(backend='threading')
+    monkey_patch.patch()
     app.main(ShadowShell)
 
 
