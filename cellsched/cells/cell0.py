@@ -19,6 +19,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history
+from cellsched.db.cell.instances import correct
 from cellsched.db.cell.instances import create
 from cellsched.db.cell.instances import delete
 from cellsched.db.cell.instances import lock
@@ -207,7 +208,7 @@ class Cell0:
             if changed or lost:
                 with database.writer() as in_cell0:
                     for uuid in changed:
-                        instance_children.correct(
+                        correct(
                             in_cell0, burial.requests[uuid],
                             self._clock.now())
                     self._take_back(in_cell0, lost)

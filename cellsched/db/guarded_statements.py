@@ -10,14 +10,10 @@ takes one round trip.
 from collections.abc import Mapping
 import contextlib
 from typing import Any
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import event
-
-if TYPE_CHECKING:
-    # Sessions translate the errors of guarded statements.
-    from cellsched.db import session
 
 #: Text of the failed cast, as it appears in the server's log.
 _TEXT = 'cellsched: undone, to be tried again with care'
@@ -36,6 +32,13 @@ _HARMLESS_NUMBERS = frozenset({1644, 1062, 1020, 1213})
 #: lock and for a statement, and numbers of MariaDB and MySQL, likewise.
 _BUSY_STATES = frozenset({'55P03', '57014'})
 _BUSY_NUMBERS = frozenset({1205, 1969, 3024})
+
+
+class Database(Protocol):
+    """The part of :class:`cellsched.db.session.Database` used here."""
+
+    def each_alone(self) -> contextlib.AbstractContextManager[sa.Connection]:
+        """Return a connection whose statements are transactions."""
 
 
 class StatementRefused(Exception):
@@ -67,7 +70,7 @@ def guard(condition: str) -> str:
 
 
 def execute(
-    database: 'session.Database', text: str, parameters: Mapping[str, Any],
+    database: Database, text: str, parameters: Mapping[str, Any],
     is_script: bool = False,
 ) -> list[tuple[Any, ...]]:
     """Execute a transaction in one round trip; return the rows of its result.

@@ -637,7 +637,7 @@ class Release(saga.Step):
         try:
             with self.targets.database(cell).writer() as connection:
                 for build in builds:
-                    instance_children.correct(
+                    instances.correct(
                         connection, build.request, self.clock.now())
         except exception.TransactionLost:
             raise

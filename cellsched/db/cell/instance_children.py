@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db import statements
 from cellsched import objects
@@ -26,18 +25,6 @@ def add(
     create_block_devices(connection, [
         device for request in requests
         for device in request.get('block_device_mappings') or ()], now)
-
-
-def correct(
-    connection: sa.Connection, request: objects.BuildRequest,
-    now: datetime.datetime,
-) -> None:
-    """Apply the user's changes of a request to its row."""
-    uuid = request.instance_uuid
-    if instances.update(
-            connection, uuid,
-            {'display_name': request.instance.get('display_name')}, now):
-        replace_tags(connection, uuid, request.tag_names)
 
 
 def replace_tags(

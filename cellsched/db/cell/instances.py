@@ -172,6 +172,18 @@ def update(
     return changed
 
 
+def correct(
+    connection: sa.Connection, request: objects.BuildRequest,
+    now: datetime.datetime,
+) -> None:
+    """Apply the user's changes of a request to its row."""
+    uuid = request.instance_uuid
+    if update(
+            connection, uuid,
+            {'display_name': request.instance.get('display_name')}, now):
+        instance_children.replace_tags(connection, uuid, request.tag_names)
+
+
 def transit(
     connection: sa.Connection, uuid: str, transition: str,
     now: datetime.datetime, values: Mapping[str, Any] | None = None,

@@ -57,7 +57,7 @@ class TestBelongings(base.TestCase):
         request.tags = objects.TagList.made(self.one, ['c'])
 
         for _ in range(2):
-            self.write(instance_children.correct, request, samples.LATER)
+            self.write(instances.correct, request, samples.LATER)
 
         self.assertEqual(
             'new', self.read(instances.get, self.one).display_name)
@@ -67,7 +67,7 @@ class TestBelongings(base.TestCase):
     def test_row_that_is_deleted_gets_no_tags_any_more(self):
         self.write(instances.delete, self.one, samples.NOW)
 
-        self.write(instance_children.correct, self.requests[0], samples.LATER)
+        self.write(instances.correct, self.requests[0], samples.LATER)
 
         self.assertEqual(({self.other}, {self.other}), self.there())
 
