@@ -9,17 +9,17 @@ import gc
 import os
 import sys
 
-#: New objects after which Python looks for cycles, of which imports make few.
-#: No command's imports leave as many: a look at a third of them takes a tenth
-#: of its time. Python's own choice is 700.
+#: New objects after which Python collects cyclic garbage; its default is 700.
+#: Imports make few cycles, and no command imports as many objects. With a
+#: third of this number, the collection takes a tenth of a command's time.
 _NEW_OBJECTS = 300_000
 
 gc.set_threshold(_NEW_OBJECTS)
 
-# oslo.service has it installed, and libraries import it where they find it,
-# which takes a tenth of a second and warns of it. They do without.
+# oslo.service requires eventlet, and libraries import it if it is installed.
+# That takes a tenth of a second and prints a warning. They work without it.
 sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
 
-# NumPy's OpenBLAS starts a thread for each CPU when it is imported, and these
-# look for work for a tenth of a second. Nothing here multiplies matrices.
+# When NumPy is imported, OpenBLAS starts a thread for each CPU, which polls
+# for a tenth of a second. This project multiplies no matrices.
 os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')

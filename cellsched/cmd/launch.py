@@ -36,12 +36,12 @@ from cellsched.wiring.service import Service
 
 LOG = log.getLogger(__name__)
 
-#: New objects after which Python looks for cycles, of which requests make few.
+#: New objects after which Python collects cyclic garbage; requests make few.
 _NEW_OBJECTS = 20_000
 
-#: Seconds after which a thread that calculates lets others run. A request
-#: waits so long after each answer of a database, if a large request of another
-#: project calculates. Python's default is ten times as long.
+#: Seconds after which Python switches from a thread that computes to another
+#: one; its default is ten times as long. While a large request is computed,
+#: other requests wait for this time after each answer of a database.
 SWITCH_S = 0.0005
 
 #: Seconds between two attempts to reach the databases at the start.
@@ -72,12 +72,12 @@ def run(
         transport.Transports(conf).check()
         made = _wait_for_databases(program, lambda: factory(conf))
         if count > 1:
-            # A worker that cannot start would be started again for ever, so
-            # this was to see that it can.
+            # A worker that cannot start would be restarted again and again.
+            # So the service was made here once, as a check.
             made.parts.close()
             launched = _LaunchedService(program, lambda: factory(conf))
         else:
-            # One process needs no parent, which would only pass signals on.
+            # A single worker needs no parent process.
             launched = _LaunchedService(
                 program, lambda: made,
                 at_hangup=lambda: _read_again(conf, made.parts))
@@ -115,7 +115,7 @@ def freeze_objects() -> None:
 
 
 def _set_up_logging(conf: cfg.ConfigOpts) -> None:
-    # These tell of every look at a schema, and of errors that we raise.
+    # These log each check of a schema, and errors that are reported anyway.
     conf.set_default('default_log_levels', [
         *log.get_default_log_levels(), 'alembic=WARN', 'stevedore=ERROR'])
     if not (conf.log_file or conf.log_dir or conf.use_journal
@@ -158,8 +158,8 @@ class _LaunchedService(service.Service):
 
     def start(self) -> None:
         super().start()
-        # An event would do, but for the lock in it: a signal that came while
-        # this thread has it would wait for itself.
+        # Not an event: a signal that interrupts this thread while it holds the
+        # lock of the event would wait for itself.
         self._ended, self._end = os.pipe()
         hangup = self._at_hangup
         if hangup is not None:
@@ -182,8 +182,8 @@ class _LaunchedService(service.Service):
         except (exception.CellschedException,
                 oslo_messaging.MessagingException,
                 *delivery.BROKER_ERRORS) as exc:
-            # It was looked at before and has changed since. A traceback for
-            # each new worker would be all that the log has.
+            # The parent has checked this, so it changed since. Each new worker
+            # would fill the log with a traceback.
             print(f'{self._program}: {exception.describe(exc)}',
                   file=sys.stderr, flush=True)
             raise SystemExit(1) from None
@@ -200,8 +200,8 @@ class _LaunchedService(service.Service):
 
     def stop(self, graceful: bool = False) -> None:
         if self._service is None:
-            # The signal came while it starts, maybe in this very thread,
-            # which would wait for itself.
+            # The signal came during the start, maybe in this thread: a stop
+            # would wait for itself.
             raise SystemExit(0)
         try:
             self._service.stop()

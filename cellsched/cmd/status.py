@@ -33,10 +33,10 @@ class Status(upgradecheck.UpgradeCommands):
         try:
             return upgradecheck.main(self._conf, 'cellsched', self, list(argv))
         except SystemExit as exc:
-            # Of a command line that is wrong the code is that of a failure.
+            # An invalid command line has the exit code of a failure.
             return ERROR if exc.code else 0
         except cfg.ConfigFileParseError as exc:
-            # Its text quotes the line.
+            # The text of the error quotes the line.
             return _refuse(f'Configuration: {exc.config_file}: cannot be read')
         except cfg.Error as exc:
             return _refuse(f'Configuration: {exc}')

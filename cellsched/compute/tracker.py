@@ -39,14 +39,14 @@ from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
 
-#: What every node of an agent says, as those of Nova's agents do: by that
-#: who reads it in a claim store knows whose it is.
+#: A trait of each node, as Nova's agents set it. It tells readers of a claim
+#: store which providers are compute nodes.
 TRAITS = frozenset({'COMPUTE_NODE', 'OWNER_NOVA'})
 
 _Inventories = Mapping[str, claims_base.Inventory]
 
-#: Transactions that a report may lose before it fails. Hosts move the same
-#: lanes of the feed, and strict databases have one of two lose then.
+#: Attempts of a report before it fails. Hosts write the same lanes of the
+#: feed, so a serializable transaction of one of two hosts fails.
 _ATTEMPTS_MAX = 20
 
 
@@ -82,27 +82,27 @@ class Tracker:
         self._driver = driver
         self._outcomes = outcomes
         self._new_uuid = new_uuid
-        # What the cell last said of the servers here, and of their images.
+        # The servers and images that were last read from the cell.
         self._servers: Sequence[Any] = ()
         self._images: Sequence[Any] = ()
-        # What was last said of each node, to the cell and to the store.
+        # The last report of each node, to the cell and to the claim store.
         self._told: dict[str, Mapping[str, Any]] = {}
         self._providers: dict[str, str] = {}
         self._reported: dict[str, dict[str, _Inventories]] = {}
-        # What the store was told that they can do, by provider.
+        # The traits and the root that the store has, by provider.
         self._described: dict[str, tuple[str, Set[str]]] = {}
-        # Children of each node that may have something to claim.
+        # Child providers of each node that may have inventory.
         self._children: dict[str, set[str]] = {}
         # Resource classes of files that were ignored, by provider.
         self._ignored: dict[str, Set[str]] = {}
         # Nodes with a uuid of their own, or with devices that have one.
         self._moving: set[str] = set()
-        # Nodes that were first reported lately, and for how many reports their
-        # inventories are verified.
+        # New nodes, and the number of reports in which their inventories are
+        # still verified.
         self._young: dict[str, int] = {}
-        # Reasons why nodes are not reported, as the log has them.
+        # Reasons that were logged for nodes that are not reported.
         self._refused: dict[str, str] = {}
-        # Vanished nodes of this report: whether nothing was on them.
+        # Vanished nodes of this report, and whether each was empty.
         self._emptied: dict[str, bool] = {}
 
     def report(self) -> None:
@@ -127,7 +127,7 @@ class Tracker:
         with self._database.reader() as connection:
             servers = instances.count_states(connection, self._conf.host)
             if servers != self._servers:
-                # They need not be looked at while no server changes.
+                # Read again only after a server has changed.
                 self._images = instance_children.count_image_properties(
                     connection, self._conf.host)
                 self._servers = servers
@@ -301,7 +301,7 @@ class Tracker:
         with self._database.reader() as connection:
             seen = services.look(connection, self._conf.host)
         if self._name.keep(seen, self._write):
-            # Somebody else may have said what it has.
+            # Another process may have set the inventory.
             self._told.clear()
             self._reported.clear()
             self._described.clear()
@@ -322,7 +322,7 @@ class Tracker:
             self._young[node] = _VERIFIED_REPORTS
         new = resources.uuid or self._new_uuid()
         provider = self._providers.get(node) or self._find(node) or new
-        # A node that was deleted meanwhile comes back as another one.
+        # A node whose row was deleted meanwhile gets a new row.
         while self._told.get(node) != (values := {
                 **values, **self._facts(node, provider, resources)}):
             self._empty(node, provider, values['providers'])
@@ -541,7 +541,7 @@ def _text(value: Any) -> str:
 #: room for twice as many in MySQL.
 _IMAGES_MAX = 32_000
 
-#: What servers are in the middle of, that keeps disks and network busy.
+#: Tasks of servers that load the disks and the network of their host.
 _BUSY_TASKS = frozenset({
     'image_backup', 'image_snapshot', 'rebuilding', 'rescuing',
     'resize_migrating', 'resize_prep', 'unshelving'})
@@ -559,8 +559,7 @@ def of_servers(rows: Iterable[Any]) -> dict[str, int]:
         counts[f'num_vm_{row.vm_state}'] += row.servers
         counts[f'num_task_{row.task_state}'] += row.servers
         counts[f'num_proj_{row.project_id}'] += row.servers
-        # As in Nova, a server may count twice: as one that is built, and for
-        # what is done with it.
+        # As in Nova, a server may count twice: for its state and for its task.
         counts['io_workload'] += row.servers * (
             (row.vm_state == 'building') + (row.task_state in _BUSY_TASKS))
     return dict(counts)
