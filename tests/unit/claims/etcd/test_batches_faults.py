@@ -361,3 +361,94 @@ class TestFaults(base.TestCase):
             and not kv.key.startswith(b'/cellsched/p/')])
         self.assertEqual(
             {0}, {usage.used['VCPU'] for usage in store.usages().usages})
+
+
+#: Faults of one request: whether the server executes it then, later, or
+#: twice, and the error of its client.
+STEP_FAULTS = {
+    'not sent': ((), remote.NotSent), 'lost': ((), remote.OutcomeUnknown),
+    'not answered': (('now',), remote.OutcomeUnknown),
+    'late': (('late',), remote.OutcomeUnknown),
+    'twice': (('now', 'now'), None),
+    'repeated late': (('now', 'late'), None),
+    'dead before': ((), Died), 'dead after': (('now',), Died),
+    'dead, and late': (('late',), Died),
+}
+
+
+class StepClient:
+    """Sends requests, of which one has a fault."""
+
+    def __init__(self, model, step=0, fault='twice'):
+        self.model = model
+        self.sent = 0
+        self.late = []
+        self._step = step
+        self._times, self._error = STEP_FAULTS[fault]
+
+    def send(self, request):
+        self.sent += 1
+        if self.sent != self._step:
+            return self.answer(request)
+        answers = [self.answer(request) for when in self._times
+                   if when == 'now']
+        self.late += [request] * self._times.count('late')
+        if self._error is not None:
+            raise self._error
+        return answers[0]
+
+    def answer(self, request):
+        answer = self.model.answer(request)
+        check(self.model)
+        return answer
+
+    def deliver(self):
+        while self.late:
+            self.answer(self.late.pop())
+
+
+class TestAlternativesAtEachStep(base.TestCase):
+    """Each request of a claim of alternatives has each fault once."""
+
+    def test_each_outcome_is_true_and_nothing_comes_back(self):
+        for fault in STEP_FAULTS:
+            for releases in False, True:
+                for step in itertools.count(1):
+                    with self.subTest(fault=fault, step=step):
+                        if not self.check(step, fault, releases):
+                            break
+                self.assertLess(2, step)
+
+    def store(self, client):
+        return etcd.EtcdClaims(client, clock.FakeClock(), random.Random(0))
+
+    def check(self, step, fault, releases):
+        """Return whether the claim had the fault.
+
+        :param releases: whether late requests arrive after the release
+        """
+        model = servers.EtcdModel()
+        peer, failing = self.store(StepClient(model)), StepClient(
+            model, 10 ** 6, fault)
+        for host in HOSTS:
+            peer.set_inventory(host, {'VCPU': claims.Inventory(VCPU)})
+        store = self.store(failing)
+        store.usages()
+        # The first host is full, which the cache does not have.
+        peer.claim([claims.Claim('full', HOSTS[0], {'VCPU': VCPU})])
+        requests = [
+            [[claims.Claim(name, host, {'VCPU': 2})] for host in hosts]
+            for name, hosts in (('a', HOSTS[:2]), ('b', HOSTS[2:4]))]
+        failing.sent, failing._step = 0, step
+        try:
+            outcomes = store.claim_each(requests)
+        except Died:
+            outcomes = peer.claim_each(requests)
+        self.assertEqual([1, 0], [each.chosen for each in outcomes])
+        if releases:
+            peer.release(['a', 'b'])
+        failing.deliver()
+        self.assertEqual({} if releases else {'a': HOSTS[1], 'b': HOSTS[2]}, {
+            name: each.provider for name, [each]
+            in peer.claims_of(['a', 'b']).items()})
+        return failing.sent >= step
