@@ -224,8 +224,9 @@ class Claimer:
             scope = transactions.Scope.union(each.scope for each in open_)
             # 1. Use the cached providers in the first attempt, and after a
             #    conflict the values that the failed transaction returned.
-            current = self._cached_view(scope, view) or (
-                self._calls.read(scope))
+            #    Read all if the outcome of the last attempt is not known.
+            current = (self._cached_view(scope, view) if is_first or view
+                       else None) or self._calls.read(scope)
             is_cached = is_first and not current.is_fresh
             if is_cached and is_busy:
                 current.providers = self._calls.reread(current.providers)
