@@ -105,7 +105,7 @@ class ProviderLocks:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether there is a backend."""
+        """True if there is a backend."""
         return self._start is not None and bool(self._url)
 
     def note_conflict(self, providers: Iterable[str]) -> None:

@@ -42,7 +42,7 @@ class NotSent(Exception):
     """The server did not receive the request, and will not execute it."""
 
 
-class Rejected(NotSent):
+class Rejection(NotSent):
     """The server rejects the request, and a repetition would be, too."""
 
 
@@ -93,7 +93,7 @@ def first_outcome(
     for _ in attempts(clock, random, timeout_s):
         try:
             outcome = attempt()
-        except Rejected as exc:
+        except Rejection as exc:
             raise GivenUp(str(exc)) from None
         except (NotSent, OutcomeUnknown) as exc:
             reason = str(exc)

@@ -44,9 +44,10 @@ PLUGINS = {
 }
 
 #: Modules among the plug-ins that are none: contracts, and what some share.
-NO_PLUGINS = ('attributes', 'base', 'comparison', 'copying',
-              'deallocation', 'extra_specs_ops', 'image_needs',
-              'listing', 'moves', 'registry', 'remote', 'validation')
+NO_PLUGINS = ('attributes', 'base', 'comparison', 'coordination',
+              'copying', 'deallocation', 'extra_specs_ops',
+              'image_needs', 'listing', 'moves', 'registry', 'remote',
+              'validation')
 
 #: Plug-ins that read a language of their own, for which they are longer.
 PARSERS = ('json_filter',)

@@ -130,9 +130,7 @@ class PlacementClaims(base.ClaimStore):
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         try:
-            # keystoneauth1 is an optional extra; the simulator of Placement
-            # does not need it.
-            from cellsched.claims.placement import client
+            client = _client_module()
         except ImportError:
             raise ImportError('keystoneauth1 is missing, which '
                               'cellsched[placement] installs') from None
@@ -165,9 +163,7 @@ class PlacementClaims(base.ClaimStore):
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
     ) -> Self:
-        # keystoneauth1 is an optional extra.
-        from cellsched.claims.placement import client
-
+        client = _client_module()
         if conf.claims.connection:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
@@ -228,13 +224,14 @@ class PlacementClaims(base.ClaimStore):
             #    answer, keeps it.
             batch.lock.acquire()
             stack.callback(batch.lock.release)
-            others = [each for each in items if each is not batch
-                      and each.lock.acquire(blocking=False)]
-            for each in others:
+            batches = [batch, *(
+                each for each in items if each is not batch
+                and each.lock.acquire(blocking=False))]
+            for each in batches[1:]:
                 stack.callback(each.lock.release)
-            batches = [each for each in [batch, *others] if not each.is_over]
-            # 2. The own batch comes first; others may remain.
+            # 2. The own batch comes first; the rest may remain.
             if not batch.is_over:
+                batches = [each for each in batches if not each.is_over]
                 providers = sorted(set[str]().union(
                     *(each.providers for each in batches)))
                 self._guarded(lambda guard: operations.claim_together(
@@ -493,6 +490,14 @@ class PlacementClaims(base.ClaimStore):
             raise exception.DatabaseUnreachable(
                 schema='claims', url=self._client.url,
                 reason=str(exc)) from None
+
+
+def _client_module() -> Any:
+    # keystoneauth1 is an optional extra; the simulator of Placement does not
+    # need it.
+    from cellsched.claims.placement import client
+
+    return client
 
 
 def _check_uuid(where: str, field: str, value: str) -> None:

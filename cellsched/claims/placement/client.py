@@ -112,7 +112,7 @@ def translated_errors() -> Iterator[None]:
     """Translate errors of keystoneauth1.
 
     :raises remote.NotSent: Placement did not receive the request
-    :raises remote.Rejected: Keystone refuses the user, and will each time
+    :raises remote.Rejection: Keystone refuses the user, and will each time
     :raises remote.OutcomeUnknown: there is no answer
     """
     try:
@@ -120,7 +120,7 @@ def translated_errors() -> Iterator[None]:
     except _BEFORE as exc:
         if isinstance(exc, keystone.HttpError) and (
                 messages.is_permanent(exc.http_status)):
-            raise remote.Rejected(_describe(exc)) from None
+            raise remote.Rejection(_describe(exc)) from None
         raise remote.NotSent(_describe(exc)) from None
     except (keystone.ConnectFailure, keystone.ConnectTimeout,
             keystone.ConnectionError) as exc:

@@ -87,13 +87,13 @@ def checked(answer: PlacementAnswer, *expected: int) -> PlacementAnswer:
 
     :raises remote.OutcomeUnknown: the request may have been executed
     :raises remote.NotSent: the request was not executed
-    :raises remote.Rejected: a repetition would not be executed either
+    :raises remote.Rejection: a repetition would not be executed either
     """
     if answer.is_done or answer.status in expected:
         return answer
     error = f'it answered {answer.status} {answer.detail}'.rstrip()
     if is_permanent(answer.status):
-        raise remote.Rejected(error)
+        raise remote.Rejection(error)
     if 400 <= answer.status < 500:
         raise remote.NotSent(error)
     raise remote.OutcomeUnknown(error)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks of contended providers, with files."""
+
+import contextlib
+import logging
+import threading
+
+from oslo_config import cfg
+from tooz import coordination as tooz
+
+from cellsched.claims import coordination
+from cellsched import clock
+from cellsched.conf import opts
+from tests.unit import base
+
+
+def start(function):
+    threading.Thread(target=function, daemon=True).start()
+
+
+class TestProviderLocks(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.url = f'file://{self.temporary_directory()}'
+
+    def make(self, url=None, contended='p'):
+        """Return the locks of a process that had a conflict at a provider."""
+        locks = coordination.ProviderLocks(
+            clock.Clock(), self.url if url is None else url, start)
+        locks.note_conflict([contended])
+        return locks
+
+    def is_free(self):
+        """Return whether another process could hold the provider's lock."""
+        other = tooz.get_coordinator(self.url, b'other')
+        other.start()
+        self.addCleanup(other.stop)
+        lock = other.get_lock(b'cellsched-%d' % self.name())
+        free = lock.acquire(blocking=False)
+        if free:
+            lock.release()
+        return free
+
+    def name(self):
+        [name] = self.names('p')
+        return name
+
+    def names(self, *providers):
+        found = []
+        locks = self.make()
+        locks._acquire = lambda name, until: found.append(name)
+        with locks.held(providers):
+            return found
+
+    def test_contended_provider_is_locked_until_it_is_written(self):
+        locks = self.make()
+        for _ in range(3):
+            with locks.held(['p', 'q']):
+                self.assertFalse(self.is_free())
+        # The thread of the lock releases it soon.
+        waiting = tooz.get_coordinator(self.url, b'other')
+        waiting.start()
+        self.addCleanup(waiting.stop)
+        lock = waiting.get_lock(b'cellsched-%d' % self.name())
+        self.assertTrue(lock.acquire(blocking=60.0))
+        lock.release()
+
+    def test_provider_without_a_conflict_has_no_lock(self):
+        with self.make(contended='q').held(['p']):
+            self.assertTrue(self.is_free())
+
+    def test_lock_that_stays_taken_is_waited_for_once(self):
+        self.patch(coordination, 'WAIT_S', 0.2)
+        holder = tooz.get_coordinator(self.url, b'holder')
+        holder.start()
+        self.addCleanup(holder.stop)
+        lock = holder.get_lock(b'cellsched-%d' % self.name())
+        self.assertTrue(lock.acquire(blocking=False))
+        locks = self.make()
+        with locks.held(['p']):
+            pass
+        lock.release()
+        with locks.held(['p']):
+            pass
+
+    def test_nothing_waits_for_a_backend_that_fails(self):
+        for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':
+            with self.subTest(url=url), self.assertLogs(
+                    coordination.LOG.logger, logging.WARNING) as logged:
+                locks = self.make(url)
+                done = []
+                for _ in range(3):
+                    with locks.held(['p']):
+                        done.append(url)
+                self.assertEqual([url] * 3, done)
+                self.assertEqual(1, len(logged.output))
+
+    def test_error_of_the_writer_releases_the_lock(self):
+        locks = self.make()
+        with contextlib.suppress(ValueError), locks.held(['p']):
+            raise ValueError
+        with locks.held(['p']):
+            self.assertFalse(self.is_free())
+
+
+class TestBackend(base.TestCase):
+
+    def url(self, connection='', backend=None):
+        conf = cfg.ConfigOpts()
+        opts.register_opts(conf)
+        conf.set_override('connection', connection, 'api_database')
+        conf.set_override('backend_url', backend, 'coordination')
+        return coordination.backend_url(conf)
+
+    def test_database_of_the_process_is_the_default(self):
+        for connection, expected in (
+                ('postgresql+psycopg://a:b@h:1/d?sslmode=x',
+                 'postgresql://a:b@h:1/d'),
+                ('mysql+pymysql://a:b@h/d', 'mysql://a:b@h/d'),
+                ('mariadb+pymysql://h/d', 'mysql://h/d'),
+                ('sqlite:////var/lib/x.db', 'file:///var/lib/x.db.locks'),
+                ('sqlite:///x.db', ''), ('sqlite://', ''), ('', ''),
+                ('oracle://h/d', '')):
+            self.assertEqual(expected, self.url(connection))
+
+    def test_option_takes_precedence(self):
+        self.assertEqual('etcd3+http://h:1', self.url(
+            'mysql://h/d', 'etcd3+http://h:1'))
+        self.assertEqual('', self.url('mysql://h/d', ''))
