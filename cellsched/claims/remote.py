@@ -130,11 +130,15 @@ class ProviderQueue:
     long writes without a turn.
 
     :param items_max: number of items that one writer may write together
+    :param turn_s: seconds after which a turn ends without an answer
     """
 
-    def __init__(self, clock: Clock, items_max: int = 1) -> None:
+    def __init__(
+        self, clock: Clock, items_max: int = 1, turn_s: float = TURN_S,
+    ) -> None:
         self._clock = clock
         self._items_max = items_max
+        self._turn_s = turn_s
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         #: The turns of each provider in the order of their arrival. The
@@ -185,12 +189,12 @@ class ProviderQueue:
         """Wait until a turn begins, or its item is written."""
         while True:
             now = self._clock.monotonic()
-            if own.woken.wait(max(min(TURN_S, until - now), 0)) or (
+            if own.woken.wait(max(min(self._turn_s, until - now), 0)) or (
                     self._clock.monotonic() >= until):
                 return
             # End the turns that take too long.
             with self._lock:
-                late = self._clock.monotonic() - TURN_S
+                late = self._clock.monotonic() - self._turn_s
                 first = {self._first(each) for each in own.providers}
                 self._remove([
                     each for each in first if each is not None

@@ -49,8 +49,10 @@ _GROUP = 'placement'
 #: Seconds for which a read of one provider is retried.
 _ONE_S = 3.0
 
-#: Maximum number of batches in one request.
-_BATCHES_MAX = 16
+#: Maximum number of batches in one request, and seconds for which writers of
+#: a provider wait for its answer: an overloaded Placement takes longer if they
+#: do not.
+_BATCHES_MAX, _TURN_S = 16, 3.0
 
 _NOBODY = '00000000-0000-0000-0000-000000000000'
 
@@ -150,7 +152,7 @@ class PlacementClaims(base.ClaimStore):
         self._retry_timeout_s = retry_timeout_s
         self._server = server.PlacementServer(client)
         self._locks = locks or ProviderLocks(clock)
-        self._queue = remote.ProviderQueue(clock, _BATCHES_MAX)
+        self._queue = remote.ProviderQueue(clock, _BATCHES_MAX, _TURN_S)
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)
         #: Why a provider could not be read last.

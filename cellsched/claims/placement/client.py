@@ -8,6 +8,7 @@ from typing import Any
 from keystoneauth1.adapter import Adapter
 from keystoneauth1 import exceptions as keystone
 from keystoneauth1 import loading
+from keystoneauth1.session import TCPKeepAliveAdapter
 from oslo_config import cfg
 import requests
 import urllib3
@@ -22,6 +23,9 @@ from cellsched import urls
 #: if the option has no value.
 _TIMEOUT_S = 10
 _UNSET_TIMEOUT_S = 30
+
+#: Number of connections that are kept open.
+_CONNECTIONS_MAX = 64
 
 #: Option with the name of the authentication plug-in, and its choices.
 _AUTH_TYPE = 'auth_type'
@@ -73,7 +77,7 @@ class KeystoneClient:
         try:
             auth = _auth(conf[group])
             session = loading.load_session_from_conf_options(
-                conf, group, auth=auth)
+                conf, group, auth=auth, session=_make_connections())
             # No request waits for ever.
             session.timeout = session.timeout or _UNSET_TIMEOUT_S
             adapter = _adapter(conf, group, session)
@@ -136,6 +140,15 @@ def answer_of(response: requests.Response) -> messages.PlacementAnswer:
     except ValueError:
         body = None
     return messages.PlacementAnswer(response.status_code, body)
+
+
+def _make_connections() -> requests.Session:
+    """Return a session that keeps a connection for each concurrent write."""
+    connections = requests.Session()
+    for scheme in 'http://', 'https://':
+        connections.mount(scheme, TCPKeepAliveAdapter(
+            pool_maxsize=_CONNECTIONS_MAX))
+    return connections
 
 
 def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
