@@ -78,12 +78,13 @@ def requirements_of(release):
     return text
 
 
-def is_current(directory, requirements):
+def is_current(directory, requirements=None):
+    """Return whether an environment has these requirements, or the usual."""
     try:
         installed = (directory / MARK).read_text()
     except FileNotFoundError:
         return False
-    return installed == requirements
+    return installed == (requirements or REQUIREMENTS.read_text())
 
 
 def fill(directory, python, requirements):
