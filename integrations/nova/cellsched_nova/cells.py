@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts and instances in the databases of Nova's cells."""
 
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -28,17 +27,54 @@ _TIME_RESOLUTION = datetime.timedelta(seconds=2)
 Marks = Mapping[str, datetime.datetime | None]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class KnownNode:
+    """The facts of a compute node that are needed after the read.
+
+    Nova's object of a node takes a hundred times the memory.
+    """
+
+    uuid: str
+    host: str
+    hypervisor_hostname: str
+    vcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    free_ram_mb: int
+    local_gb: int
+    local_gb_used: int
+    free_disk_gb: int
+    disk_available_least: int | None
+    num_instances: int
+
+    @classmethod
+    def of(cls, node: Any) -> 'KnownNode':
+        """Return the facts of Nova's ``ComputeNode`` object."""
+        *names, _ = cls.__slots__
+        return cls(*(getattr(node, name) for name in names),
+                   _number(node.stats or {}, 'num_instances'))
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return {'num_instances': self.num_instances}
+
+
 @dataclasses.dataclass(frozen=True)
 class CellChanges:
     """The changes in a cell since the last read.
 
+    As in Nova, a compute node counts only with a compute service and a report
+    of its resources.
+
     :param marks: marks of all compute nodes
     :param nodes: changed compute nodes
+    :param columns: the columns of these nodes
     :param services: all compute services, by host
     """
 
     marks: Marks
-    nodes: Iterable[Any]
+    nodes: Sequence[KnownNode]
+    columns: Mapping[str, Any]
     services: Mapping[str, Any]
 
 
@@ -126,9 +162,12 @@ def _changes(context: Any, before: Marks) -> CellChanges:
              for uuid, mark in marks.items()}
     changed = [uuid for uuid, mark in marks.items()
                if mark is None or before.get(uuid) != mark]
-    nodes = (nova_objects.ComputeNodeList.get_all_by_uuids(context, changed)
-             if changed else ())
-    return CellChanges(marks, nodes, services)
+    nodes = [node for node in (
+        nova_objects.ComputeNodeList.get_all_by_uuids(context, changed)
+        if changed else ())
+        if node.host in services and has_reported(node)]
+    return CellChanges(marks, [KnownNode.of(node) for node in nodes],
+                       columns(nodes, context.cell_uuid), services)
 
 
 @db.pick_context_manager_reader

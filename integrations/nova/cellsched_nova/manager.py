@@ -67,6 +67,10 @@ LOG = log.getLogger(__name__)
 #: Nova's pools of threads, since Nova 34.
 thread_pool_factory = importutils.try_import('nova.thread_pool_factory')
 
+#: Seconds for which one thread runs while others wait. After each answer of a
+#: server, a request waits that long for the thread that reads the hosts.
+_SWITCH_S = 0.0005
+
 #: The binary name of a scheduler in Nova's service records.
 _BINARY = 'nova-scheduler'
 
@@ -90,6 +94,7 @@ class ColumnSchedulerManager(SchedulerManager):
     def init_host(self, service_ref: Any) -> None:
         """Start to read hosts periodically and to record decisions."""
         super().init_host(service_ref)
+        sys.setswitchinterval(_SWITCH_S)
         self._random = random.Random()
         # Like Nova's own, this scheduler starts while Keystone is down.
         self._client = report_client.LateReportClient()

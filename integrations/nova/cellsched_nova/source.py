@@ -451,14 +451,10 @@ class NovaHosts(source.HostSource):
         """Apply the changes in a cell; return the new compute nodes."""
         before = self._marks.get(cell, {})
         known = [uuid for uuid in before if uuid in self._nodes]
-        # As in Nova, a node counts only with a compute service and a report
-        # of its resources.
         gone = {uuid for uuid in known if uuid not in changes.marks
                 or self._nodes[uuid].host not in changes.services}
         self._drop(gone)
-        nodes = [node for node in changes.nodes
-                 if node.host in changes.services
-                 and nova_cells.has_reported(node)]
+        nodes = changes.nodes
         uuids = [node.uuid for node in nodes]
         new = {uuid for uuid in uuids if uuid not in self._nodes}
         again_at = time.monotonic() + _DELETING_S
@@ -472,7 +468,7 @@ class NovaHosts(source.HostSource):
         with self._write_lock:
             self._nodes.update(zip(uuids, nodes))
             if nodes:
-                self.table.put(uuids, nova_cells.columns(nodes, cell))
+                self.table.put(uuids, changes.columns)
         if nodes:
             for uuid in uuids:
                 # Placement's facts are newer than the report of the host.

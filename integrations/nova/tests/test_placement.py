@@ -23,6 +23,10 @@ class Answer:
     def json(self):
         return self._body
 
+    @property
+    def text(self):
+        return json.dumps(self._body)
+
 
 class Placement:
     """A fake of Placement that counts requests."""
@@ -283,6 +287,19 @@ class TestProviderReader(unittest.TestCase):
         self.read()
 
         self.assertEqual({'VGPU', 'DISK_GB'}, self.reader.non_host_classes)
+
+    def test_truncated_list_is_an_error(self):
+        self.placement.put(HOST, 1)
+        self.placement.put(OTHER, 1)
+        whole = self.placement.get('/resource_providers').text
+        for length in range(1, len(whole) - 1):
+            answer = types.SimpleNamespace(
+                status_code=200, text=whole[:length])
+            self.placement.get = lambda *args, answer=answer, **named: answer
+
+            with self.assertRaisesRegex(
+                    placement.PlacementUnavailable, 'is not JSON'):
+                self.read()
 
     def test_answer_without_json_is_an_error(self):
         self.placement.get = lambda *args, **named: Answer(503)
