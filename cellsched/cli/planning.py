@@ -29,6 +29,7 @@ from cellsched.objects import base as objects_base
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import planning
 from cellsched.scheduler import request_validation
+from cellsched.weighers import registry as weighers
 
 #: The largest request file.
 _BYTES_MAX = 1_000_000
@@ -75,6 +76,9 @@ def plan(
         planner, cells = deployment.planner(snapshot), snapshot.cells
     places, decision = planner.plan(
         app.context(), request, uuids, args.alternates)
+    for problem in weighers.skipped(
+            app.conf, app.conf.filter_scheduler.weight_classes):
+        app.warn(f'warning: skipped a weigher: {problem.format_message()}')
     # 3. Describe the decision.
     document = decision_record.document_of(
         decision, request, uuids, None, app.clock.now())

@@ -28,7 +28,27 @@ def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Weigher]:
     :raises cellsched.exception.ConfigurationInvalid: a weigher is not usable
     :raises cellsched.exception.PluginNotFound: a weigher does not exist
     """
+    weighers, skipped = _make_all(conf, names)
+    for problem in skipped:
+        LOG.error('Skipped a weigher of all_weighers: %s', problem)
+    return weighers
+
+
+def skipped(
+    conf: cfg.ConfigOpts, names: Iterable[str]
+) -> list[exception.ConfigurationInvalid]:
+    """Return why weighers that ``all_weighers`` means are skipped.
+
+    :raises cellsched.exception.CellschedException: as :func:`make`
+    """
+    return _make_all(conf, names)[1]
+
+
+def _make_all(
+    conf: cfg.ConfigOpts, names: Iterable[str]
+) -> tuple[list[base.Weigher], list[exception.ConfigurationInvalid]]:
     weighers: dict[str, base.Weigher] = {}
+    problems: list[exception.ConfigurationInvalid] = []
     for name in names:
         if name not in filter_scheduler.ALL_WEIGHERS:
             weighers[name] = weighers.get(name) or _make(conf, name)
@@ -37,9 +57,8 @@ def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Weigher]:
             plugins.WEIGHERS,
             lambda each: weighers.get(each) or _make(conf, each))
         weighers |= usable
-        for problem in broken.values():
-            LOG.error('Skipped a weigher of %s: %s', name, problem)
-    return [*weighers.values()]
+        problems += broken.values()
+    return [*weighers.values()], problems
 
 
 def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:

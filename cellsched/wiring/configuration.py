@@ -48,7 +48,12 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
     for name in _names(conf, 'enabled_filters'):
         yield from _failures(filters.make, conf, [name])
     for name in _names(conf, 'weight_classes'):
-        yield from _failures(weighers.make, conf, [name])
+        try:
+            yield from weighers.skipped(conf, [name])
+        except exception.CellschedException as exc:
+            yield exc
+        except _VALUE_ERRORS:
+            pass
     for namespace, base in _BASES.items():
         yield from _failures(enabled.load, conf, namespace, base)
     yield from _failures(enforcer.read, conf)

@@ -46,6 +46,23 @@ class TestInstalled(base.TestCase):
                       self.logs.output)
         self.assertNotIn('LeavingFilter', self.logs.output)
 
+    def run_command(self, *argv):
+        out, err = io.StringIO(), io.StringIO()
+        path = self.world.directory / 'etc' / 'api.conf'
+        code = app.Shell(out, err).run(['--config-file', str(path), *argv])
+        return code, out.getvalue(), err.getvalue()
+
+    def test_commands_name_the_skipped_weighers(self):
+        self.deploy({'cell1': ['a1']})
+
+        code, out, _ = self.run_command('config', 'validate')
+        self.assertEqual(1, code)
+        self.assertIn('weight_classes: AbstractWeigher: ', out)
+        code, _, err = self.run_command('plan', '--flavor', 'small')
+        self.assertEqual(0, code)
+        self.assertIn('cellsched: warning: skipped a weigher: ', err)
+        self.assertIn('AbstractWeigher', err)
+
     def test_broken_configured_plugin_stops_the_service(self):
         for group, option, name in (
                 ('scheduler', 'driver', 'leaving'),
