@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks of contended providers, in the databases that processes have."""
+
+import threading
+
+from oslo_config import cfg
+
+from cellsched.claims import coordination
+from cellsched import clock
+from cellsched.conf import opts
+from tests.integration import base
+from tests.integration import mariadb
+from tests.integration import servers
+
+
+def start(function):
+    threading.Thread(target=function, daemon=True).start()
+
+
+class LocksTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        conf = cfg.ConfigOpts()
+        opts.register_opts(conf)
+        conf.set_override('connection', self.connection(), 'api_database')
+        self.url = coordination.backend_url(conf)
+
+    def make(self):
+        """Return the locks of a process that had a conflict."""
+        locks = coordination.ProviderLocks(clock.Clock(), self.url, start)
+        locks.note_conflict(['p'])
+        return locks
+
+    def check(self):
+        """Two processes use a lock in turn, and one waits for a second."""
+        self.patch(coordination, 'WAIT_S', 600.0)
+        locks, events, ended = [self.make(), self.make()], [], []
+
+        def use(number):
+            for _ in range(3):
+                with locks[number].held(['p']):
+                    events.append(number)
+                    events.append(number)
+            ended.append(number)
+
+        threads = [threading.Thread(target=use, args=[number])
+                   for number in range(2)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        self.assertEqual([0, 1], sorted(ended))
+        self.assertEqual(events[::2], events[1::2])
+        with locks[0].held(['p']):
+            self.patch(coordination, 'WAIT_S', 0.5)
+            for _ in range(2):
+                with locks[1].held(['p']):
+                    events.append('without')
+        self.assertEqual(['without'] * 2, events[-2:])
+
+
+class TestPostgreSQL(LocksTestCase):
+
+    def connection(self):
+        return self.part_of(servers.PostgreSQL).url('api')
+
+    def test_processes_wait_for_each_other_but_not_for_ever(self):
+        self.check()
+
+
+class TestMariaDB(LocksTestCase):
+
+    def connection(self):
+        return self.part_of(mariadb.MariaDB).url('api')
+
+    def test_processes_wait_for_each_other_but_not_for_ever(self):
+        self.check()
