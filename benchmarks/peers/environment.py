@@ -18,9 +18,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / 'requirements.txt'
 DEFAULT = pathlib.Path('~/.cache/cellsched/nova-34')
 
-#: The versions of Nova and Placement by release; None for those of the
-#: requirements.
-RELEASES = {'34': None, '33': ('33.0.2', '15.0.0'), '32': ('32.2.1', '14.0.0')}
+#: The versions of Nova by release. Older versions of Placement do not run with
+#: the libraries that are installed.
+RELEASES = {'34': '34.0.0', '33': '33.0.2', '32': '32.2.1'}
 
 #: The file with the installed requirements, which is written last.
 MARK = 'cellsched-requirements.txt'
@@ -71,11 +71,8 @@ def make(directory=DEFAULT, release='34'):
 
 def requirements_of(release):
     """Return the text of the requirements for a release of Nova."""
-    text = REQUIREMENTS.read_text()
-    for name, version in zip(
-            ('nova', 'openstack-placement'), RELEASES[release] or ()):
-        text = re.sub(f'(?m)^{name}==.*', f'{name}=={version}', text)
-    return text
+    return re.sub('(?m)^nova==.*', f'nova=={RELEASES[release]}',
+                  REQUIREMENTS.read_text())
 
 
 def is_current(directory, requirements=None):

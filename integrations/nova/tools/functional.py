@@ -59,6 +59,9 @@ SUBSET = '''
     test_server_group.ServerGroupTestV264.test_boot_servers_with_affinity
 '''.split()
 
+#: The environment whose tests run with native threads.
+_WITH_THREADS = environment.DEFAULT.name
+
 #: Number of tests in one process; its start takes seconds.
 _CHUNK = 8
 
@@ -200,7 +203,9 @@ def call(python, *arguments, **options):
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONDONTWRITEBYTECODE')}
     env |= {'PYTHONPATH': os.pathsep.join(paths_of(python)),
-            'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true',
+            # The tests of older releases need green threads.
+            'OS_NOVA_DISABLE_EVENTLET_PATCHING': str(
+                pathlib.Path(python).parents[1].name == _WITH_THREADS).lower(),
             'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'}
     return subprocess.Popen(
         [str(python), str(HERE / 'runner.py'), *map(str, arguments)],
