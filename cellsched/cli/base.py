@@ -288,6 +288,17 @@ class _Columns(Command):
 class Lister(_Columns, cliff_lister.Lister):
     """A command that returns :attr:`columns` and rows."""
 
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Any, data: Any
+    ) -> int:
+        """Print the rows; a table without rows is one line in words."""
+        rows = list(data)
+        if not rows and parsed_args.formatter == 'table':
+            self.app.say('Nothing found.')
+            return 0
+        result: int = super().produce_output(parsed_args, column_names, rows)
+        return result
+
 
 class ShowOne(_Columns, cliff_show.ShowOne):
     """A command that returns :attr:`columns` and their values."""

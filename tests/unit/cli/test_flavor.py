@@ -51,6 +51,11 @@ class TestFlavor(base.CommandTestCase):
         self.assertEqual(36, len(ran.data['id']))
         self.assertEqual(36, len(auto.data['id']))
 
+    def test_empty_table_is_a_line_in_words(self):
+        self.assertEqual(
+            'Nothing found.\n', self.shell('flavor', 'list').out)
+        self.assertEqual([], self.shell('flavor', 'list', '-f', 'json').data)
+
     def test_list_has_the_columns_of_openstackclient(self):
         self.create('m1', '--ram', '2048', '--vcpus', '2', '--id', '1')
 
