@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 import tempfile
 
+from cellsched.claims import base as claims
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched.wiring import services
@@ -103,6 +104,9 @@ class Plain(abc.ABC):
 class CountingClaims:
     """A store that counts its batches and lost attempts.
 
+    A call for several requests is one batch. Each request in it that is
+    refused on all its hosts counts as refused, too.
+
     :ivar outcomes: for each batch, True if it was claimed, False if refused
 
     :param attempts: returns the number of attempts, if the store makes at
@@ -114,6 +118,7 @@ class CountingClaims:
     def __init__(self, store, attempts=None, lost=None):
         self._store = store
         self.outcomes = []
+        self.refused = 0
         self.lost = lost or (lambda: attempts() - len(self.outcomes))
 
     def __getattr__(self, name):
@@ -128,9 +133,31 @@ class CountingClaims:
         self.outcomes.append(True)
         return new
 
+    def claim_any(self, batches):
+        if is_inherited(self._store, 'claim_any'):
+            return claims.ClaimStore.claim_any(self, batches)
+        [outcome] = self._noted(self._store.claim_any(batches))
+        return outcome
+
+    def claim_each(self, requests):
+        if is_inherited(self._store, 'claim_each'):
+            return claims.ClaimStore.claim_each(self, requests)
+        return self._noted(*self._store.claim_each(requests))
+
+    def _noted(self, *outcomes):
+        self.outcomes.append(True)
+        self.refused += sum(
+            getattr(each, 'chosen', None) is None for each in outcomes)
+        return outcomes
+
     def unsuccessful(self):
         """Return the number of attempts that were lost or refused."""
-        return self.lost() + self.outcomes.count(False)
+        return self.lost() + self.outcomes.count(False) + self.refused
+
+
+def is_inherited(store, name):
+    """Return whether a store has the method of the base class."""
+    return getattr(type(store), name) is getattr(claims.ClaimStore, name)
 
 
 def watch(client_class, notice):

@@ -281,6 +281,12 @@ class AnyOf:
         dataclasses.field(default_factory=dict))
 
 
+#: Errors that refuse a transaction because of a single request in it.
+_OF_ONE_REQUEST = (
+    exception.ClaimConflict, exception.ClaimRefused,
+    exception.ClaimStoreFailed, exception.InvalidField)
+
+
 @dataclasses.dataclass(frozen=True)
 class UsageChanges:
     """Changed providers, and the token for the next call.
@@ -465,8 +471,9 @@ class ClaimStore(abc.ABC):
         the batches, that batch is the result, wherever it is in the order,
         and nothing changes.
 
-        A store with the capability ``ANY_OF`` decides in one round trip; this
-        method claims one batch after the other.
+        A store with the capability ``ANY_OF`` decides in one round trip if
+        each batch is one claim without a membership, and one of the providers
+        has room; this method claims one batch after the other.
 
         :param batches: at least one; each with the same consumers
         :raises cellsched.exception.ClaimConflict: a consumer holds claims
@@ -489,6 +496,38 @@ class ClaimStore(abc.ABC):
             except (exception.ClaimRefused, exception.ClaimBusy) as exc:
                 refusals[position] = exc
         return AnyOf(None, 0, refusals)
+
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[Claim]]]
+    ) -> Sequence[AnyOf | exception.CellschedException]:
+        """Claim the first batch that fits of each of several requests.
+
+        The outcome of each request is as if :meth:`claim_any` were called for
+        it, in any order: its result, or the error that it raises. A store may
+        claim for many requests at the cost of one. This method claims the
+        first batches of all together; if they are refused, it claims for one
+        request after the other.
+
+        :param requests: at least one; no two with the same consumer
+        :raises cellsched.exception.ClaimBusy: as :meth:`claim` raises it for
+            the first batches together; nothing is claimed
+        :raises cellsched.exception.DatabaseUnreachable: the outcome is unknown
+            for any of the requests
+        """
+        if len(requests) > 1:
+            together = [claim for batches in requests for claim in batches[0]]
+            with contextlib.suppress(*_OF_ONE_REQUEST):
+                # The store counts the claims that existed before in all.
+                missing = len(together) - self.claim(together)
+                return [AnyOf(0, max(len(batches[0]) - missing, 0))
+                        for batches in requests]
+        outcomes: list[AnyOf | exception.CellschedException] = []
+        for batches in requests:
+            try:
+                outcomes.append(self.claim_any(batches))
+            except _OF_ONE_REQUEST as exc:
+                outcomes.append(exc)
+        return outcomes
 
     @abc.abstractmethod
     def release(self, consumers: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from oslo_config import cfg
 
 from cellsched.claims import base
 from cellsched.claims import validation
+from cellsched import exception
 
 
 class MemoryClaims(base.ClaimStore):
@@ -30,7 +31,8 @@ class MemoryClaims(base.ClaimStore):
 
     capabilities = frozenset({
         base.Capability.ATOMIC, base.Capability.GROUPS, base.Capability.FEED,
-        base.Capability.CONSUMER_LIST, base.Capability.QUERY})
+        base.Capability.CONSUMER_LIST, base.Capability.QUERY,
+        base.Capability.ANY_OF})
 
     def __init__(self, random: Random | None = None) -> None:
         self._lock = threading.Lock()
@@ -58,24 +60,45 @@ class MemoryClaims(base.ClaimStore):
     def claim(self, claims: Sequence[base.Claim]) -> int:
         validation.check_claims(claims)
         with self._lock:
-            taken = validation.outstanding(
-                claims, self._holdings(claim.consumer for claim in claims))
-            violation = validation.find_violation(
-                taken, self._members_of(taken))
-            if violation is not None:
-                raise violation
-            refusal = validation.find_refusal(
-                taken, self._inventories, self._used)
-            if refusal is not None:
-                raise refusal
-            for claim in taken:
-                self._held.setdefault(claim.consumer, []).append(
-                    dataclasses.replace(
-                        claim, resources=dict(claim.resources), group=None))
-                self._count(claim, 1)
-                self._join(claim)
-            self._note(claim.provider for claim in taken)
-            return len(taken)
+            return self._claim(claims)
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        for batch in batches:
+            validation.check_claims(batch)
+        refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        with self._lock:
+            held = self._holdings({claim.consumer for claim in batches[0]})
+            for position, batch in enumerate(batches):
+                if base.is_held(batch, held):
+                    return base.AnyOf(position)
+            for position, batch in enumerate(batches):
+                try:
+                    return base.AnyOf(
+                        position, self._claim(batch), refusals)
+                except exception.ClaimRefused as exc:
+                    refusals[position] = exc
+        return base.AnyOf(None, 0, refusals)
+
+    def _claim(self, claims: Sequence[base.Claim]) -> int:
+        taken = validation.outstanding(
+            claims, self._holdings(claim.consumer for claim in claims))
+        violation = validation.find_violation(taken, self._members_of(taken))
+        if violation is not None:
+            raise violation
+        refusal = validation.find_refusal(taken, self._inventories, self._used)
+        if refusal is not None:
+            raise refusal
+        for claim in taken:
+            self._held.setdefault(claim.consumer, []).append(
+                dataclasses.replace(
+                    claim, resources=dict(claim.resources), group=None))
+            self._count(claim, 1)
+            self._join(claim)
+        self._note(claim.provider for claim in taken)
+        return len(taken)
 
     def release(self, consumers: Iterable[str]) -> None:
         # The iterable may call this store, so it is read before the lock.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import types
 from typing import Any
 from typing import Self
@@ -25,6 +26,7 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.claims import base
+from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import mariadb
 from cellsched.claims.sql import postgresql
@@ -48,6 +50,11 @@ _ATTEMPTS_MAX = 100
 #: another host. A session that keeps a lock ends before the last attempt of a
 #: write.
 _BUSY_MAX, _BUSY_CLAIMS_MAX = 6, 2
+
+#: Errors after which a transaction can be retried; nothing was changed.
+_CONFLICTS = (
+    db_exc.DBDuplicateEntry, exception.TransactionLost,
+    guarded_statements.StatementRefused, transactions.InsufficientCapacity)
 
 _Outcome = TypeVar('_Outcome')
 
@@ -90,7 +97,7 @@ class SQLClaims(base.ClaimStore):
     its tables.
     """
 
-    capabilities = frozenset(base.Capability) - {base.Capability.ANY_OF}
+    capabilities = frozenset(base.Capability)
 
     def __init__(self, database: session.Database) -> None:
         self._database = database
@@ -132,6 +139,98 @@ class SQLClaims(base.ClaimStore):
             self._check_locked(remaining)
             raise
         return len(remaining)
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        if len(batches) == 1:
+            return super().claim_any(batches)
+        for batch in batches:
+            validation.check_claims(batch)
+        place = None
+        if self._one_round_trip is None:
+            place = self._claim_first(batches)
+        elif _are_alike(batches):
+            [place] = self._claim_alike([batches])
+        return (self._claim_in_order(batches) if place is None
+                else base.AnyOf(place, len(batches[place])))
+
+    def claim_each(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> Sequence[base.AnyOf | exception.CellschedException]:
+        dialect: Any = self._database.engine.dialect
+        if len(requests) == 1 or self._one_round_trip is None or (
+                dialect.driver == 'psycopg2') or not all(
+                    map(_are_alike, requests)):
+            return super().claim_each(requests)
+        for batches in requests:
+            for batch in batches:
+                validation.check_claims(batch)
+        outcomes: list[base.AnyOf | exception.CellschedException] = []
+        for batches, place in zip(requests, self._claim_alike(requests)):
+            outcomes += ([base.AnyOf(place, 1)] if place is not None
+                         else super().claim_each([batches]))
+        return outcomes
+
+    def _claim_alike(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> list[int | None]:
+        """Claim for each request the first batch with room, without waiting.
+
+        :param requests: for which :func:`_are_alike` is true
+        :returns: the positions; None for a request without a claim so far
+        """
+        module = self._one_round_trip
+        assert module is not None
+        with contextlib.suppress(*_CONFLICTS, exception.DatabaseBusy):
+            places: list[int | None] = module.claim_any(self._database, [
+                [claim for claim, in batches] for batches in requests])
+            return places
+        return [None] * len(requests)
+
+    def _claim_first(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> int | None:
+        """Claim the first batch that fits in one transaction, if any."""
+        with (contextlib.suppress(*_CONFLICTS),
+              self._database.writer() as connection):
+            return transactions.claim_first(connection, batches)
+        return None
+
+    def _claim_in_order(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        """Claim the first batch that fits, and wait for locked rows."""
+        # 1. An earlier call, whose reply was lost, may have claimed a batch.
+        if self.claims_of({claim.consumer for claim in batches[0]}):
+            return super().claim_any(batches)
+        # 2. Read which batches fit, and claim the first one of these.
+        refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        fitting = []
+        for position, refusal in enumerate(self._refusals(batches)):
+            if refusal is None:
+                fitting.append(position)
+            else:
+                refusals[position] = refusal
+        while fitting:
+            position = fitting.pop(0)
+            try:
+                return base.AnyOf(
+                    position, self.claim(batches[position]), refusals)
+            except exception.ClaimBusy as exc:
+                # 3. The call waits once until the time limit.
+                refusals[position] = exc
+                busy = self._locked(claim for place in fitting
+                                    for claim in batches[place])
+                for place in fitting[:]:
+                    if not busy.isdisjoint(
+                            claim.provider for claim in batches[place]):
+                        refusals[place] = exc
+                        fitting.remove(place)
+            except exception.ClaimRefused as exc:
+                refusals[position] = exc
+        return base.AnyOf(None, 0, refusals)
 
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
@@ -296,31 +395,58 @@ class SQLClaims(base.ClaimStore):
         with self._database.writer() as connection:
             return getattr(transactions, name)(connection, *args)
 
-    def _check_locked(self, claims: Sequence[base.Claim]) -> None:
+    def _check_locked(self, claims: Iterable[base.Claim]) -> None:
         """Raise ClaimBusy if a transaction has locked providers of a batch."""
-        module = self._one_round_trip
-        if module is None:
-            return
-        locked = module.locked(
-            self._database, {claim.provider for claim in claims})
+        locked = self._locked(claims)
         if locked:
             raise exception.ClaimBusy(
                 schema='claims', providers=sorted(locked),
                 reason=f'the rows of {len(locked)} providers are locked')
 
+    def _locked(self, claims: Iterable[base.Claim]) -> set[str]:
+        """Return the providers of claims that a transaction has locked."""
+        module, providers = self._one_round_trip, {
+            claim.provider for claim in claims}
+        if module is None or not providers:
+            return set()
+        found: set[str] = module.locked(self._database, providers)
+        return found
+
     def _refuse(self, claims: Sequence[base.Claim]) -> None:
         """Raise the refusal of a batch that does not fit by now."""
-        def attempt() -> Any:
-            with self._database.reader() as connection:
-                return (queries.inventories(
-                    connection, (claim.provider for claim in claims)),
-                    group_members.members(connection, claims))
-
-        inventories, members = _repeat(attempt)
-        refusal = (validation.find_violation(claims, members)
-                   or validation.find_refusal(claims, *inventories))
+        [refusal] = self._refusals([claims])
         if refusal is not None:
             raise refusal
+
+    def _refusals(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> list[exception.ClaimRefused | None]:
+        """Return why batches do not fit by now; None for one that fits."""
+        every = [claim for batch in batches for claim in batch]
+
+        def attempt() -> Any:
+            with self._database.reader() as connection:
+                return (
+                    queries.inventories(
+                        connection, {claim.provider for claim in every}),
+                    group_members.members(connection, every))
+
+        inventories, members = _repeat(attempt)
+        return [validation.find_violation(claims, members)
+                or validation.find_refusal(claims, *inventories)
+                for claims in batches]
+
+
+def _are_alike(batches: Sequence[Sequence[base.Claim]]) -> bool:
+    """Return whether batches are single claims that differ in the provider.
+
+    A claim with a membership differs in the host, too.
+    """
+    first = batches[0][0]
+    return len(batches) <= fragments.CANDIDATES_MAX and all(
+        len(batch) == 1 and batch[0].consumer == first.consumer
+        and batch[0].group is None and batch[0].resources == first.resources
+        for batch in batches)
 
 
 def _usages_of(
@@ -365,9 +491,7 @@ def _repeat(
             if busy == busy_max:
                 raise
             after_busy()
-        except (db_exc.DBDuplicateEntry, exception.TransactionLost,
-                guarded_statements.StatementRefused,
-                transactions.InsufficientCapacity):
+        except _CONFLICTS:
             after_conflict()
     raise exception.ClaimStoreFailed(
         reason=f'{_ATTEMPTS_MAX} transactions in a row had conflicts')

@@ -20,6 +20,10 @@ from cellsched.claims import base
 from cellsched.claims.sql import schema
 
 
+#: Alternatives of one statement. A scheduler names fewer.
+CANDIDATES_MAX = 8
+
+
 @dataclasses.dataclass(frozen=True)
 class ClassDemand:
     """The demand of a batch for one resource class of a provider.

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
 from cellsched.claims import base
@@ -106,6 +107,100 @@ def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
         script[:0] = locks
     guarded_statements.execute(
         database, ';'.join(script), parameters, is_script=True)
+
+
+_FITS = '''
+    JOIN inventories AS i{n} ON i{n}.provider = c.uuid
+        AND i{n}.resource_class = %(resource_{n})s
+        AND i{n}.used + %(amount_{n})s::bigint <= i{n}.capacity
+        AND %(amount_{n})s::bigint BETWEEN i{n}.min_unit AND i{n}.max_unit
+        AND mod(%(amount_{n})s::bigint, i{n}.step_size) = 0
+'''
+
+#: Claims the first candidate with capacity that no other session has locked.
+#: PostgreSQL evaluates the conditions again on a row that changed before it
+#: was locked. The candidates are no array parameter, as PostgreSQL plans these
+#: anew at each execution.
+_CLAIM_ANY = '''
+WITH chosen AS (
+    SELECT c.place, p.uuid
+    FROM unnest(ARRAY[{uuids}]) WITH ORDINALITY AS c (uuid, place)
+    JOIN providers AS p ON p.uuid = c.uuid {fits}
+    ORDER BY c.place LIMIT 1 FOR UPDATE OF {rows} SKIP LOCKED),
+inserted AS (
+    INSERT INTO allocations (consumer, ordinal, provider, resource_class,
+        amount, project_id, user_id)
+    SELECT %(consumer)s, d.ordinal, chosen.uuid, d.resource, d.amount,
+        CASE WHEN d.ordinal = 0 THEN %(project_id)s::text END,
+        CASE WHEN d.ordinal = 0 THEN %(user_id)s::text END
+    FROM chosen, (VALUES {amounts}) AS d (ordinal, resource, amount)
+    RETURNING 1),
+added AS (
+    UPDATE inventories AS i SET used = i.used + d.amount
+    FROM chosen, (VALUES {amounts}) AS d (ordinal, resource, amount)
+    WHERE i.provider = chosen.uuid AND i.resource_class = d.resource
+    AND (SELECT count(*) FROM inserted) > 0
+    RETURNING 1),
+moved AS (
+    UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
+    AND (SELECT count(*) FROM added) > 0
+    RETURNING position)
+UPDATE providers AS p SET consumers = p.consumers + 1, lane = %(lane)s,
+    position = (SELECT position FROM moved)
+FROM chosen WHERE p.uuid = chosen.uuid AND {guard} = 1
+RETURNING chosen.place
+'''
+
+#: The candidates of a statement. Fewer are filled up with NULL.
+_UUIDS = [f'uuid_{n}' for n in range(fragments.CANDIDATES_MAX)]
+
+
+@functools.cache
+def _claim_any_text(classes: int) -> str:
+    """Return the statement for a claim of a number of resource classes."""
+    return _CLAIM_ANY.format(
+        uuids=', '.join(f'%({name})s::text' for name in _UUIDS),
+        fits=''.join(_FITS.format(n=n) for n in range(classes)),
+        rows=', '.join(['p', *(f'i{n}' for n in range(classes))]),
+        amounts=', '.join(
+            f'({n:d}, %(resource_{n})s::text, %(amount_{n})s::bigint)'
+            for n in range(classes)),
+        guard=_guard(
+            f'(SELECT count(*) FROM added) = {classes:d} '
+            'AND (SELECT count(*) FROM moved) = 1'))
+
+
+def claim_any(
+    database: session.Database, requests: Sequence[Sequence[base.Claim]]
+) -> list[int | None]:
+    """Claim the first of several providers with room, for each request.
+
+    The requests are one transaction in one round trip. They wait for no row
+    of a provider, and so for none of each other.
+
+    :param requests: for each consumer claims that differ in their provider
+        only, without a membership
+    :returns: by request the position of the claim that is made; None if the
+        providers have no room, or are locked by other sessions
+    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
+        claims; nothing is claimed
+    """
+    lane = schema.FEED.lane(requests[0][0].consumer)
+    statements = []
+    for claims in requests:
+        first = claims[0]
+        parameters = {
+            'consumer': first.consumer, **fragments.owner(first),
+            'lane': lane, **dict.fromkeys(_UUIDS)}
+        parameters.update(zip(_UUIDS, (claim.provider for claim in claims)))
+        for n, (resource, amount) in enumerate(
+                sorted(first.resources.items())):
+            parameters |= {f'resource_{n}': resource, f'amount_{n}': amount}
+        statements.append((_claim_any_text(len(first.resources)), parameters))
+    found = ([guarded_statements.execute(database, *statements[0])]
+             if len(requests) == 1
+             else guarded_statements.execute_all(database, statements))
+    return [rows[0][0] - 1 if rows else None for rows in found]
 
 
 #: Releases the consumers in the parameter ``these`` if the condition holds.

@@ -148,6 +148,46 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         self.assertEqual(['h0', 'h1'], refusal.hosts)
         self.assertEqual(sorted([other, new]), refusal.members)
 
+    def test_each_of_several_requests_has_its_own_outcome(self) -> None:
+        store = self.make_store()
+        first, second = (self.make_provider(store, VCPU=1) for _ in range(2))
+        held = self.make_claim(second, VCPU=1)
+        requests = [
+            self.alternatives([first, second], VCPU=1),
+            self.alternatives([first, second], VCPU=1),
+            self.alternatives([first, second], VCPU=1),
+            self.alternatives([first], held.consumer, VCPU=1)]
+        store.claim([held])
+
+        outcomes = store.claim_each(requests)
+
+        granted = [each.chosen for each in outcomes
+                   if isinstance(each, base.AnyOf)]
+        self.assertEqual([0, None, None], sorted(
+            granted, key=lambda place: place is None))
+        [conflict] = [each for each in outcomes
+                      if not isinstance(each, base.AnyOf)]
+        assert isinstance(conflict, exception.ClaimConflict)
+        self.assertEqual(held.consumer, conflict.consumer)
+        self.assertUsed(store, first, 1, VCPU=1)
+        self.assertUsed(store, second, 1, VCPU=1)
+
+    def test_several_requests_fill_what_there_is(self) -> None:
+        store = self.make_store()
+        nodes = [self.make_provider(store, VCPU=2) for _ in range(3)]
+        requests = [self.alternatives(nodes, VCPU=1) for _ in range(8)]
+
+        outcomes = store.claim_each(requests)
+
+        for request, outcome in zip(requests, outcomes):
+            assert isinstance(outcome, base.AnyOf)
+            if outcome.chosen is not None:
+                self.assertHolds(store, request[outcome.chosen][0])
+            else:
+                self.assertEqual([0, 1, 2], sorted(outcome.refusals))
+        for node in nodes:
+            self.assertUsed(store, node, 2, VCPU=2)
+
     def test_the_alternatives_of_concurrent_calls_fill_all(self) -> None:
         store = self.make_store()
         # There is room for each call, and for no other.
