@@ -297,13 +297,18 @@ class Ranking:
             yield from best[done:]
             count, done = count * 32, len(best)
 
-    def top(self, count: int, among: view.Column | None = None) -> list[int]:
+    def top(
+        self, count: int, among: view.Column | None = None,
+        start: float = 0.0,
+    ) -> list[int]:
         """Return the best rows, best first; ties in the table's order.
 
         :param among: table rows to select from, ascending
+        :param start: ties in the order that begins after this share of the
+            rows
         """
         if count == 1 and among is None:
-            row = self.best()
+            row = self.best(start)
             return [] if row is None else [row]
         places = None
         if among is not None:
@@ -316,9 +321,12 @@ class Ranking:
         if count < len(weights):
             least = np.partition(weights, -count)[-count]
             best = np.flatnonzero(weights >= least)
-            best = best[np.argsort(-weights[best], kind='stable')][:count]
         else:
-            best = np.argsort(-weights, kind='stable')
+            best = np.arange(len(weights))
+        if start:
+            begin = np.searchsorted(best, int(start * len(weights)))
+            best = np.concatenate((best[begin:], best[:begin]))
+        best = best[np.argsort(-weights[best], kind='stable')][:count]
         best = best[weights[best] > -math.inf]
         return self.hosts.table_rows(
             best if places is None else places[best]).tolist()

@@ -18,43 +18,51 @@ from cellsched import exception
 from cellsched.hosts import view
 from cellsched import objects
 
-#: Errors that refuse a transaction because of a single batch in it.
-_OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
-           exception.ClaimStoreFailed, exception.InvalidField)
-
 #: Seconds for which the store is not asked again about a provider with locked
 #: rows: it would wait for them each time.
 BUSY_S = 2.0
 
 
 @dataclasses.dataclass(eq=False)
-class _Batch:
-    """The claims of one thread, and their result."""
+class _Request:
+    """The alternative batches of one thread, and their outcome."""
 
-    claims: Sequence[base.Claim]
-    new: int = 0
-    error: BaseException | None = None
+    batches: Sequence[Sequence[base.Claim]]
+    outcome: base.AnyOf | BaseException = base.AnyOf(None)
 
     def __post_init__(self) -> None:
-        self.is_grouped = any(claim.group is not None for claim in self.claims)
+        first = self.batches[0]
+        self.is_grouped = any(claim.group is not None for claim in first)
+        self.consumers = {claim.consumer for claim in first}
+        #: The positions of batches that the store is asked about.
+        self.asked: Sequence[int] = range(len(self.batches))
+        #: The refusals of the others.
+        self.busy: dict[int, exception.ClaimBusy] = {}
 
-    def end(self, new: int = 0, error: BaseException | None = None) -> None:
-        self.new, self.error = new, error
+    def end(self, outcome: base.AnyOf | BaseException) -> None:
+        """Set the outcome of the batches that the store was asked about."""
+        if isinstance(outcome, base.AnyOf):
+            chosen = outcome.chosen
+            outcome = dataclasses.replace(
+                outcome, chosen=None if chosen is None else self.asked[chosen],
+                refusals={**self.busy, **{
+                    self.asked[place]: each for place, each
+                    in outcome.refusals.items()}})
+        self.outcome = outcome
 
-    def result(self) -> int:
-        if self.error is not None:
-            raise self.error
-        return self.new
+    def result(self) -> base.AnyOf:
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
 
 
 class ClaimBatcher:
     """Claims for several threads in one transaction.
 
-    Waiting batches are claimed together, unless the store combines them. If
-    the transaction is refused, each batch is retried alone, so that no batch
-    is refused because of another one.
-    Batches with members of server groups are always claimed alone: they take
-    longer, and are refused more often.
+    Waiting requests are claimed together, unless the store combines them. No
+    request is refused because of another one. Requests with members of server
+    groups are always claimed alone: they take longer, and are refused more
+    often.
 
     If the rows of a provider are locked for too long, the batches with claims
     on it fail, and the store is not asked about it for a short time.
@@ -89,68 +97,61 @@ class ClaimBatcher:
         with base.translated_errors():
             self._store.release(consumers)
 
-    def claim(self, claims: Sequence[base.Claim]) -> int:
-        """Claim a batch; the errors are those of the store's ``claim``.
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        """Claim the first batch that fits, as the store's ``claim_any``.
 
-        If other batches are claimed in the same transaction, some of its new
+        If other requests are claimed in the same transaction, some of its new
         claims may not be reported as new.
         """
+        own = _Request(batches)
         if self._store.combines:
-            return self._claim(claims)
-        own = _Batch(claims)
+            self._claim([own])
+            return own.result()
         self._group_commit.do(own)
         return own.result()
 
-    def _claim(self, claims: Sequence[base.Claim]) -> int:
-        with base.translated_errors():
-            return self._store.claim(claims)
+    def _take(self, requests: Sequence[_Request]) -> None:
+        """Claim for requests; those that cannot share a transaction alone."""
+        together: list[_Request] = []
+        consumers: set[str] = set()
+        alone = []
+        for request in requests:
+            if request.is_grouped or request.consumers & consumers:
+                # The store reports existing claims for whole transactions.
+                alone.append(request)
+            else:
+                together.append(request)
+                consumers |= request.consumers
+        for some in [together, *([request] for request in alone)]:
+            self._claim(some)
 
-    def _take(self, batches: Sequence[_Batch]) -> None:
-        batches = self._pass_over(batches, self._busy_now())
-        if not batches:
-            return None
-        grouped = [batch for batch in batches if batch.is_grouped]
-        if grouped and len(batches) > 1:
-            alone = [batch for batch in batches if not batch.is_grouped]
-            if alone:
-                self._take(alone)
-            return self._take_each(grouped)
-        claims = [claim for batch in batches for claim in batch.claims]
-        consumers = [{claim.consumer for claim in batch.claims}
-                     for batch in batches]
-        if len(frozenset().union(*consumers)) < sum(map(len, consumers)):
-            # The store reports existing claims for whole transactions only.
-            return self._take_each(batches)
-        try:
-            missing = len(claims) - self._claim(claims)
-        except exception.ClaimBusy as exc:
-            self._note(exc)
-            rest = self._pass_over(batches, {each: exc for each
-                                             in exc.providers})
-            return self._take(rest) if len(rest) < len(batches) else (
-                _end_all(batches, exc))
-        except _OF_ONE as exc:
-            if len(batches) == 1:
-                return batches[0].end(error=exc)
-            return self._take_each(batches)
-        except BaseException as exc:
-            return _end_all(batches, exc)
-        for batch in batches:
-            batch.end(max(len(batch.claims) - missing, 0))
-
-    def _take_each(self, batches: Sequence[_Batch]) -> None:
-        for place, batch in enumerate(batches):
-            if not self._pass_over([batch], self._busy_now()):
-                continue
+    def _claim(self, requests: Sequence[_Request]) -> None:
+        requests = self._pass_over(requests, self._busy_now())
+        while requests:
             try:
-                batch.end(self._claim(batch.claims))
+                with base.translated_errors():
+                    outcomes = self._store.claim_each([
+                        [request.batches[place] for place in request.asked]
+                        for request in requests])
             except exception.ClaimBusy as exc:
+                # Nothing is claimed. Continue without the busy providers.
                 self._note(exc)
-                batch.end(error=exc)
-            except _OF_ONE as exc:
-                batch.end(error=exc)
+                asked = [request.asked for request in requests]
+                requests = self._pass_over(
+                    requests, dict.fromkeys(exc.providers, exc))
+                if asked == [request.asked for request in requests]:
+                    return _end_all(requests, exc)
             except BaseException as exc:
-                return _end_all(batches[place:], exc)
+                return _end_all(requests, exc)
+            else:
+                for request, outcome in zip(requests, outcomes):
+                    request.end(outcome)
+                    for refusal in getattr(outcome, 'refusals', {}).values():
+                        if isinstance(refusal, exception.ClaimBusy):
+                            self._note(refusal)
+                return
 
     def _note(self, busy: exception.ClaimBusy) -> None:
         """Remember the busy providers for a short time."""
@@ -172,26 +173,37 @@ class ClaimBatcher:
         return dict.fromkeys(busy, error)
 
     def _pass_over(
-        self, batches: Sequence[_Batch],
+        self, requests: Sequence[_Request],
         busy: dict[str, exception.ClaimBusy],
-    ) -> Sequence[_Batch]:
-        """End the batches with claims on busy providers; return the rest."""
+    ) -> Sequence[_Request]:
+        """Leave out batches with claims on busy providers.
+
+        :returns: the requests with other batches; the rest are ended
+        """
         if not busy:
-            return batches
+            return requests
         rest = []
-        for batch in batches:
-            error = next((busy[claim.provider] for claim in batch.claims
-                          if claim.provider in busy), None)
-            if error is None:
-                rest.append(batch)
+        for request in requests:
+            asked = []
+            for place in request.asked:
+                error = next((busy[claim.provider]
+                              for claim in request.batches[place]
+                              if claim.provider in busy), None)
+                if error is None:
+                    asked.append(place)
+                else:
+                    request.busy[place] = error
+            request.asked = asked
+            if asked:
+                rest.append(request)
             else:
-                batch.end(error=error)
+                request.end(base.AnyOf(None))
         return rest
 
 
-def _end_all(batches: Sequence[_Batch], error: BaseException) -> None:
-    for batch in batches:
-        batch.end(error=error)
+def _end_all(requests: Sequence[_Request], error: BaseException) -> None:
+    for request in requests:
+        request.end(error)
 
 
 #: Seconds that a request waits for another one with the same instance.
@@ -256,12 +268,13 @@ class ClaimRefusals:
     """
 
     def __init__(self) -> None:
-        #: The number of refusals.
+        #: The number of claims that were refused on all their hosts.
         self.times = 0
         #: The error that ends the request if it finds no other host.
         self.busy: exception.ClaimBusy | None = None
         self._locked: dict[str, None] = {}
         self._lost: collections.Counter[str] = collections.Counter()
+        self._named: dict[str, None] = {}
         #: Node uuids, and names of hosts.
         self._denied: dict[str, None] = {}
         self._barred: dict[str, None] = {}
@@ -277,22 +290,26 @@ class ClaimRefusals:
         self, busy: exception.ClaimBusy, nodes: Iterable[str]
     ) -> None:
         """Exclude nodes whose own or whose other providers are busy."""
-        self.times += 1
         self.busy = busy
         self._locked |= dict.fromkeys([*busy.providers, *nodes])
 
     def add(
-        self, refusal: exception.ClaimRefused, node: str | None = None
+        self, refusal: exception.ClaimRefused, node: str | None = None,
+        is_first: bool = True,
     ) -> None:
         """Add a refusal.
 
         :param node: the selected node, if the store refused its child provider
             or its sharing provider
+        :param is_first: whether it is the first refusal of a claim. Another
+            host without capacity in the refreshed table needs no mention, as a
+            filter names what it lacks
         """
-        self.times += 1
         node = node or refusal.provider
         if not isinstance(refusal, exception.GroupPolicyViolated):
             self._lost[node] += 1
+            if is_first or self._lost[node] > 1:
+                self._named[node] = None
             return
         self._denied[node] = None
         self._members |= dict.fromkeys(refusal.members)
@@ -315,8 +332,8 @@ class ClaimRefusals:
         return list(self._denied)
 
     def refused(self, hosts: view.Hosts) -> list[int]:
-        """Return the rows of hosts that had no capacity."""
-        return _rows(hosts, self._lost)
+        """Return the rows of hosts that had no capacity, for a diagnosis."""
+        return _rows(hosts, self._named)
 
     def hopeless(self, hosts: view.Hosts) -> list[int]:
         """Return the rows of hosts that were refused after a table refresh.

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import copy
@@ -30,6 +31,7 @@ from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.claims import SingleFlight
 from cellsched.scheduler.selection import existing_claims
+from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
@@ -40,6 +42,9 @@ Record = Callable[
     [RequestContext, objects.RequestSpec, Sequence[str],
      decision_record.Decision], None]
 
+
+#: The hosts of a request by instance.
+Choice = Mapping[str, ChosenHost]
 
 #: The conditions on a reservation, in the order in which they are tried. If
 #: concurrent decisions always come first, the last condition accepts the
@@ -74,6 +79,8 @@ class PlacementAttempt:
     :param allocations: the reservations in the table
     :param is_parted: whether providers other than the hosts serve a part of
         the request
+    :param selector: the selection, while the claim store chooses one of its
+        alternatives
     """
 
     context: RequestContext
@@ -93,6 +100,7 @@ class PlacementAttempt:
         init=False, repr=False)
     allocations: Sequence[PendingAllocation] = ()
     is_parted: bool = False
+    selector: Selector | None = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -315,10 +323,11 @@ class Placer:
                 self.clock.steady(), attempt.located.nodes, count_pending)
             try:
                 # 1. Select hosts in a view of the table.
-                self._select(attempt, Selector(
+                selector = Selector(
                     attempt.pipeline,
                     self.policy if attempt.reserve else self._planned, hosts,
-                    attempt.request, attempt.refusals))
+                    attempt.request, attempt.refusals)
+                self._select(attempt, selector)
                 if not (attempt.places and attempt.reserve):
                     return
                 # 2. Reserve them, unless a concurrent decision changed them
@@ -326,9 +335,13 @@ class Placer:
                 allocations = table.reserve(hosts, check)
                 if allocations is not None:
                     attempt.allocations = allocations
+                    # The claim store may choose another host of the view.
+                    if attempt.claim and selector.following:
+                        attempt.selector = selector
                     return
             finally:
-                table.reuse(hosts)
+                if attempt.selector is None:
+                    table.reuse(hosts)
         raise AssertionError('Verify.NONE accepts every reservation')
 
     def _select(self, attempt: PlacementAttempt, selector: Selector) -> None:
@@ -387,69 +400,124 @@ class Placer:
     def _claim(self, attempt: PlacementAttempt) -> bool:
         """Claim the selected hosts, and confirm or roll back the reservation.
 
-        :returns: False if the store refuses a claim, or a host is busy; the
-            host is excluded then
+        :returns: False if the store refuses the claims, or the hosts are busy;
+            the hosts are excluded then
         """
-        # 1. Instances that keep their claims need no new ones.
-        batch = self._claims_to_make(attempt)
-        if not batch:
-            self._release_stale(attempt)
-            return True
-        providers = list(dict.fromkeys(claim.provider for claim in batch))
-        # 2. Claim; on an error roll the reservation back and reload the hosts.
+        selector, attempt.selector = attempt.selector, None
         try:
-            self._release_stale(attempt)
-            created = self.claims.claim(batch)
-        except exception.ClaimRefused as exc:
-            LOG.info('Claim refused; selecting hosts again: %s', exc)
-            self.loader.table.rollback(attempt.allocations)
-            self.loader.reload(providers)
-            consumers = attempt.located.consumers
-            attempt.refusals.add(exc, next((
-                first.compute_node_uuid
-                for uuid, (first, *_) in zip(attempt.uuids, attempt.places)
-                if consumers.get(uuid, uuid) == exc.consumer),
-                exc.provider))
-            return False
-        except exception.ClaimBusy as exc:
-            LOG.info('Hosts are busy; selecting hosts again: %s', exc)
-            self.loader.table.rollback(attempt.allocations)
-            attempt.refusals.pass_over(exc, [
-                first.compute_node_uuid for first, *_ in attempt.places
-                if not set(exc.providers).isdisjoint(first.requested())])
-            return False
-        except Exception:
-            self.loader.table.rollback(attempt.allocations)
-            self.loader.reload(providers)
-            raise
-        # 3. Confirm the reservation. If the request is a repetition, the table
-        # now counts its earlier claims twice: reload the hosts.
+            # 1. Instances that keep their claims need no new ones.
+            choices = self._choices(attempt, selector)
+            batches = [self._claims_to_make(attempt, each) for each in choices]
+            if not batches[0]:
+                self._release_stale(attempt)
+                return True
+            # 2. Claim; on an error roll the reservation back and reload.
+            try:
+                self._release_stale(attempt)
+                outcome = self.claims.claim_any(batches)
+            except Exception:
+                self.loader.table.rollback(attempt.allocations)
+                self.loader.reload(_providers(batches))
+                raise
+            if outcome.chosen is None:
+                self._add_refusals(attempt, choices, batches, outcome)
+                return False
+            # 3. If the store has chosen an alternative, reserve that host.
+            if outcome.chosen:
+                assert selector is not None
+                self._choose_other(attempt, selector, outcome)
+        finally:
+            if selector is not None:
+                self.loader.table.reuse(selector.hosts)
+        # 4. Confirm the reservation. If the request is a repetition, the table
+        # now counts its earlier claims twice: reload the hosts. Reload those
+        # without capacity, too.
         self.loader.confirm(attempt.allocations)
-        if created < len(batch):
-            self.loader.reload(providers)
+        again = [batches[place] for place in outcome.refusals]
+        if outcome.new < len(batches[outcome.chosen]):
+            again.append(batches[outcome.chosen])
+        if again:
+            self.loader.reload(_providers(again))
         return True
 
+    def _choose_other(
+        self, attempt: PlacementAttempt, selector: Selector,
+        outcome: claims_base.AnyOf,
+    ) -> None:
+        """Replace the selected host by an alternative that is claimed."""
+        assert outcome.chosen
+        table = self.loader.table
+        # The errors of an affinity group name the hosts to select.
+        selector.choose_other(outcome.chosen - 1, [
+            host for error in outcome.refusals.values()
+            if isinstance(error, exception.GroupPolicyViolated)
+            and error.policy == claims_base.ANTI_AFFINITY
+            for host in error.hosts])
+        attempt.places = selector.selections(attempt.alternates)
+        attempt.decision = selector.decision()
+        table.rollback(attempt.allocations)
+        attempt.allocations = table.reserve(
+            selector.hosts, Verify.NONE) or ()
+
+    def _add_refusals(
+        self, attempt: PlacementAttempt, choices: Sequence[Choice],
+        batches: Sequence[Sequence[claims_base.Claim]],
+        outcome: claims_base.AnyOf,
+    ) -> None:
+        """Exclude the hosts that the store refused; undo the reservation."""
+        self.loader.table.rollback(attempt.allocations)
+        consumers = attempt.located.consumers
+        attempt.refusals.times += 1
+        full: list[Sequence[claims_base.Claim]] = []
+        for place, error in sorted(outcome.refusals.items()):
+            choice = choices[place]
+            if isinstance(error, exception.ClaimBusy):
+                LOG.info('Hosts are busy; selecting hosts again: %s', error)
+                attempt.refusals.pass_over(error, [
+                    each.node for each in choice.values()
+                    if not set(error.providers).isdisjoint(each.amounts)])
+            else:
+                LOG.info('Claim refused; selecting hosts again: %s', error)
+                attempt.refusals.add(error, next((
+                    each.node for uuid, each in choice.items()
+                    if consumers.get(uuid, uuid) == error.consumer), None),
+                    is_first=not full)
+                full.append(batches[place])
+        if full:
+            self.loader.reload(_providers(full))
+
+    def _choices(
+        self, attempt: PlacementAttempt, selector: Selector | None
+    ) -> list[Choice]:
+        """Return the selected hosts, and then the alternatives to them."""
+        resources = attempt.request.resources()
+        choices: list[Choice] = [{
+            uuid: ChosenHost(
+                first.service_host, first.compute_node_uuid,
+                first.requested() if attempt.is_parted
+                else {first.compute_node_uuid: resources})
+            for uuid, (first, *_) in zip(attempt.uuids, attempt.places)}]
+        if selector is not None:
+            choices += [{attempt.uuids[0]: each}
+                        for each in selector.alternatives()]
+        return choices
+
     def _claims_to_make(
-        self, attempt: PlacementAttempt
+        self, attempt: PlacementAttempt, choice: Choice
     ) -> list[claims_base.Claim]:
-        """Return the claims of the selected hosts."""
+        """Return the claims of selected hosts."""
         request, located = attempt.request, attempt.located
-        resources, group = request.resources(), request.get('instance_group')
+        group = request.get('instance_group')
         project_id = request.get('project_id') or None
         user_id = request.get('user_id') or None
-        batch = []
-        for uuid, (first, *_) in zip(attempt.uuids, attempt.places):
-            if uuid in located.kept:
-                continue
-            node = first.compute_node_uuid
-            joins = claims_base.membership(
-                group, first.service_host, uuid, attempt.lost_hosts)
-            batch += [claims_base.Claim(
-                located.consumers.get(uuid, uuid), provider, amounts, joins,
-                project_id, user_id) for provider, amounts in (
-                    first.requested() if attempt.is_parted
-                    else {node: resources}).items()]
-        return batch
+        return [
+            claims_base.Claim(
+                located.consumers.get(uuid, uuid), provider, amounts,
+                claims_base.membership(
+                    group, each.host, uuid, attempt.lost_hosts),
+                project_id, user_id)
+            for uuid, each in choice.items() if uuid not in located.kept
+            for provider, amounts in each.amounts.items()]
 
     def _release_stale(self, attempt: PlacementAttempt) -> None:
         """Release the claims of the request's failed builds."""
@@ -554,6 +622,13 @@ class Placer:
             self.loader.table.view(self.clock.steady()), host, held)
         if gone:
             self.claims.release(gone)
+
+
+def _providers(
+    batches: Iterable[Iterable[claims_base.Claim]]
+) -> list[str]:
+    return list(dict.fromkeys(
+        claim.provider for batch in batches for claim in batch))
 
 
 def _explain(

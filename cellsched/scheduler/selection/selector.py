@@ -2,12 +2,14 @@
 """Selecting hosts for the instances of one request in turn."""
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import copy
 import dataclasses
 import functools
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,11 +34,28 @@ _GROWTH = 4
 #: that no random choice is made between them.
 _FAR = 10.0
 
+#: The hosts that the claim store chooses from. With more, a store that tries
+#: one after the other takes longer than a new selection, which knows more.
+_CANDIDATES = 8
+
 #: Amounts by resource class, with their providers.
 Held = Iterable[tuple[str, Mapping[str, int]]]
 
 _UNLIMITED = {
     'numa_topology': None, 'vcpu': None, 'disk_gb': None, 'memory_mb': None}
+
+
+class ChosenHost(NamedTuple):
+    """A host that is selected for an instance.
+
+    :param host: name of the compute service
+    :param node: uuid of the compute node
+    :param amounts: amounts by resource class, by provider
+    """
+
+    host: str
+    node: str
+    amounts: Mapping[str, Mapping[str, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,16 +102,19 @@ class SelectionPolicy:
             width = self.evacuation_subset_size
         return width
 
-    def pick(self, ranking: Ranking, width: int | None = None) -> int | None:
-        """Return the selected row, or None if no host passed.
+    def pick(
+        self, ranking: Ranking, width: int | None = None, count: int = 1
+    ) -> list[int]:
+        """Return the selected row, followed by the next ones to select.
 
         :param width: the number of best hosts to select from at random; the
             configured number by default
+        :param count: the maximum number of rows; fewer if fewer hosts passed
         """
         size = self.subset_size
         width = max(width or size, size)
         if width == 1 and not self.shuffle:
-            return ranking.best(self.start)
+            return ranking.top(count, start=self.start)
         best = ranking.top(width)
         if width > size:
             best = _near(ranking, best, size)
@@ -101,7 +123,14 @@ class SelectionPolicy:
             self.random.shuffle(tied)
             rest = [row for row in best if row not in tied]
             best = [*tied, *rest][:width]
-        return self.random.choice(best) if best else None
+        if not best:
+            return []
+        rows = [self.random.choice(best)]
+        if count > 1:
+            rest = [row for row in best if row not in rows]
+            self.random.shuffle(rest)
+            rows += dict.fromkeys([*rest, *ranking.top(width + count)])
+        return list(dict.fromkeys(rows))[:count]
 
     def _is_evacuation(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -140,7 +169,7 @@ class Selector:
     ) -> None:
         self._pipeline = pipeline
         self._policy = policy
-        self._hosts = hosts
+        self.hosts = self._hosts = hosts
         self._request = request
         self._resources = request.resources()
         # Providers other than hosts are needed by few requests.
@@ -159,6 +188,12 @@ class Selector:
         self._ranking: Ranking | None = None
         self._picks: list[decision_record.Pick] = []
         self._last_taken: int | None = None
+        #: The rows that the claim store passed over.
+        self._passed: Sequence[int] = ()
+        #: The rows that follow the one of the only instance in the ranking,
+        #: with their allocations.
+        self.following: Sequence[
+            tuple[int, allocation.ProviderAllocations | None]] = ()
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
     @property
@@ -187,26 +222,64 @@ class Selector:
                         self._demand, dict(held)))
         else:
             ranking = self._rank()
-            row = self._policy.pick(ranking, self._width)
-            if row is None:
+            alone = last and not self._rows
+            rows = self._policy.pick(
+                ranking, self._width, _CANDIDATES if alone else 1)
+            if not rows:
                 return False
-            first = not self._picks
-            self._picks.append(decision_record.pick(
-                self._hosts, ranking, row, uuid, detailed=first))
-            if first and (self._rows or not last):
-                # The next ranking is derived from this one.
-                ranking.detach()
-            allocated = self._allocate(row)
-            assert allocated or self._demand is None, 'its host passed'
-            if allocated is not None:
-                self._allocations[len(self._rows)] = allocated
-                self._picks[-1].first.providers = decision_record.providers(
-                    self._hosts, row, allocated)
-            self._hosts.take(row, self._resources if allocated is None
-                             else allocated.resources, uuid)
+            row, *rest = rows
+            self.following = [
+                (other, allocated) for other, allocated in (
+                    (other, self._allocate(other)) for other in rest)
+                if allocated is not None or self._demand is None]
+            self._take(ranking, row, self._allocate(row), uuid, alone)
             self._last_taken = row
         self._rows.append(row)
         return True
+
+    def _take(
+        self, ranking: Ranking, row: int,
+        allocated: allocation.ProviderAllocations | None, uuid: str,
+        alone: bool,
+    ) -> None:
+        """Record a choice, and take the instance from its host."""
+        first = not self._picks
+        self._picks.append(decision_record.pick(
+            self._hosts, ranking, row, uuid, detailed=first))
+        if first and not alone:
+            # The next ranking is derived from this one.
+            ranking.detach()
+        assert allocated or self._demand is None, 'its host passed'
+        if allocated is not None:
+            self._allocations[len(self._rows)] = allocated
+            self._picks[-1].first.providers = decision_record.providers(
+                self._hosts, row, allocated)
+        self._hosts.take(row, self._resources if allocated is None
+                         else allocated.resources, uuid)
+
+    def alternatives(self) -> Iterator[ChosenHost]:
+        """Yield the next hosts of a request for one instance, best first."""
+        for row, allocated in self.following:
+            uuid, host = self._hosts.values_at(row, 'uuid', 'host')
+            yield ChosenHost(host, uuid, {
+                uuid: self._resources} if allocated is None
+                else allocated.allocations)
+
+    def choose_other(self, number: int, full: Iterable[str] = ()) -> None:
+        """Select one of the alternatives in place of the first choice.
+
+        :param full: names of other hosts that are no alternates
+        """
+        assert self._ranking is not None
+        row, allocated = self.following[number]
+        [instance] = [pick.instance for pick in self._picks]
+        self._passed = [
+            *self._rows, *(other for other, _ in self.following[:number]),
+            *(row for name in full for row in self._hosts.named(name))]
+        self._hosts.columns.give_back()
+        self._rows, self._picks, self._allocations = [], [], {}
+        self._take(self._ranking, row, allocated, instance, alone=True)
+        self._rows.append(row)
 
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
         """Return the selected hosts, with alternates in the same cell."""
@@ -295,7 +368,7 @@ class Selector:
             own = self._hosts.memo(('rows of cell', cell), functools.partial(
                 _rows_of_cell, cell=cell))
             free = np.ones(len(cells), dtype=bool)
-            free[self._rows] = False
+            free[[*self._rows, *self._passed]] = False
             known[cell] = [
                 self._selection(other, allocated) for other, allocated in (
                     (other, self._allocate(other)) for other

@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 
+from cellsched.claims import base as claims
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.host_manager import manager
@@ -38,6 +39,9 @@ class Claims(memory.MemoryClaims):
         self.before = lambda: None
         #: What happens after the next one, before who claims hears of it.
         self.after = lambda: None
+
+    # They claim one batch after the other, by the method below.
+    claim_any = claims.ClaimStore.claim_any
 
     def claim(self, claims):
         before, self.before = self.before, lambda: None

@@ -50,6 +50,15 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual(claims_base.Membership(
             group, 'a1', ANTI_AFFINITY, 3, uuid), claim.group)
 
+    def test_member_of_an_alternative_is_on_its_host(self):
+        self.world.claims.refuses = [self.world.providers['a1']]
+        [uuid] = samples.uuids(1)
+
+        self.assertEqual([['a2']], self.member(ANTI_AFFINITY, uuids=[uuid]))
+
+        [joined] = self.world.claims.memberships([uuid]).values()
+        self.assertEqual('a2', joined.host)
+
     def test_request_without_a_policy_claims_as_any(self):
         self.member(None)
         self.place(vcpus=1, hints={'spread': 'cell'})
@@ -75,7 +84,6 @@ class TestGroups(schedulers.PlacingTestCase):
 
         self.assertEqual([['a1']], self.member(AFFINITY, by=self.other))
 
-        self.assertEqual(3, len(self.world.claims.batches))
         self.assertTableIsRight(self.other_loader)
 
     def test_alternates_are_none_that_others_came_to(self):
@@ -138,9 +146,8 @@ class TestGroups(schedulers.PlacingTestCase):
         error = self.assertRaises(
             exception.NoValidHost, self.member, ANTI_AFFINITY)
 
-        self.assertEqual(2, len(refuser.batches))
-        self.assertIn('2 were ruled out', error.reason)
-        self.assertIn('3 were left untried', error.reason)
+        self.assertEqual(5, len(refuser.batches))
+        self.assertIn('5 were ruled out', error.reason)
 
     def test_request_stays_as_it_is(self):
         self.member(AFFINITY)

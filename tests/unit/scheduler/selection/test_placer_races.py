@@ -170,15 +170,20 @@ class TestConflict(schedulers.PlacingTestCase):
     def test_what_others_took_is_learned_at_the_first_refusal(self):
         self.place(4)
 
-        self.assertEqual([['b2']], schedulers.hosts(self.place(by=self.other)))
+        before = len(self.world.claims.batches)
 
-        self.assertEqual(3, len(self.world.claims.batches))
+        self.assertEqual([['b2']], schedulers.hosts(self.place(by=self.other)))
+        self.assertEqual(5, len(self.world.claims.batches) - before)
+        self.assertTableIsRight(self.other_loader)
+
+        self.assertRaises(exception.NoValidHost, self.place, by=self.other)
+        self.assertEqual(5, len(self.world.claims.batches) - before)
 
     def test_host_that_is_refused_with_room_is_passed_over(self):
         self.world.claims.refuses = [self.world.providers['a1']]
 
         self.assertEqual([['a2']], schedulers.hosts(self.place()))
-        self.assertEqual(3, len(self.world.claims.batches))
+        self.assertEqual(2, len(self.world.claims.batches))
         self.assertTableIsRight()
 
     def test_host_with_locked_rows_is_passed_over(self):
@@ -195,8 +200,8 @@ class TestConflict(schedulers.PlacingTestCase):
         error = self.assertRaises(exception.ClaimBusy, self.place)
 
         self.assertTrue(saga.is_transient(error))
-        self.assertEqual(
-            schedulers.ATTEMPTS_MAX, len(self.world.claims.batches))
+        # Each of them is tried once.
+        self.assertEqual(5, len(self.world.claims.batches))
         self.assertTableIsRight()
         self.world.claims.locked = ()
         self.assertEqual([['a1']], schedulers.hosts(self.place()))
@@ -214,9 +219,9 @@ class TestConflict(schedulers.PlacingTestCase):
 
         error = self.assertRaises(exception.NoValidHost, self.place)
 
-        self.assertEqual(
-            schedulers.ATTEMPTS_MAX, len(self.world.claims.batches))
-        self.assertEqual(('claims', 2), (
+        # Each is tried again after the table is refreshed.
+        self.assertEqual(2 * 5, len(self.world.claims.batches))
+        self.assertEqual(('claims', 5), (
             error.rejections[-1]['by'], error.rejections[-1]['hosts']))
         self.assertEqual(0, error.kwargs['placed'])
         self.assertTableIsRight()
@@ -240,11 +245,11 @@ class TestConflict(schedulers.PlacingTestCase):
 
     def test_one_choice_may_be_all(self):
         self.placer, _ = self.world.placer(attempts_max=1)
-        self.world.claims.refuses = [self.world.providers['a1']]
+        self.world.claims.refuses = self.world.providers.values()
 
         self.assertRaises(exception.NoValidHost, self.place)
 
-        self.assertEqual(1, len(self.world.claims.batches))
+        self.assertEqual(5, len(self.world.claims.batches))
 
     def test_many_at_once_never_overcommit(self):
         placers = [self.world.placer(1.0, attempts_max=20)
@@ -320,6 +325,79 @@ class TestClaimsUnderWay(schedulers.PlacingTestCase):
         self.assertEqual([['a2']], schedulers.hosts(self.other.result()))
 
 
+class TestAlternatives(schedulers.PlacingTestCase):
+    """A store that claims the first of several hosts with room."""
+
+    def setUp(self):
+        super().setUp()
+        self.placer, self.loader = self.world.placer()
+        self.loader.refresh(world.CONTEXT)
+        self.calls = []
+        store = self.world.claims
+        claim_any = type(store).claim_any
+
+        def noted(batches):
+            self.calls.append([
+                claim.provider for [claim] in batches])
+            return claim_any(store, batches)
+
+        store.claim_any = noted
+
+    def test_claim_names_the_hosts_in_the_order_of_their_weights(self):
+        self.place()
+
+        self.assertEqual([[self.world.providers[host] for host in (
+            'a1', 'a2', 'a3', 'b1', 'b2')]], self.calls)
+
+    def test_another_host_is_that_of_the_answer_and_of_the_record(self):
+        self.fill('a1', 'a2')
+
+        [[chosen, *others]] = self.place(alternates=2)
+
+        self.assertEqual('a3', chosen.service_host)
+        self.assertEqual({self.world.providers['a3']}, {*chosen.requested()})
+        # Neither of the other hosts of its cell has room.
+        self.assertEqual([], others)
+        [(_, _, decision)] = self.world.records
+        [pick] = decision.picks
+        self.assertEqual('a3', pick.first.host)
+        self.assertTableIsRight()
+
+    def test_host_of_another_cell_has_alternates_of_that_cell(self):
+        self.fill('a1', 'a2', 'a3')
+
+        [[chosen, *others]] = self.place(alternates=2)
+
+        self.assertEqual(['b1', 'b2'], [
+            each.service_host for each in (chosen, *others)])
+        self.assertEqual({chosen.cell_uuid}, {
+            each.cell_uuid for each in others})
+        self.assertTableIsRight()
+
+    def test_reservation_is_that_of_the_claimed_host(self):
+        self.fill('a1')
+        before = self.loader.table['available:VCPU'].copy()
+
+        self.place(vcpus=1)
+
+        hosts = self.loader.table.view(0.0)
+        for name in 'a2', 'a3':
+            row = hosts.row(self.world.providers[name])
+            self.assertEqual(
+                before[row] - (name == 'a2'), hosts['available:VCPU'][row])
+
+    def test_several_instances_are_claimed_on_the_selected_hosts(self):
+        self.patch(self.world.claims, 'claim_any',
+                   lambda batches: self.calls.append(batches) or type(
+                       self.world.claims).claim_any(
+                           self.world.claims, batches))
+
+        self.place(2)
+
+        [[batch]] = self.calls
+        self.assertEqual(2, len(batch))
+
+
 class TestReason(schedulers.PlacingTestCase):
     """Others are always faster."""
 
@@ -338,13 +416,12 @@ class TestReason(schedulers.PlacingTestCase):
         error = self.assertRaises(exception.NoValidHost, self.place)
 
         self.assertIn(
-            'of 5 hosts 4 lost their room to another request, 1 was left '
-            'untried', str(error))
-        self.assertEqual([('claims', 4)], [
+            'of 5 hosts 4 lack CPUs (by 4 VCPU), 1 lost its room to another '
+            'request', str(error))
+        self.assertEqual([('capacity:VCPU', 4), ('claims', 1)], [
             (each['by'], each['hosts']) for each in error.rejections])
         [(_, _, decision)] = self.world.records
-        self.assertEqual({'claims': ['a1', 'a2', 'a3', 'b1']},
-                         decision.examples)
+        self.assertEqual(['a1'], decision.examples['claims'])
 
     def test_host_that_was_full_before_is_none_that_was_lost(self):
         self.fill('a1', 'a2')
@@ -355,9 +432,9 @@ class TestReason(schedulers.PlacingTestCase):
 
         error = self.assertRaises(exception.NoValidHost, self.place)
 
-        self.assertEqual([('capacity:VCPU', 2), ('claims', 3)], [
+        self.assertEqual([('capacity:VCPU', 4), ('claims', 1)], [
             (each['by'], each['hosts']) for each in error.rejections])
-        self.assertIn('2 lack CPUs (by 4 VCPU), 3 lost their room',
+        self.assertIn('4 lack CPUs (by 4 VCPU), 1 lost its room',
                       str(error))
 
 

@@ -72,12 +72,13 @@ class TestRecords(schedulers.PlacingTestCase):
         decision = self.ask(self.uuids[:1], exception.NoValidHost)
 
         self.assertEqual(
-            'There are not enough hosts available: of 5 hosts 2 lost their '
-            'room to another request, 3 were left untried.', decision.reason)
-        self.assertEqual([('claims', 2)], [
+            'There are not enough hosts available: of 5 hosts 5 lost their '
+            'room to another request.', decision.reason)
+        self.assertEqual([('claims', 5)], [
             (each['by'], each['hosts']) for each in decision.rejections])
         self.assertEqual(
-            ['a1', 'a2'], sorted(decision.examples['claims']))
+            ['a1', 'a2', 'a3', 'b1', 'b2'],
+            sorted(decision.examples['claims']))
 
     def test_request_that_a_plugin_fails(self):
         self.image.answer = toys.fail

@@ -21,20 +21,24 @@ from tests.unit.scheduler import toys
 
 class TestTaste(base.TestCase):
 
+    def ranked(self, weights):
+        return ranking.Ranking(
+            builders.hosts(len(weights)), None,
+            [ranking.WeightPart(
+                toys.Weigher(None), np.array(weights, dtype='float64'),
+                float(max(weights) - min(weights)), None)]
+            if weights else [])
+
     def picked(self, weights, times=300, width=None, **policy):
         """Return how often each row is chosen.
 
         Weights are scaled to 0..1 and multiplied by their range.
         """
         chosen = SelectionPolicy(random.Random(0), **policy)
-        ranked = ranking.Ranking(
-            builders.hosts(len(weights)), None,
-            [ranking.WeightPart(
-                toys.Weigher(None), np.array(weights, dtype='float64'),
-                float(max(weights) - min(weights)), None)]
-            if weights else [])
+        ranked = self.ranked(weights)
         return collections.Counter(
-            chosen.pick(ranked, width) for _ in range(times))
+            next(iter(chosen.pick(ranked, width)), None)
+            for _ in range(times))
 
     def test_best_is_chosen_and_of_equals_the_first(self):
         self.assertEqual({1: 300}, self.picked([1, 9, 9, 8]))
@@ -99,9 +103,30 @@ class TestTaste(base.TestCase):
             choice = staticmethod(lambda rows: rows[-1])
 
         ranked = ranking.Ranking(builders.hosts(3))
-        self.assertEqual(2, SelectionPolicy(Last(), 3).pick(ranked))
+        self.assertEqual([2], SelectionPolicy(Last(), 3).pick(ranked))
         self.assertEqual(
-            2, SelectionPolicy(Last(), 1, True).pick(ranked))
+            [2], SelectionPolicy(Last(), 1, True).pick(ranked))
+
+    def rows(self, weights, count, **policy):
+        return SelectionPolicy(random.Random(0), **policy).pick(
+            self.ranked(weights), count=count)
+
+    def test_the_next_rows_follow_in_the_order_of_their_weights(self):
+        weights = [1, 9, 7, 9, 8]
+
+        self.assertEqual([1, 3, 4, 2, 0], self.rows(weights, 9))
+        self.assertEqual([1, 3, 4], self.rows(weights, 3))
+        # Equals follow from the place where this scheduler begins.
+        self.assertEqual([3, 1, 4], self.rows(weights, 3, start=0.5))
+
+    def test_the_next_rows_are_those_of_the_subset_first(self):
+        weights = [1, 9, 7, 9, 8]
+
+        rows = self.rows(weights, 5, subset_size=3)
+        self.assertEqual({1, 3, 4}, {*rows[:3]})
+        self.assertEqual([2, 0], rows[3:])
+        self.assertEqual({1, 3}, {*self.rows(
+            weights, 2, subset_size=2, shuffle=True)})
 
 
 class TestWidth(base.TestCase):
