@@ -90,7 +90,7 @@ class _Known:
     is_host: bool
 
 
-class _Listed(NamedTuple):
+class _ListEntry(NamedTuple):
     """A provider in the list of all.
 
     :param root: uuid of its root provider
@@ -359,9 +359,9 @@ def read(
     raise kind(reason=f'{where} was answered with {answer.status_code}')
 
 
-def _listed(answer: Any) -> dict[str, _Listed]:
+def _listed(answer: Any) -> dict[str, _ListEntry]:
     """Return all providers except guards, by uuid."""
-    return {each['uuid']: _Listed(
+    return {each['uuid']: _ListEntry(
         each['generation'], each['root_provider_uuid'])
         for each in _items(answer.text)
         if each['uuid'] not in messages.GUARDS}

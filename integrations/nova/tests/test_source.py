@@ -9,8 +9,8 @@ import threading
 import time
 import types
 import unittest
-from unittest import mock
 
+import fixtures
 from keystoneauth1 import exceptions as ks_exceptions
 import nova.conf
 from nova import context as nova_context
@@ -244,10 +244,10 @@ class TestSilentPlacement(HostsTestCase):
 
     def forget_last_read(self, older_s):
         """Make the last good read older."""
-        clock = mock.patch.object(source.time, 'monotonic', (
-            lambda now=time.monotonic: now() + older_s))
-        clock.start()
-        self.addCleanup(clock.stop)
+        clock = fixtures.MonkeyPatch(
+            'time.monotonic', lambda now=time.monotonic: now() + older_s)
+        clock.setUp()
+        self.addCleanup(clock.cleanUp)
 
     def test_request_is_decided_on_the_last_read(self):
         self.read_in_silence()
@@ -469,8 +469,9 @@ class TestNovaAggregates(unittest.TestCase):
         self.existing = [aggregate(2, 'host-b')]
         for sign, reads in ((1, long_ago), 1), ((1, long_ago), 1), (
                 (2, timeutils.utcnow()), 2), ((2, timeutils.utcnow()), 3):
-            with mock.patch.object(
-                    source.nova_cells, 'aggregates_sign', return_value=sign):
+            with fixtures.MonkeyPatch(
+                    'cellsched_nova.cells.aggregates_sign',
+                    lambda context, sign=sign: sign):
                 self.aggregates.follow('context')
 
             self.assertEqual(reads, self.reads)
