@@ -230,6 +230,10 @@ class TestValues(LoadingTestCase):
                       refusal)
         self.assertIn("'many'", refusal)
 
+    def test_bad_value_under_an_older_name_is_named(self):
+        self.assertIn('executor_thread_pool_size', self.refused(
+            '[DEFAULT]\nrpc_thread_pool_size = many\n'))
+
     def test_value_below_its_bound_is_answered_with_the_bound(self):
         refusal = self.refused('[scheduler]\nmax_attempts = 0\n')
 
