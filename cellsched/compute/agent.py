@@ -93,11 +93,18 @@ class Agent:
         request_spec: objects.RequestSpec,
         filter_properties: Mapping[str, Any], node: str,
         limits: Mapping[str, Any], host_list: Sequence[objects.Selection],
+        node_uuid: str | None = None,
     ) -> None:
-        """Build a server, or reschedule it to another host of the cell."""
+        """Build a server, or reschedule it to another host of the cell.
+
+        The agent leaves a build for a node that this host does not have, even
+        if a node of this host has its name. A conductor finds the build.
+        """
+        chosen = objects.Selection(service_host=self._host, nodename=node)
+        if node_uuid is not None:
+            chosen.compute_node_uuid = node_uuid
         message = build_casts.BuildMessage(
-            objects.Selection(service_host=self._host, nodename=node),
-            host_list, request_spec, filter_properties)
+            chosen, host_list, request_spec, filter_properties)
         # Who waits for its turn has begun nothing, and can be deleted.
         with (self._left_if_cut_off(), self._turn,
               self._lock(instance.uuid)):
@@ -179,8 +186,8 @@ class Agent:
         The claim may be newer than the deletion. Claims of an instance that
         was never on this host belong to another cell.
         """
-        LOG.info('Not building instance %s: it is deleted, or its build was '
-                 'begun already', uuid)
+        LOG.info('Not building instance %s: it is deleted, its build was '
+                 'begun already, or it is to be built on another node', uuid)
         with self._database.reader() as connection:
             deleted = instances.is_deleted(connection, uuid)
         if deleted:

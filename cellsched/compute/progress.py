@@ -11,6 +11,7 @@ from typing import Any
 from cellsched import batching
 from cellsched.clock import Clock
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db import session
@@ -66,6 +67,14 @@ class _News:
         # Nobody gives networks before the first try.
         return self.message is not None and self.message.tried != 1
 
+    @property
+    def node(self) -> tuple[str, str] | None:
+        """The uuid and the name of the node of a starting build, if known."""
+        if self.message is None:
+            return None
+        uuid = self.message.chosen.get('compute_node_uuid')
+        return uuid and (uuid, self.message.chosen.nodename)
+
     def change(self, host: str, now: datetime.datetime) -> instances.Change:
         """Return the change of the server's state."""
         if self.message is None:
@@ -103,7 +112,8 @@ class ProgressReports:
     ) -> bool | None:
         """Start a build; return whether it may have networks, or None.
 
-        None means that the build must not start. From now on the row says that
+        None means that the build must not start: another host has its node, or
+        its server is not in the expected state. From now on the row says that
         the server may have networks.
         """
         news = self._exchange(_News(uuid, message))
@@ -127,8 +137,14 @@ class ProgressReports:
                     news.had_networks = (
                         news.asks_networks
                         and networks.is_allocated(connection, news.uuid))
+                # A name can be that of another host or node by now. The claim
+                # is on the node with the uuid.
+                gone = {node for node in {news.node for news in all_news}
+                        if node is not None and not compute_nodes.is_held(
+                            connection, self._host, *node)}
                 went = instances.transit_all(connection, [
-                    news.change(self._host, now) for news in all_news], now)
+                    news.change(self._host, now) for news in all_news
+                    if news.node not in gone], now)
         except exception.DATABASE_UNAVAILABLE as exc:
             # Nobody knows whether that was committed, so that to say it of
             # each again could be taken for what is late; and each would wait

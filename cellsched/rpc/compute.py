@@ -21,7 +21,7 @@ from cellsched.rpc import versions
 TOPIC = 'compute'
 
 #: The version that a server offers.
-VERSION = '6.2'
+VERSION = '6.3'
 
 #: The first version with the methods that move servers.
 MOVES = '6.1'
@@ -29,10 +29,13 @@ MOVES = '6.1'
 #: The first version in which servers that migrate keep their disks.
 TRANSFERS = '6.2'
 
+#: The first version in which builds name their node by its uuid.
+NODE_UUIDS = '6.3'
+
 #: RPC versions of the compute agent, by the service version that introduced
 #: them. A service writes its version into its row; older services have 0.
 SERVICE_VERSIONS: Mapping[int, str] = {
-    1: '6.0', 2: '6.1', 3: '6.2'}
+    1: '6.0', 2: '6.1', 3: '6.2', 4: '6.3'}
 
 #: The service version of this code.
 SERVICE_VERSION = max(SERVICE_VERSIONS)
@@ -64,16 +67,22 @@ class ComputeAPI(client.Client):
         filter_properties: Mapping[str, Any], node: str,
         limits: Mapping[str, Any],
         host_list: Sequence[objects.Selection],
+        node_uuid: str | None = None,
     ) -> None:
         """Build an instance on a node of the host.
 
         :param limits: limits that filters set beyond the host's totals
         :param host_list: remaining hosts to try if this one fails
+        :param node_uuid: the uuid of the node, which has the claim; older
+            agents go by the name alone
         """
-        self.cast(context, 'build_and_run_instance', None, host,
+        identity = {} if node_uuid is None or not self.can_send(
+            NODE_UUIDS) else {'node_uuid': node_uuid}
+        self.cast(context, 'build_and_run_instance',
+                  NODE_UUIDS if identity else None, host,
                   instance=instance, request_spec=request_spec,
                   filter_properties=dict(filter_properties), node=node,
-                  limits=dict(limits), host_list=list(host_list))
+                  limits=dict(limits), host_list=list(host_list), **identity)
 
     def terminate_instance(
         self, context: request_context.RequestContext, host: str,

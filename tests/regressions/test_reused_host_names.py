@@ -1,13 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine that only has the name of another one gets nothing of it."""
 
+import futurist
+
 from cellsched.cells import maintenance
+from cellsched.conductor import recovery
 from cellsched.db.api import host_mappings
 from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import client
+from cellsched.rpc import compute
+from cellsched.rpc import conductor as conductor_rpc
 from cellsched.standalone import deployment
 from cellsched.virt import fake
 from tests.functional import base
+from tests.functional import test_recovery
 from tests.regressions import machines
+
+
+class TestWaitingBuild(machines.TestCase):
+    """A build is cast to a host before the host gets another name."""
+
+    def setUp(self):
+        super().setUp()
+        self.begin({'cell1': ['a1']}, conductor={'cast_timeout': 600})
+        [self.provider] = self.provider_of('a1')
+        # A conductor claims for the server, and dies before it casts.
+        [self.uuid] = self.unheard().servers.create(
+            base.USER, 'server', 'small')
+        self.assertRaises(
+            test_recovery.Death, self.task(test_recovery.dying_after(
+                len(test_recovery.STEPS))).run, base.USER, [self.uuid])
+        self.restart(self.stop_agent('a1'), 'cell1', 'a1', 'renamed')
+        self.world.api.parts.discovery.discover()
+        self.world.api.services.set(
+            base.ADMIN, 'renamed', machines.COMPUTE, forced_down=False)
+
+    def test_machine_that_has_the_name_now_does_not_build(self):
+        conf = self.conf_of('cell1', 'a1', state_path=self.elsewhere())
+        other = fake.FakeDriver(conf, base.CLOCK)
+        self.start_agent(other, conf)
+        self.assertNotEqual([self.provider], self.provider_of('a1'))
+
+        # The message that waited under the name.
+        transports = self.world.api.parts.transports
+        client.Client(
+            transports.get(self.cells()['cell1'].transport_url),
+            compute.TOPIC, compute.VERSION,
+        ).call(base.USER, 'build_and_run_instance', None, 'a1',
+               instance=objects.Instance(uuid=self.uuid), request_spec=None,
+               filter_properties={'retry': {
+                   'num_attempts': 1, 'hosts': [['a1', 'a1']]}},
+               node='a1', limits={}, host_list=[], node_uuid=self.provider)
+
+        self.assertEqual([], other.list_instances())
+        self.assertIsNone(self.row(self.uuid).host)
+        self.assertEqual([self.provider], [
+            claim.provider for claim in self.held(self.uuid)])
+
+        self.assertBuiltUnderTheNewName()
+
+    def test_conductor_casts_again_to_the_new_name(self):
+        self.assertBuiltUnderTheNewName()
+
+    def assertBuiltUnderTheNewName(self):
+        parts = self.world.api.parts
+        recovery.StalledBuilds(
+            parts.database, parts.cells, parts.gatherer, parts.targets,
+            parts.compute, conductor_rpc.ConductorAPIs(),
+            recovery.RetryPolicy(0.0, 4, 60), futurist.SynchronousExecutor(),
+        ).run()
+
+        [found] = self.settled([self.uuid])
+        self.assertEqual(('ACTIVE', 'renamed'), (found.status, found.host))
+        self.assertEqual([self.provider], [
+            claim.provider for claim in self.held(self.uuid)])
+        self.assertClaimsMatch()
 
 
 class TestReusedName(machines.TestCase):

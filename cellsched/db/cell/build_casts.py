@@ -149,12 +149,16 @@ class BuildMessage:
 
     @classmethod
     def read(cls, cast: BuildCast) -> 'BuildMessage':
-        """Return the message from the form stored in a cell."""
+        """Return the message from the form stored in a cell.
+
+        A host or a node that got another name since has its present one.
+        """
         kept = jsonutils.loads(cast.message)
         spec = kept['request_spec']
         chosen, *host_list = (
             objects.Selection.obj_from_primitive(each)
             for each in kept['selections'])
+        chosen.service_host, chosen.nodename = cast.host, cast.node
         return cls(
             chosen, host_list,
             spec and objects.RequestSpec.obj_from_primitive(spec),
@@ -182,7 +186,8 @@ class BuildMessage:
             'request_spec': self.request_spec,
             'filter_properties': self.filter_properties,
             'limits': self.filter_properties['limits'],
-            'host_list': list(self.host_list)}
+            'host_list': list(self.host_list),
+            'node_uuid': self.chosen.get('compute_node_uuid')}
 
     @property
     def retry(self) -> Mapping[str, Any] | None:

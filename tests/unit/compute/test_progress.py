@@ -2,10 +2,12 @@
 """Telling a cell how the builds on a host go."""
 
 from concurrent import futures
+import functools
 import threading
 
 from cellsched.compute import progress
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
@@ -56,10 +58,11 @@ class ProgressCase(base.TestCase):
             instances.create(connection, made, self.clock.now())
         return made
 
-    def begin(self, instance, tried=1, node='node1'):
+    def begin(self, instance, tried=1, node='node1', **identity):
         return self.progress.begin(
             instance.uuid, build_casts.BuildMessage(
-                objects.Selection(service_host='host1', nodename=node), [],
+                objects.Selection(
+                    service_host='host1', nodename=node, **identity), [],
                 None, {'retry': {'num_attempts': tried}}))
 
     def row(self, instance):
@@ -93,6 +96,38 @@ class TestProgress(ProgressCase):
             ('building', 'spawning', 'host1', 'node1'),
             (row.vm_state, row.task_state, row.host, row.node))
         self.assertIsNone(self.begin(instance))
+
+    def test_build_begins_on_its_own_node_only(self):
+        own, other = samples.uuids(2)
+        with self.cell.writer() as connection:
+            for uuid, host, node in ((own, 'host1', 'node1'),
+                                     (other, 'host2', 'node1')):
+                compute_nodes.save(connection, uuid, host, node,
+                                   samples.NODE, self.clock.now())
+        for uuid, node in ((other, 'node1'), (own, 'node2'),
+                           (*samples.uuids(1), 'node1')):
+            [instance] = self.create()
+
+            self.assertIsNone(self.begin(
+                instance, node=node, compute_node_uuid=uuid))
+
+            self.assertIsNone(self.row(instance).host)
+            self.assertIs(False, self.begin(instance, compute_node_uuid=own))
+
+    def test_build_for_another_node_keeps_no_other_from_its_own(self):
+        [own] = samples.uuids(1)
+        with self.cell.writer() as connection:
+            compute_nodes.save(connection, own, 'host1', 'node1',
+                               samples.NODE, self.clock.now())
+        made = self.create(3)
+        uuids = [own, *samples.uuids(1), own]
+
+        self.assertEqual([False, None, False], self.together(*(
+            functools.partial(self.begin, instance, compute_node_uuid=uuid)
+            for instance, uuid in zip(made, uuids, strict=True))))
+
+        self.assertEqual(['host1', None, 'host1'], [
+            self.row(instance).host for instance in made])
 
     def test_later_attempt_knows_that_networks_may_exist(self):
         [instance] = self.create()

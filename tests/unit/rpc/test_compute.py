@@ -58,6 +58,18 @@ class TestComputeAPI(base.RPCTestCase):
             (received['filter_properties'], received['node'],
              received['limits']))
 
+    def test_node_is_named_by_its_uuid_to_agents_that_know_it(self):
+        for cap in None, '6.3', '6.2':
+            api = compute.ComputeAPI(self.transport, version_cap=cap)
+
+            api.build_and_run_instance(
+                self.context, 'there', objects.Instance(uuid=UUID), None, {},
+                'node', {}, [], UUID)
+
+            self.assertEqual(
+                None if cap == '6.2' else UUID,
+                self.agents['there'].next().get('node_uuid'))
+
     def test_removal_reaches_the_agent_of_the_host(self):
         self.api.terminate_instance(
             self.context, 'here', objects.Instance(uuid=UUID))

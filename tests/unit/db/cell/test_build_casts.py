@@ -138,7 +138,8 @@ class TestBuildMessage(TestCase):
                  'retry': {'num_attempts': 1,
                            'hosts': [['host1', 'node of host1']]},
                  'limits': {}},
-             'limits': {}, 'host_list': places[1:]}, message.arguments())
+             'limits': {}, 'host_list': places[1:],
+             'node_uuid': places[0].compute_node_uuid}, message.arguments())
         self.assertEqual(['one'], message.requested_networks)
 
     def test_cell_stores_the_message(self):
@@ -158,3 +159,14 @@ class TestBuildMessage(TestCase):
                 (read.chosen.compute_node_uuid,
                  [each.service_host for each in read.host_list], read.tried,
                  read.requested_networks))
+
+    def test_host_that_was_renamed_has_its_present_name(self):
+        message = build_casts.BuildMessage.first([place('host1')], None)
+
+        read = build_casts.BuildMessage.read(dataclasses.replace(
+            message.kept('uuid', 5.0), host='new', node='new node'))
+
+        self.assertEqual(
+            ('new', 'new node', message.chosen.compute_node_uuid),
+            (read.chosen.service_host, read.chosen.nodename,
+             read.arguments()['node_uuid']))
