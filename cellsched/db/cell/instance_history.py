@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
+from cellsched.db.cell import services
 from cellsched.db import statements
 from cellsched import exception
 
@@ -106,12 +107,13 @@ def _finish(
 def _add_failure(
     connection: sa.Connection, uuids: list[str], action: str, event: str,
     now: datetime.datetime, reason: Exception, host: str, details: str,
+    host_id: str | None = None,
 ) -> None:
     """Record a failed event in the latest action with this name."""
     reported = {'created_at': now, 'event': event, 'start_time': now,
                 'finish_time': now, 'result': _FAILED, 'host': host,
-                'details': details, 'traceback': _traceback(reason),
-                'deleted': 0}
+                'host_id': host_id, 'details': details,
+                'traceback': _traceback(reason), 'deleted': 0}
     for chunk in statements.chunks(uuids):
         connection.execute(sa.insert(_EVENTS), [
             {**reported, 'action_id': each} for each in connection.execute(
@@ -126,8 +128,7 @@ _GIVEN_UP = (
               sa.func.max(_EVENTS.c.finish_time).label('at'))
     .join(_EVENTS, _EVENTS.c.action_id == _ACTIONS.c.id)
     .where(statements.in_list(_ACTIONS.c.instance_uuid),
-           _EVENTS.c.event == BUILD_EVENT, _EVENTS.c.result == _FAILED,
-           _EVENTS.c.host == sa.bindparam('on'))
+           _EVENTS.c.event == BUILD_EVENT, _EVENTS.c.result == _FAILED)
     .group_by(_ACTIONS.c.instance_uuid))
 
 
@@ -135,18 +136,29 @@ def give_up(
     connection: sa.Connection, uuid: str, host: str,
     now: datetime.datetime, reason: Exception,
 ) -> None:
-    """Record that the build of a server ends on a host, without success."""
+    """Record that the build of a server ends on a host, without success.
+
+    The host can get another name: the record has the uuid that it keeps, too.
+    """
     _add_failure(connection, [uuid], 'create', BUILD_EVENT, now, reason, host,
-                 message_of(reason))
+                 message_of(reason), services.look(connection, host).host_id)
 
 
 def given_up(
-    connection: sa.Connection, uuids: Iterable[str], host: str
+    connection: sa.Connection, uuids: Iterable[str], host: str,
+    host_id: str | None = None,
 ) -> dict[str, datetime.datetime]:
-    """Return by server the time of the last :func:`give_up` on a host."""
+    """Return by server the time of the last :func:`give_up` on a host.
+
+    :param host_id: the uuid that the host keeps; a record without one has
+        only the name
+    """
+    named = _EVENTS.c.host == host
+    query = _GIVEN_UP.where(named if host_id is None else sa.or_(
+        _EVENTS.c.host_id == host_id,
+        sa.and_(_EVENTS.c.host_id.is_(None), named)))
     return {uuid: at for chunk in statements.chunks(uuids)
-            for uuid, at in connection.execute(
-                _GIVEN_UP, {'these': chunk, 'on': host})}
+            for uuid, at in connection.execute(query, {'these': chunk})}
 
 
 def delete_events(connection: sa.Connection, uuids: list[str]) -> None:

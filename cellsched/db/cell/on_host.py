@@ -205,7 +205,8 @@ def explain(
     for chunk in statements.chunks(elsewhere):
         for move in connection.execute(_MOVES_OF, {'these': chunk}):
             moves.setdefault(move.instance_uuid, []).append(move)
-    given_up = instance_history.given_up(connection, elsewhere, host)
+    given_up = instance_history.given_up(
+        connection, elsewhere, host, host_id)
     reports = services.list_guests(connection, {
         move.source_compute for found in moves.values() for move in found
         if move.status == server_moves.ERROR and move.source_compute})

@@ -60,6 +60,7 @@ OURS = {'instances': {'build_attempts', 'network_allocated'},
         'services': {'lane', 'position', 'starts', 'run', 'host_id',
                      'guests'},
         'migrations': {'source_host_id'},
+        'instance_actions_events': {'host_id'},
         'compute_nodes': {'lane', 'position', 'traits', 'providers',
                           'vanished_at'}}
 

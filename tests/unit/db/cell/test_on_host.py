@@ -5,10 +5,13 @@ import datetime
 
 import sqlalchemy as sa
 
+from cellsched import context
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
+from cellsched import exception
 from tests.unit.db.cell import base
 from tests.unit.db import samples
 
@@ -94,6 +97,33 @@ class TestOnHost(base.TestCase):
         self.check('ELSEWHERE', 'one', host_id='two')
         # An older release has recorded the name alone.
         self.check('LOST', 'one')
+
+    def test_build_that_is_given_up_is_bound_to_the_uuid_of_the_host(self):
+        for kept, former, host_id, fate in (
+                ('one', 'host1', 'one', 'LOST'),
+                # The host was renamed, or another one has its name.
+                ('one', 'former', 'one', 'LOST'),
+                ('two', 'host1', 'one', 'UNPLACED'),
+                ('one', 'former', None, 'UNPLACED'),
+                # The host kept no uuid.
+                (None, 'host1', 'one', 'LOST'),
+                (None, 'former', 'one', 'UNPLACED')):
+            uuid = self.make(task_state=None, host=None)
+            with self.database.writer() as connection:
+                services.report(
+                    connection, samples.uuids(1)[0], former,
+                    services.COMPUTE, 'compute', samples.NOW, host_id=kept)
+                instance_history.create_all(
+                    connection, {uuid: context.admin()}, 'create',
+                    samples.NOW)
+                instance_history.give_up(
+                    connection, uuid, former, samples.NOW
+                    + datetime.timedelta(seconds=1),
+                    exception.BuildFailed(uuid=uuid, reason='x'))
+                # What the host is named now is no matter.
+                services.rename(connection, former, uuid, samples.NOW)
+
+            self.assertEqual({uuid: fate}, self.fates([uuid], host_id))
 
     def report(self, host, age_s, missing=()):
         """Let a host report its guests, so long after the spawn."""

@@ -187,6 +187,7 @@ instance_actions_events = _table(
     sa.Column('result', sa.String(255)),
     sa.Column('traceback', sa.Text),
     sa.Column('host', sa.String(255)),
+    sa.Column('host_id', sa.String(36)),
     sa.Column('details', sa.Text),
     sa.Index('instance_actions_events_action_id_idx', 'action_id'),
 )
