@@ -18,6 +18,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.rpc import compute
 from cellsched.virt import base
 
 LOG = log.getLogger(__name__)
@@ -68,11 +69,11 @@ class HostName:
         :param seen: state of the cell before this report
         :raises cellsched.exception.HostNameTaken: another agent owns the name
         """
-        if self._run is None:
-            return False
         if seen.host_id not in (None, self.host_id):
             raise exception.HostNameTaken(
                 host=self._host, by='another machine of this cell')
+        if self._run is None:
+            return False
         if seen.foreign:
             raise exception.HostNameTaken(
                 host=self._host, by='a host of another cell')
@@ -207,8 +208,17 @@ class HostIdentity:
             raise self._refusal(unknown, 'its cell does not know')
         if host_id != stored:
             self._state.write(host_id)
+        self._take_name(host_id)
         self._guests.host_id = host_id
         return host_id
+
+    def _take_name(self, host_id: str) -> None:
+        with self._database.writer() as connection:
+            owner = services.identify(
+                connection, self._new_uuid(), self._host, compute.TOPIC,
+                self._database.now(), compute.SERVICE_VERSION, host_id)
+        if owner != host_id:
+            raise self._taken()
 
     def _first_uuid(
         self, recorded: str | None, held: Sequence[compute_nodes.HeldNode]
@@ -308,12 +318,11 @@ class HostIdentity:
         nodes = self._driver.nodes()
         with self._database.writer() as connection:
             now = self._database.now()
-            if services.is_known(connection, self._host):
-                raise self._conflict(
-                    'another machine has taken this name meanwhile',
-                    'another name')
-            services.rename(
-                connection, former, self._host, now, up=self._adopts)
+            try:
+                services.rename(
+                    connection, former, self._host, now, up=self._adopts)
+            except exception.HostNameTaken:
+                raise self._taken() from None
             rows = compute_nodes.list_held(connection, former)
             # A node without a uuid of its driver can have the host's name.
             new = [name for name in nodes.keys() - {row.node for row in rows}
@@ -324,6 +333,10 @@ class HostIdentity:
                         held.uuid == host_id or name == former):
                     [name] = new
                 compute_nodes.take(connection, held, self._host, name, now)
+
+    def _taken(self) -> exception.HostIdentityConflict:
+        return self._conflict(
+            'another machine has taken this name meanwhile', 'another name')
 
     def _refusal(
         self, uuids: Sequence[str], problem: str

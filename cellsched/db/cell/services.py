@@ -7,6 +7,7 @@ import datetime
 from typing import Any
 from typing import NamedTuple
 
+from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
@@ -110,7 +111,9 @@ def report(
     :param host_id: the uuid that the host keeps, if it has one
     """
     lane = models.FEED.move(connection, host)
-    identity = {} if host_id is None else {'host_id': host_id}
+    # It stays that of the machine that took the name first.
+    identity = {} if host_id is None else {
+        'host_id': sa.func.coalesce(_TABLE.c.host_id, host_id)}
     if not _change(connection, host, binary, lane, {
             'updated_at': now, 'last_seen_up': now,
             'report_count': _TABLE.c.report_count + 1,
@@ -119,7 +122,7 @@ def report(
             'created_at': now, 'uuid': uuid, 'host': host, 'binary': binary,
             'topic': topic, 'last_seen_up': now, 'report_count': 1,
             'disabled': False, 'forced_down': False, 'deleted': 0,
-            'version': version, **identity, 'lane': lane,
+            'version': version, 'host_id': host_id, 'lane': lane,
             'position': models.FEED.position(connection, lane)}])
 
 
@@ -180,7 +183,11 @@ _LOOK = sa.select(
         _NODES.c.host == sa.bindparam('on'), _NODES.c.deleted == 0,
     ).scalar_subquery())
 
-_LOCK = sa.select(_TABLE.c.starts, _TABLE.c.run).where(_ITS).with_for_update()
+_LOCK = sa.select(
+    _TABLE.c.starts, _TABLE.c.run, _TABLE.c.host_id,
+).where(_ITS).with_for_update()
+
+_IDENTIFY = sa.update(_TABLE).where(_ITS).values(host_id=sa.bindparam('of'))
 
 _SET = sa.update(_TABLE).where(_ITS).values(
     starts=sa.bindparam('count'), run=sa.bindparam('of'))
@@ -217,6 +224,34 @@ def is_known(connection: sa.Connection, host: str) -> bool:
     return connection.execute(_LOCK, {'on': host}).first() is not None
 
 
+def identify(
+    connection: sa.Connection, uuid: str, host: str, topic: str,
+    now: datetime.datetime, version: int, host_id: str,
+) -> str:
+    """Give a host name to a machine; return the uuid that has the name.
+
+    Of several machines that take a name at the same time, one gets it. The
+    service of a new host is down until its first report.
+
+    :param uuid: the uuid for a new service
+    :param host_id: the uuid that the machine keeps
+    """
+    lane = models.FEED.move(connection, host)
+    row = connection.execute(_LOCK, {'on': host}).first()
+    if row is None:
+        statements.insert_missing(connection, _TABLE.c.uuid, [{
+            'created_at': now, 'uuid': uuid, 'host': host, 'binary': COMPUTE,
+            'topic': topic, 'report_count': 0, 'disabled': False,
+            'forced_down': False, 'deleted': 0, 'version': version,
+            'host_id': host_id, 'lane': lane,
+            'position': models.FEED.position(connection, lane)}])
+        row = connection.execute(_LOCK, {'on': host}).one()
+    if row.host_id is not None:
+        return str(row.host_id)
+    connection.execute(_IDENTIFY, {'on': host, 'of': host_id})
+    return host_id
+
+
 def host_of(connection: sa.Connection, host_id: str) -> str | None:
     """Return the name under which a host with this uuid reports, or None."""
     return connection.execute(
@@ -232,10 +267,15 @@ def rename(
     """Give the compute service of a host another host name.
 
     :param up: whether it is no longer forced down
+    :raises cellsched.exception.HostNameTaken: another host has the name
     """
-    _set(connection, host, {
-        'updated_at': now, 'host': name, **(
-            {'forced_down': False} if up else {})})
+    try:
+        _set(connection, host, {
+            'updated_at': now, 'host': name, **(
+                {'forced_down': False} if up else {})})
+    except db_exc.DBDuplicateEntry:
+        raise exception.HostNameTaken(
+            host=name, by='another machine of this cell') from None
 
 
 def set_guests(connection: sa.Connection, host: str, text: str) -> None:

@@ -5,6 +5,7 @@ A statement locks rows in the order in which it finds them, and that order is
 not the same for all.
 """
 
+import functools
 import random
 
 import sqlalchemy as sa
@@ -14,7 +15,9 @@ from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import leases
 from cellsched.db.api import models
+from cellsched.db.cell import services
 from cellsched.db import statements
+from cellsched import exception
 from tests.integration.db import base
 from tests import profile
 from tests.unit.db import samples
@@ -112,6 +115,55 @@ class TestRaces(base.APITestCase):
 
 @profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestRacesOnMariaDB(base.OnMariaDB, TestRaces):
+    pass
+
+
+class TestHostNames(base.CellTestCase):
+    """One of several machines that take a host name at once gets it."""
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+
+    def write(self, query, *args):
+        # As an agent does: it retries after a conflict.
+        for _ in range(10):
+            try:
+                with self.database.writer() as connection:
+                    return query(connection, *args)
+            except exception.TransactionLost:
+                pass
+        self.fail('each attempt was lost')
+
+    def identify(self, host, host_id):
+        return self.write(
+            services.identify, samples.uuids(1)[0], host, 'compute',
+            samples.NOW, 1, host_id)
+
+    def test_one_of_machines_that_take_a_name_at_once_gets_it(self):
+        for number in range(ROUNDS):
+            name, machines = f'host{number}', samples.uuids(3)
+            for each in machines[1:]:
+                self.identify(each, each)
+
+            outcomes = racing.race(
+                lambda: self.identify(name, machines[0]),
+                *(functools.partial(self.write, services.rename, each, name,
+                                    samples.NOW) for each in machines[1:]))
+
+            with self.database.reader() as connection:
+                owner = services.look(connection, name).host_id
+            self.assertIn(owner, machines)
+            self.assertEqual(owner, outcomes[0])
+            for each, outcome in zip(machines[1:], outcomes[1:], strict=True):
+                if each == owner:
+                    self.assertIsNone(outcome)
+                else:
+                    self.assertIsInstance(outcome, exception.HostNameTaken)
+
+
+@profile.full_only('MariaDB; the rule is proven on PostgreSQL')
+class TestHostNamesOnMariaDB(base.OnMariaDB, TestHostNames):
     pass
 
 

@@ -361,6 +361,56 @@ class TestHostIdentity(tracking.TrackerTestCase):
                 if (row.host, row.hypervisor_hostname, row.deleted) == (
                     host, node, 0)]
 
+    def meanwhile(self, *args):
+        """Start another machine while the next one looks for guests."""
+        ask, started = self.driver.list_instances, []
+
+        def look():
+            self.driver.list_instances = ask
+            started.append(self.begin(*args))
+            return ask()
+
+        self.driver.list_instances = look
+        return started
+
+    def test_of_machines_that_take_a_name_at_once_one_gets_it(self):
+        for former, other in (('a', None), ('a', 'b'), (None, 'b'),
+                              (None, None)):
+            with self.subTest(former=former, other=other):
+                kept = former and {(self.begin(former, 'one'), former)}
+                if other:
+                    self.begin(other, 'two')
+                self.clock.advance(DOWN_S + 1)
+                started = self.meanwhile('name', 'two')
+
+                error = self.refused('name', 'one')
+
+                self.assertIn('has taken this name', error)
+                self.assertEqual({(*started, 'name'), *(kept or ())},
+                                 {*self.nodes()})
+                with self.cell.writer() as connection:
+                    for host in 'name', *filter(None, [former]):
+                        hosts.delete(connection, host, self.clock.now())
+                for machine in 'one', 'two':
+                    pathlib.Path(
+                        self.directory, machine, 'compute_id').unlink()
+
+    def test_report_that_was_late_takes_no_name(self):
+        self.begin()
+        other = self.agent
+        with self.cell.writer() as connection:
+            hosts.delete(connection, 'host1', self.clock.now())
+        host_id = self.begin(machine='other')
+
+        # It has looked before the other machine came.
+        other._write(services.report, *samples.uuids(1), 'host1',
+                     services.COMPUTE, 'compute', self.clock.now(), 1,
+                     other._host_id)
+
+        self.assertEqual([host_id], [
+            row.host_id for row in self.rows(models.services)
+            if not row.deleted])
+
     def test_name_in_other_capitals_is_another_host(self):
         first, second = self.begin(), self.begin('HOST1', 'other')
 
