@@ -155,13 +155,9 @@ class Invariants:
         self._workload.hidden -= changed
 
     def renamed(self, machine: machines.Machine, same_cell: bool) -> None:
-        """Note that a host gets another name, perhaps in another cell.
-
-        A guest whose build is not finished can be left there.
-        """
-        self.disturbed.update(
-            uuid for uuid in machine.list_instances()
-            if not (same_cell and uuid in self._arrived))
+        """Note that a host gets another name, perhaps in another cell."""
+        if not same_cell:
+            self.disturbed.update(machine.list_instances())
 
     def node_moves(self) -> None:
         """Note that the movable node leaves its machine."""
@@ -315,9 +311,18 @@ class Invariants:
         try:
             self._check_fate(uuid, claims)
         except Violation:
-            if uuid not in self.disturbed or (
-                    self._audited().isdisjoint((uuid, *claims))):
+            if uuid not in self.disturbed or not self._is_reported(
+                    uuid, claims):
                 raise
+
+    def _is_reported(self, uuid: str, claims: Iterable[str]) -> bool:
+        """Return whether an audit reports a server, its claims or its host."""
+        nodes = [
+            node for url, row in self._live(uuid) if row.host
+            for node, in self._stores[url].query(
+                'select uuid from compute_nodes where deleted = 0 '
+                f"and host = '{row.host}'")]
+        return not self._audited().isdisjoint((uuid, *claims, *nodes))
 
     def _audited(self) -> set[str]:
         if self._found is None:
@@ -404,10 +409,10 @@ class Invariants:
                   for uuid, row in rows.items() if row.host}
         if rows - self._cells.keys():
             raise Violation('S3', f'{rows} have rows and no mapping')
-        differ = runs ^ active
-        if differ - self.disturbed or differ and differ - self._audited() - {
-                uuid for uuid, claims in self._held().items()
-                if not self._audited().isdisjoint(claims)}:
+        differ, held = runs ^ active, self._held()
+        if differ - self.disturbed or not all(
+                self._is_reported(uuid, held.get(uuid, ()))
+                for uuid in differ):
             raise Violation('S4', f'{sorted(runs)} run, {sorted(active)} are '
                                   'to run')
 
