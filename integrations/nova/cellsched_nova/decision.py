@@ -321,12 +321,10 @@ class Chooser:
 
     def _in_order(self, ranking: Ranking) -> Iterator[int]:
         """Yield the selected host, then the other hosts, best first."""
-        first = self.policy.pick(ranking)
-        if first is None:
-            return
-        yield first
-        for row in ranking:
-            if row != first:
+        selected = self.policy.pick(ranking)
+        yield from selected
+        for row in ranking if selected else ():
+            if row not in selected:
                 yield row
 
     def _limits(self, row: int) -> Mapping[str, int]:
