@@ -93,7 +93,9 @@ def table(
     result = HostTable((*STANDARD, *columns))
     for name in given:
         if name not in result and not name.startswith(AVAILABLE):
-            raise ValueError(f'the host table has no column {name!r}')
+            raise ValueError(
+                f'the host table has no column {name!r}; expected a standard '
+                'column, or one that columns=… adds')
     result.put(uuids, _defaults(count, now) | given)
     for cell, failed in (failures or {}).items():
         result.cells.failed(cell, failed, now)

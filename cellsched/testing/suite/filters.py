@@ -55,8 +55,9 @@ class FilterSuite(suite.ColumnPluginSuite):
         self, plugin: Any, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> np.ndarray:
-        answer = (plugin.keep(hosts, request) if plugin.applies(request)
-                  else None)
+        with self.reading():
+            answer = (plugin.keep(hosts, request)
+                      if plugin.applies(request) else None)
         return np.ones(len(hosts), dtype=bool) if answer is None else answer
 
     def test_mask_is_of_booleans(self) -> None:
@@ -95,7 +96,8 @@ class FilterSuite(suite.ColumnPluginSuite):
             hosts = self.make_hosts(10)
             answer = None
             if plugin.applies(request):
-                answer = plugin.shortfall(hosts, request)
+                with self.reading():
+                    answer = plugin.shortfall(hosts, request)
             if answer is not None:
                 amounts, unit = answer
                 self.assertEqual((10,), amounts.shape)

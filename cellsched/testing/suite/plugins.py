@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that every filter and every weigher must pass."""
 
+from collections.abc import Iterator
+import contextlib
 import inspect
 import types
 from typing import Any
@@ -10,6 +12,7 @@ import unittest
 
 import numpy as np
 
+from cellsched import exception
 from cellsched import plugins
 from cellsched.testing import builders
 
@@ -60,6 +63,17 @@ class ColumnPluginSuite(_Case):
     def ask(self, plugin: Any, hosts: Any, request: Any) -> np.ndarray:
         """Return the plug-in's answer."""
         raise NotImplementedError
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Fail the test if the plug-in reads a column that hosts lack."""
+        try:
+            yield
+        except exception.ColumnNotFound as exc:
+            raise self.failureException(
+                f'{exc}. If a package adds this column, override '
+                'make_hosts() and pass the column to '
+                'builders.hosts(columns=…)') from exc
 
     def answers(self, count: int) -> list[tuple[Any, np.ndarray]]:
         """Return a table of so many hosts and an answer, for each request."""

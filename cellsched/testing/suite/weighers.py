@@ -46,8 +46,9 @@ class WeigherSuite(suite.ColumnPluginSuite):
         self, plugin: Any, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> np.ndarray:
-        answer = (plugin.score(hosts, request) if plugin.applies(request)
-                  else None)
+        with self.reading():
+            answer = (plugin.score(hosts, request)
+                      if plugin.applies(request) else None)
         return np.zeros(len(hosts)) if answer is None else answer
 
     def test_scores_are_finite_numbers(self) -> None:

@@ -5,7 +5,10 @@ import importlib
 import sys
 
 from cellsched.filters import instance_hints
+from cellsched.filters.resources import RamFilter
 from cellsched.testing.suite import filters
+from cellsched.testing.suite import weighers
+from cellsched.weighers.resources import RAMWeigher
 from tests.unit import base
 from tests.unit.testing.suite import runner
 
@@ -33,6 +36,24 @@ class TestColumnPluginSuite(filters.FilterSuite, base.TestCase):
         self.assertEqual(
             [False, True], [bool(request.hint('different_host'))
                             for request in self.make_requests()])
+
+    def test_column_that_hosts_lack_is_named_with_the_way_to_add_it(self):
+        """A filter's keep() and shortfall(), and a weigher's score()."""
+        def read(self, hosts, request):
+            return hosts['inlet_celsius'] < 30
+
+        for suite, kind, method in (
+                (filters.FilterSuite, RamFilter, 'keep'),
+                (filters.FilterSuite, RamFilter, 'shortfall'),
+                (weighers.WeigherSuite, RAMWeigher, 'score')):
+            texts = runner.texts(suite, type(kind.__name__, (kind,), {
+                '__doc__': 'Reads a column.', method: read}))
+            named = [text for text in texts.values()
+                     if "The host table has no column 'inlet_celsius'" in text]
+
+            self.assertTrue(named)
+            for text in named:
+                self.assertIn('builders.hosts(columns=…)', text)
 
     def test_module_that_unpickles_is_found(self):
         directory = self.temporary_directory()
