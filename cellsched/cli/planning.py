@@ -76,6 +76,10 @@ def plan(
         planner, cells = deployment.planner(snapshot), snapshot.cells
     places, decision = planner.plan(
         app.context(), request, uuids, args.alternates)
+    if decision.slow:
+        app.warn('warning: a slow plug-in delays other requests: ' + ', '.join(
+            f'{kind} {name} took {seconds:.1f} seconds'
+            for kind, name, seconds in decision.slow))
     for problem in weighers.skipped(
             app.conf, app.conf.filter_scheduler.weight_classes):
         app.warn(f'warning: skipped a weigher: {problem.format_message()}')

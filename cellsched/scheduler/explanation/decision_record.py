@@ -88,6 +88,8 @@ class Decision:
     :param examples: names of some rejected hosts by stage, if no host was
         found; not for users
     :param way: the decision path, if there are several
+    :param slow: kind, name and seconds of each slow plug-in of a plan; not
+        part of the record
     """
 
     hosts: int
@@ -97,11 +99,12 @@ class Decision:
     rejections: Sequence[dict[str, Any]] = ()
     examples: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     way: Way | None = None
+    slow: Sequence[tuple[str, str, float]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
         # dataclasses.asdict() takes longer than the decision.
-        return {
+        record = {
             **vars(self),
             'stages': [dict(vars(stage)) for stage in self.stages],
             'picks': [{**vars(pick), 'first': _as_dict(pick.first),
@@ -111,6 +114,8 @@ class Decision:
             'examples': dict(self.examples),
             'way': None if self.way is None else {
                 'name': self.way.name, 'reasons': list(self.way.reasons)}}
+        del record['slow']
+        return record
 
 
 def _as_dict(place: Place | None) -> dict[str, Any] | None:

@@ -613,6 +613,7 @@ class Placer:
         if not attempt.places:
             assert attempt.why is not None
             _explain(attempt.decision, attempt.why)
+        attempt.decision.slow = pipeline.slow(self.slow_plugin_s)
         return attempt.places, attempt.decision
 
     def release(self, host: str, instance: str) -> None:

@@ -57,6 +57,28 @@ class TestPlan(PlanTestCase):
 
         self.assertEqual(before, self.path.read_text())
 
+    def test_slow_plugins_are_named_on_standard_error(self):
+        self.write('api.conf', scheduler={'slow_plugin_seconds': 0})
+
+        ran = self.plan('-f', 'json')
+
+        self.assertEqual((0, 'b'), (
+            ran.code, ran.data['places'][0]['host']))
+        self.assertNotIn('slow', ran.data)
+        [line] = ran.err.splitlines()
+        self.assertTrue(line.startswith('cellsched: warning: a slow plug-in '
+                                        'delays other requests: Filter '))
+        self.assertIn(', Filter AvailabilityZoneFilter took 0.0 seconds, ',
+                      line)
+
+    def test_slow_plugins_are_named_if_the_servers_do_not_fit(self):
+        self.write('api.conf', scheduler={'slow_plugin_seconds': 0})
+
+        ran = self.plan(size=('--vcpus', 1, '--ram', 999999))
+
+        self.assertEqual(2, ran.code)
+        self.assertIn('Filter AvailabilityZoneFilter took', ran.err)
+
     def test_it_shows_stages_weights_and_why(self):
         ran = self.plan('--count', 2, '--alternates', 1)
 
