@@ -24,7 +24,7 @@ class Status(upgradecheck.UpgradeCommands):
     """The command, which reads its configuration after its options."""
 
     def __init__(self) -> None:
-        self._conf = cfg.ConfigOpts()
+        self._conf = loader.new_conf()
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit code."""

@@ -130,7 +130,7 @@ def load(
     :raises cellsched.exception.ConfigurationInvalid: names the file and the
         option, and shows no value that may be secret
     """
-    conf = cfg.ConfigOpts()
+    conf = new_conf()
     for problem in _read(conf, args, files, dirs, kinds, messages):
         raise problem
     return conf
@@ -149,11 +149,24 @@ def examine(
 
     :param foreign: groups of other programs
     """
-    conf = cfg.ConfigOpts()
+    conf = new_conf()
     problems = _read(conf, args, files, dirs, plugins.WITH_OPTIONS,
                      foreign={*_FOREIGN, *foreign})
     # An unknown group with several options is one problem.
     return conf, list({str(each): each for each in problems}.values())
+
+
+def new_conf() -> cfg.ConfigOpts:
+    """Return a configuration without options and values.
+
+    oslo.config adds ``--shell_completion``, which fails: the package lacks the
+    templates that the option reads.
+    """
+    conf = cfg.ConfigOpts()
+    if 'shell_completion' in conf:
+        conf.unregister_opt(cfg.StrOpt('shell_completion'))
+        conf.supported_shell_completion = []
+    return conf
 
 
 def _read(

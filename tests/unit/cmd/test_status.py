@@ -7,6 +7,7 @@ import json
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched.cmd import status
+from cellsched.conf import loader
 from cellsched.db.cell import compute_nodes
 from cellsched.db import session
 from cellsched import objects
@@ -104,6 +105,9 @@ class TestStatus(base.TestCase):
         self.assertRefuses(str(self.conf))
         self.conf.unlink()
         self.assertRefuses(str(self.conf))
+
+    def test_there_is_no_option_for_shell_completion(self):
+        self.assertNotIn('shell_completion', loader.new_conf())
 
     def test_wrong_command_line_is_no_failed_check(self):
         for argv in ([], ['upgrade'], ['upgrade', 'check', '--nonsense']):

@@ -39,6 +39,16 @@ class LoadingTestCase(base.TestCase):
 
 class TestDefaults(LoadingTestCase):
 
+    def test_there_is_no_option_for_shell_completion(self):
+        """The package of oslo.config lacks the files that it reads."""
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed):
+            self.assertRaises(SystemExit, loader.load, [
+                '--shell_completion', 'bash'], files=[], dirs=[])
+
+        self.assertIn('unrecognized arguments: --shell_completion bash',
+                      printed.getvalue())
+
     def test_configuration_without_a_file_has_the_defaults(self):
         conf = loader.load([], files=[], dirs=[])
 
