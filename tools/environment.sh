@@ -14,7 +14,8 @@ die() {
 # and $environment has to be another one.
 #
 # Does nothing if what is wanted was installed before from the same files. An
-# environment that is broken, or was left half made, is made anew.
+# environment that is broken, or was left half made, is made anew. That of
+# another user is used if it is complete, and never changed.
 make_environment() {
     local wanted=$1
     local stamp=$environment/.installed-$wanted
@@ -25,6 +26,13 @@ make_environment() {
         tools/lowest.py tools/mutation/requirements.txt | cksum)
     state="$state $top"
 
+    if [ -e "$environment" ] && ! is_own "$environment"; then
+        [ ! -e "$half_made" ] && "$environment/bin/python" -c '' 2>/dev/null &&
+            [ "$(cat "$stamp" 2>/dev/null)" = "$state" ] ||
+            die "$environment belongs to $(owner "$environment") and is not\
+ complete or not current; expected a checkout of your own, or this user"
+        return
+    fi
     if [ -e "$half_made" ] || ! "$environment/bin/python" -c \
             'import pip, sys; sys.exit(sys.prefix == sys.base_prefix)' \
             2>/dev/null; then
@@ -39,6 +47,15 @@ make_environment() {
     printf '%s\n' "$state" >"$environment/.installed-project"
     printf '%s\n' "$state" >"$stamp"
     rm -f "$half_made"
+}
+
+# Whether a file belongs to the user that runs this.
+is_own() {
+    [ -O "$1" ]
+}
+
+owner() {
+    ls -ld "$1" | awk '{ print $3 }'
 }
 
 # show WHAT COMMAND…: say what is done, and on a terminal for how long
@@ -74,7 +91,9 @@ create_environment() {
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         die "$python lacks venv; Debian has it in the package python3-venv"
     rm -rf "$environment"
-    mkdir "$environment"
+    mkdir "$environment" 2>/dev/null ||
+        die "$environment cannot be created by $(id -un); expected a checkout\
+ of your own"
     : >"$half_made"
     show "Making $environment" "$python" -m venv "$environment" ||
         die "$python cannot make an environment in $environment"
