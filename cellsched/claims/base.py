@@ -579,6 +579,19 @@ class ClaimStore(abc.ABC):
                 'memberships', 'lists memberships of server groups')
         return {}
 
+    def rename_host(self, former: str, name: str) -> None:
+        """Replace the name of a host in the memberships.
+
+        Idempotent. A store with the capability ``GROUPS`` implements this;
+        other stores do nothing.
+
+        :raises cellsched.exception.ConfigurationInvalid: the store has
+            ``GROUPS`` and does not implement it
+        """
+        if Capability.GROUPS in self.capabilities:
+            raise self._unsupported(
+                'rename_host', 'renames the hosts of server groups')
+
     def same_backend(self, other: 'ClaimStore') -> bool:
         """Return whether another store keeps its claims in the same place.
 

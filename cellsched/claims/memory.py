@@ -153,6 +153,13 @@ class MemoryClaims(base.ClaimStore):
             return {consumer: self._joined(consumer) for consumer in consumers
                     if consumer in self._groups}
 
+    def rename_host(self, former: str, name: str) -> None:
+        with self._lock:
+            for members in self._members.values():
+                for consumer, (member, host) in members.items():
+                    if host == former:
+                        members[consumer] = member, name
+
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:

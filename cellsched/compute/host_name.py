@@ -11,6 +11,7 @@ import uuid
 from oslo_config import cfg
 from oslo_log import log
 
+from cellsched.claims.base import ClaimStore
 from cellsched.clock import Clock
 from cellsched.compute import guests
 from cellsched.db.cell import compute_nodes
@@ -155,13 +156,14 @@ class HostIdentity:
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
-        driver: base.ComputeDriver, state: StateFile, guests_: guests.Guests,
-        new_uuid: Callable[[], str],
+        claims: ClaimStore, driver: base.ComputeDriver, state: StateFile,
+        guests_: guests.Guests, new_uuid: Callable[[], str],
     ) -> None:
         self._host = conf.host
         self._adopts = conf.compute.adopt_guests
         self._down_s = conf.service_down_time
         self._database = database
+        self._claims = claims
         self._driver = driver
         self._state = state
         self._guests = guests_
@@ -313,9 +315,15 @@ class HostIdentity:
             'which this host does not have', 'the same node')
 
     def _rename(self, former: str, host_id: str) -> None:
-        """Give the rows of this host's former name its name."""
+        """Give the rows of this host's former name its name.
+
+        The rules of server groups compare the names of hosts. The claim store
+        comes first: after a failure, the cell's rows still have the former
+        name, and the next start repeats both.
+        """
         LOG.warning('Host %s of the cell is named %s now', former, self._host)
         nodes = self._driver.nodes()
+        self._claims.rename_host(former, self._host)
         with self._database.writer() as connection:
             now = self._database.now()
             try:

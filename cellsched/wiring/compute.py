@@ -94,7 +94,7 @@ class HostAgent:
         """
         parts = self.parts
         self._name.host_id = HostIdentity(
-            parts.conf, parts.cell_database, parts.driver,
+            parts.conf, parts.cell_database, parts.claims, parts.driver,
             StateFile(parts.conf.state_path), self._guests,
             parts.new_uuid).begin()
         if self.parts.conf.api_database.connection:

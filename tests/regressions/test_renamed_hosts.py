@@ -86,6 +86,35 @@ class TestRenamedHost(machines.TestCase):
         self.assertEqual([], self.provider_of('a1'))
 
 
+class TestServerGroups(machines.TestCase):
+
+    def test_groups_of_a_renamed_host_keep_their_policies(self):
+        self.begin({'cell1': ['a1']})
+        hints = {policy: {'group': [self.world.api.server_groups.create(
+            base.USER, policy, policy).uuid]}
+            for policy in ('affinity', 'anti-affinity')}
+        [apart] = self.built(hints=hints['anti-affinity'])
+        [near] = self.built(hints=hints['affinity'])
+        machine = self.stop_agent('a1')
+
+        self.restart(machine, 'cell1', 'a1', 'renamed', adopt_guests=True)
+        self.world.start_host('cell1', deployment.DeployedHost('a2'))
+
+        self.awaits_report('renamed', {})
+        self.assertEqual({'renamed'}, {each.host for each in (
+            self.world.api.parts.claims.memberships(
+                [apart.uuid, near.uuid]).values())})
+        self.assertEqual(['ACTIVE', 'renamed'], self.place(hints['affinity']))
+        self.assertEqual(
+            ['ACTIVE', 'a2'], self.place(hints['anti-affinity']))
+        self.assertEqual(['ERROR', None], self.place(hints['anti-affinity']))
+        self.assertClaimsMatch()
+
+    def place(self, hints):
+        [found] = self.built(hints=hints)
+        return [found.status, found.host]
+
+
 class TestEvacuatedHost(machines.TestCase):
 
     def test_renamed_host_removes_what_was_evacuated_from_it(self):

@@ -347,6 +347,37 @@ class EtcdClaims(base.ClaimStore):
             joined.update(view.memberships())
         return joined
 
+    def rename_host(self, former: str, name: str) -> None:
+        start: str | bytes = ''
+        while True:
+            [page] = self._calls.get(self._names.all_of(
+                self._names.group, start, calls.PAGE)).found
+            for kv in page:
+                group = self._names.name(kv.key)
+                there = records.StoredGroup.of(kv).on(former)
+                # One key of each transaction is the group's.
+                for part in transactions.chunks(
+                        there, self._calls.ops_max - 1):
+                    self._calls.repeat(lambda: self._rename(
+                        group, part, former, name))
+            if len(page) < calls.PAGE:
+                return
+            start = page[-1].key
+
+    def _rename(
+        self, group: str, consumers: Sequence[str], former: str, name: str
+    ) -> None:
+        """Replace the host of some members of a group."""
+        scope = transactions.Scope((), consumers, [group])
+        view = self._settled(scope)
+        view.check(scope)
+        draft = transactions.Draft(view)
+        for consumer in view.groups[group].on(former):
+            if consumer in consumers:
+                draft.rename_host(consumer, name)
+        if draft.consumers and self._calls.change(draft, scope) is not None:
+            raise calls.Conflict
+
     def _views(self, consumers: Iterable[str]) -> Iterator[transactions.View]:
         for chunk in transactions.chunks(
                 [*dict.fromkeys(consumers)], self._calls.ops_max):

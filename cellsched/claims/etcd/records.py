@@ -204,6 +204,11 @@ class StoredGroup:
         return StoredGroup(self.revision, members, counted(
             self.batches, batch, 1 if member else -1))
 
+    def on(self, host: str) -> list[str]:
+        """Return the consumers of the members on a host."""
+        return [name for name, member in self.members.items()
+                if member[0] == host]
+
     def value(self) -> bytes:
         """Return it as the value of a key; empty without members."""
         if not self.members:

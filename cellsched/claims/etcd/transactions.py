@@ -286,6 +286,15 @@ class Draft:
             self._join(group, source, None, '')
             self._join(group, target, (host, member), '')
 
+    def rename_host(self, consumer: str, host: str) -> None:
+        """Replace the host of a member of a group."""
+        stored = self.view.consumers[consumer]
+        if stored.joins is not None:
+            group, _, member = stored.joins
+            self.consumers[consumer] = dataclasses.replace(
+                stored, joins=(group, host, member))
+            self._join(group, consumer, (host, member), '')
+
     def unmark(self, name: str) -> None:
         """Remove the mark of a batch from a consumer."""
         consumer = self.view.consumers[name]

@@ -276,6 +276,13 @@ class SQLClaims(base.ClaimStore):
 
         return _repeat(attempt)
 
+    def rename_host(self, former: str, name: str) -> None:
+        def attempt() -> None:
+            with self._database.writer() as connection:
+                group_members.rename_host(connection, former, name)
+
+        _repeat(attempt, busy_max=_BUSY_MAX)
+
     def same_backend(self, other: base.ClaimStore) -> bool:
         return isinstance(other, SQLClaims) and (
             other._database is self._database

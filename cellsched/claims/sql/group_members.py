@@ -150,6 +150,14 @@ def lock_numbers(claims: Iterable[base.Claim]) -> list[int]:
         for claim in claims if claim.group is not None})
 
 
+def rename_host(
+    connection: sa.Connection, former: str, name: str
+) -> None:
+    """Replace the name of a host in all memberships."""
+    connection.execute(sa.update(_members).where(
+        _members.c.host == former).values(host=name))
+
+
 def memberships(
     connection: sa.Connection, consumers: Iterable[str]
 ) -> dict[str, base.Membership]:

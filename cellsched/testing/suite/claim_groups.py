@@ -167,6 +167,31 @@ class ClaimGroups(GroupCase):
         self.assertEqual({other: base.joined(group, 'h2', moved)},
                          store.memberships([second.consumer, other]))
 
+    def test_members_of_a_renamed_host_count_under_its_name(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        moved, alone, other = (
+            self.member(group, 'h1', 'anti-affinity', member=str(uuid.uuid4())),
+            self.make_claim(self.hosts['h1'], VCPU=1),
+            self.member(str(uuid.uuid4()), 'h2', 'anti-affinity'))
+        store.claim([moved, alone, other])
+
+        for _ in range(2):
+            store.rename_host('h1', 'h3')
+
+        joins, kept = moved.group, other.group
+        assert joins is not None and kept is not None
+        self.assertEqual(
+            {moved.consumer: base.joined(group, 'h3', joins.member),
+             other.consumer: base.joined(kept.group, 'h2', other.consumer)},
+            store.memberships(
+                [moved.consumer, alone.consumer, other.consumer]))
+        late = self.member(group, 'h3', 'anti-affinity')
+        self.assertViolates(store, [late], late, 'h3')
+        store.claim([self.member(group, 'h1', 'anti-affinity')])
+        self.assertUsed(store, self.hosts['h1'], 3, VCPU=3)
+        store.release([moved.consumer])
+        store.claim([late])
+
     def test_membership_that_was_told_is_refused_nowhere(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
         store.claim([self.member(group, 'h1', 'anti-affinity')])

@@ -250,7 +250,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
         conf.set_override('adopt_guests', adopts, 'compute')
         name = host_name.HostName(host, self.cell, self.clock, DOWN_S)
         name.host_id = host_name.HostIdentity(
-            conf, self.cell, self.driver, host_name.StateFile(
+            conf, self.cell, self.claims, self.driver, host_name.StateFile(
                 f'{self.directory}/{machine}'),
             guests.Guests(host, self.cell, self.driver, self.clock),
             uuidutils.generate_uuid).begin()
