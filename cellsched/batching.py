@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
 import functools
+import logging
 import os
 import threading
 from typing import Any
@@ -22,6 +23,8 @@ from typing import Generic
 from typing import TypeVar
 
 from cellsched import exception
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds that an item of a group waits for its turn.
 TURN_S = 5.0
@@ -143,6 +146,9 @@ class GroupCommit(Generic[_Item]):
             except Exception as exc:
                 turn.error = exc
 
+
+#: Seconds that a service which stops waits for its tasks.
+STOP_S = 60.0
 
 #: Seconds after which a running task counts as waiting for something outside.
 WAITS_S = 0.2
@@ -277,26 +283,16 @@ class TaskQueue:
                     str(key[-1] if isinstance(key, tuple) else key)
                     for key in self._keys)}
 
-    def close(self, wait: bool = True) -> None:
-        """Cancel the tasks that have not started.
-
-        :param wait: instead, return when all tasks have ended
-        """
-        while True:
-            with self._lock:
-                tasks = [task.future for queue in (
-                    *self._lanes.values(), *self._parked.values())
-                    for task in queue]
-                if not wait:
-                    self._lanes.clear()
-                    self._parked.clear()
-            if not wait:
-                for each in tasks:
-                    each.cancel()
-            elif tasks:
-                futures.wait(tasks)
-                continue
-            return
+    def close(self) -> None:
+        """Cancel the tasks that have not started."""
+        with self._lock:
+            tasks = [task.future for queue in (
+                *self._lanes.values(), *self._parked.values())
+                for task in queue]
+            self._lanes.clear()
+            self._parked.clear()
+        for each in tasks:
+            each.cancel()
 
     def _count(self, task: _Task, change: int) -> None:
         lane = task.place.lane
@@ -476,17 +472,32 @@ class QueueExecutor(futures.Executor):
         self._places = places
         self._queue = TaskQueue(executor, places, clock)
         self._lane = lane
+        self._unfinished: set[futures.Future[Any]] = set()
 
     def submit(
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> 'futures.Future[Any]':
         lane = self._lane(*args)
         keys = {} if lane is None else {lane: self._places}
-        return self._queue.submit(
+        future = self._queue.submit(
             Place(lane, keys), functools.partial(fn, **kwargs), *args)
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
 
     def shutdown(
         self, wait: bool = True, *, cancel_futures: bool = False
     ) -> None:
-        self._queue.close(wait)
-        self._executor.shutdown(wait=wait)
+        """Cancel the tasks that have not started, and end the threads.
+
+        :param wait: first wait for all tasks, for at most ``STOP_S``. The
+            threads of later tasks end with the process
+        """
+        if wait:
+            futures.wait(set(self._unfinished), STOP_S)
+        self._queue.close()
+        unfinished = len(self._unfinished)
+        if wait and unfinished:
+            LOG.warning('Stopping with %d tasks in progress after %g seconds',
+                        unfinished, STOP_S)
+        self._executor.shutdown(wait=wait and not unfinished)

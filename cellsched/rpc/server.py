@@ -17,6 +17,7 @@ from oslo_utils import versionutils
 from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched.batching import Place
+from cellsched.batching import STOP_S
 from cellsched.batching import TaskQueue
 from cellsched.clock import Clock
 from cellsched import context as request_context
@@ -347,9 +348,6 @@ class Arguments(serializer.Serializer):
                 f'RequestContext.to_dict gives ({type(exc).__name__})'
             ) from None
 
-
-#: Seconds that a server which stops waits for its messages.
-STOP_S = 60.0
 
 #: Uuids of a message that are read at most to find out what it waits for.
 _KEYS_MAX = 10_000

@@ -11,10 +11,10 @@ from typing import Any
 from futurist import periodics
 from oslo_log import log
 
+from cellsched.batching import STOP_S
 from cellsched import exception
 from cellsched.rpc import delivery
 from cellsched.rpc.server import Server
-from cellsched.rpc.server import STOP_S
 from cellsched.wiring.base import AgentComponents
 
 LOG = log.getLogger(__name__)

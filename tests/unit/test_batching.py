@@ -3,8 +3,10 @@
 
 from concurrent import futures
 import threading
+from unittest import mock
 
 from cellsched import batching
+from cellsched import clock
 from cellsched import exception
 from tests.unit import base
 
@@ -364,6 +366,34 @@ class TestQueueExecutor(base.TestCase):
 
         self.assertEqual([1] * 5 + [2],
                          [each.result(0) for each in [*stuck, other]])
+
+    def test_shutdown_waits_for_tasks_until_its_deadline(self):
+        with futures.ThreadPoolExecutor(8) as threads:
+            executor = batching.QueueExecutor(
+                threads, 1, clock.Clock())
+            release, done = threading.Event(), []
+            stuck = executor.submit(release.wait)
+            waits = executor.submit(done.append, 1)
+            self.addCleanup(release.set)
+
+            with (mock.patch.object(batching, 'STOP_S', 0.01),
+                  self.assertLogs(batching.LOG, 'WARNING') as logs):
+                executor.shutdown()
+            self.assertFalse(stuck.done())
+            release.set()
+
+        self.assertTrue(stuck.result(0))
+        self.assertIn('tasks in progress', logs.output[0])
+        self.assertTrue(waits.cancelled() or done)
+
+    def test_shutdown_waits_for_the_tasks_that_have_not_started(self):
+        executor = batching.QueueExecutor(
+            futures.ThreadPoolExecutor(8), 1, clock.Clock())
+        results = [executor.submit(int, '7') for _ in range(5)]
+
+        executor.shutdown()
+
+        self.assertEqual([7] * 5, [each.result(0) for each in results])
 
     def test_what_has_not_started_is_cancelled_at_the_end(self):
         threads = Threads()
