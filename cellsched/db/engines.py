@@ -152,13 +152,17 @@ def _server(
 
 
 def _set_up_sessions(engine: sa.Engine, options: Mapping[str, Any]) -> None:
-    """Make an engine limit each session, and set its SQL mode on MySQL."""
+    """Make an engine limit and set up each session."""
     limits = {name: options[name] for name in LIMITS if options.get(name)}
     settings: dict[str, Any] = {}
     if engine.dialect.name == 'postgresql':
         settings = {setting: f'{math.ceil(limits[name] * 1000)}'
                     for name, setting in _POSTGRESQL_LIMITS.items()
                     if name in limits}
+        # A plan that was cached while a table was small compares each of its
+        # rows with each value of a list, until the table is analyzed.
+        settings['plan_cache_mode'] = options.get(
+            'plan_cache_mode', 'force_custom_plan')
         # A function, as psycopg may prepare it, and prepares one statement.
         statement = 'SELECT ' + ', '.join(
             f"set_config('{name}', %s, false)" for name in settings)

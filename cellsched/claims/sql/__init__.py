@@ -80,6 +80,8 @@ def database(
     options = session.engine_options(conf, group)
     if not url.startswith('sqlite'):
         options['lock_timeout'] = conf.claims.lock_timeout
+    # Most of the time of a claim is that of its plan.
+    options['plan_cache_mode'] = 'auto'
     return databases.get(url, 'claims', options)
 
 

@@ -20,11 +20,13 @@ _SPECS = models.request_specs
 
 _INSERT = sa.insert(_TABLE).inline()
 
+_THESE = statements.in_list(_TABLE.c.instance_uuid)
+
 # Without the hint, MariaDB would search the index of lease_expires_at and lock
 # unrelated rows.
 _LEASE = (
     sa.update(_TABLE)
-    .where(statements.in_list(_TABLE.c.instance_uuid),
+    .where(_THESE,
            sa.func.coalesce(_TABLE.c.lease_expires_at, 0.0)
            <= sa.bindparam('now'))
     .values(lease_owner=sa.bindparam('owner'),
@@ -34,23 +36,25 @@ _LEASE = (
 _LEASED = (
     sa.select(_TABLE, _SPECS.c.spec)
     .outerjoin(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
-    .where(statements.in_list(_TABLE.c.instance_uuid),
+    .where(_THESE,
            _TABLE.c.lease_owner == sa.bindparam('owner'))
     .order_by(_TABLE.c.id))
 
 _RENEW = (
     sa.update(_TABLE)
-    .where(statements.in_list(_TABLE.c.instance_uuid),
+    .where(_THESE,
            statements.in_list(_TABLE.c.lease_owner, 'owners'))
     .values(lease_expires_at=sa.bindparam('until')))
 
-_PRESENT = sa.select(_TABLE.c.instance_uuid).where(
-    statements.in_list(_TABLE.c.instance_uuid))
+_PROJECTS = sa.select(
+    _TABLE.c.instance_uuid, _TABLE.c.project_id).where(_THESE)
+
+_PRESENT = sa.select(_TABLE.c.instance_uuid).where(_THESE)
 
 _HELD = statements.by_index(
     sa.select(_TABLE.c.instance_uuid, _TABLE.c.revision,
               _TABLE.c.lease_owner)
-    .where(statements.in_list(_TABLE.c.instance_uuid)),
+    .where(_THESE),
     _TABLE.c.instance_uuid).with_for_update()
 
 _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
@@ -58,7 +62,7 @@ _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
 _MANY = (
     sa.select(_TABLE, _SPECS.c.spec)
     .outerjoin(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
-    .where(statements.in_list(_TABLE.c.instance_uuid))
+    .where(_THESE)
     .order_by(_TABLE.c.id))
 
 
@@ -150,8 +154,8 @@ def explain(
         chunk = statements.lock(
             connection, _TABLE.c.instance_uuid, chunk, *own)
         connection.execute(
-            sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
-            .values(failure=failure))
+            sa.update(_TABLE).where(_THESE).values(failure=failure),
+            {'these': chunk})
 
 
 def list_all(
@@ -199,11 +203,19 @@ def unlease(
     """
     for chunk in statements.chunks(uuids):
         connection.execute(
-            sa.update(_TABLE).where(
-                _TABLE.c.instance_uuid.in_(chunk),
-                _TABLE.c.lease_owner == owner)
+            sa.update(_TABLE).where(_THESE, _TABLE.c.lease_owner == owner)
             .values(lease_expires_at=now,
-                    lease_count=_TABLE.c.lease_count - 1))
+                    lease_count=_TABLE.c.lease_count - 1),
+            {'these': chunk})
+
+
+def projects(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, str]:
+    """Return the projects of requests, by instance."""
+    return {uuid: project for chunk in statements.chunks(uuids)
+            for uuid, project in connection.execute(
+                _PROJECTS, {'these': chunk})}
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
@@ -238,8 +250,8 @@ def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Mark locked requests as removed from cell0."""
     for chunk in statements.chunks(uuids):
         connection.execute(
-            sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
-            .values(buried=False))
+            sa.update(_TABLE).where(_THESE).values(buried=False),
+            {'these': chunk})
 
 
 def held(

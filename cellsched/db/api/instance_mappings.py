@@ -194,10 +194,8 @@ def withdraw(
         if len(chunk) > 1:
             statements.lock(connection, _TABLE.c.instance_uuid, chunk)
         connection.execute(
-            sa.update(_TABLE).where(
-                _TABLE.c.instance_uuid.in_(chunk),
-                _TABLE.c.cell_id == cell_id)
-            .values(cell_id=None, updated_at=now))
+            sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id == cell_id)
+            .values(cell_id=None, updated_at=now), {'these': chunk})
 
 
 def reopen(
@@ -223,8 +221,9 @@ def mark_deleted(
         if len(chunk) > 1:
             statements.lock(connection, _TABLE.c.instance_uuid, chunk)
         connection.execute(
-            sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
-            .values(queued_for_delete=True, updated_at=now))
+            sa.update(_TABLE).where(_MINE)
+            .values(queued_for_delete=True, updated_at=now),
+            {'these': chunk})
 
 
 def usage(

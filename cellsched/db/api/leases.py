@@ -82,15 +82,16 @@ def list_batches(
     Each batch is returned once, in order. An unreadable request is a batch of
     its own.
     """
-    of = _TABLE.alias()
     rows: dict[int, sa.Row[Any]] = {}
     for chunk in statements.chunks(uuids):
+        # Most requests are of few batches: join each batch once.
+        of = sa.select(_TABLE.c.created_at, _TABLE.c.project_id).where(
+            statements.in_list(_KEY)).distinct().subquery()
         rows |= {row.id: row for row in connection.execute(
             sa.select(_TABLE.c.id, _KEY, _TABLE.c.instance)
             .join(of, sa.and_(of.c.created_at == _TABLE.c.created_at,
                               of.c.project_id == _TABLE.c.project_id))
-            .where(of.c.instance_uuid.in_(chunk), _is_overdue(_TABLE, due))
-            .distinct())}
+            .where(_is_overdue(_TABLE, due)), {'these': chunk})}
     requested = set(uuids)
     batches: dict[str, list[str]] = {}
     for _, row in sorted(rows.items()):

@@ -244,6 +244,13 @@ class TestErrors(ErrorTests, base.APITestCase):
     slow = sa.text('SELECT pg_sleep(60)')
     account = 'postgres:postgres'
 
+    def test_statements_are_planned_for_the_current_size_of_tables(self):
+        with self.database.reader() as connection:
+            mode = connection.execute(
+                sa.text("SELECT current_setting('plan_cache_mode')")).scalar()
+
+        self.assertEqual('force_custom_plan', mode)
+
     def test_text_is_unicode_whatever_the_environment_says(self):
         self.useFixture(fixtures.EnvironmentVariable(
             'PGCLIENTENCODING', 'LATIN1'))
