@@ -85,6 +85,7 @@ An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
 as attributes, and travel over RPC in ``kwargs``, so they are plain data.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from cellsched import urls
@@ -716,6 +717,18 @@ DATABASE_UNAVAILABLE = (DatabaseUnreachable, DatabaseBusy, ServiceBusy)
 
 #: Maximum length of an error text in the log.
 _TEXT_MAX = 500
+
+
+#: Uuids that one message names.
+_NAMED_MAX = 10
+
+
+def name_some(uuids: Iterable[str]) -> str:
+    """Return a text that names some uuids and counts the rest."""
+    named = list(uuids)
+    more = len(named) - _NAMED_MAX
+    return ', '.join(named[:_NAMED_MAX]) + (
+        f' and {more} more' if more > 0 else '')
 
 
 def describe(error: Exception) -> str:

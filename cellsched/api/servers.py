@@ -376,7 +376,7 @@ class Servers(base.ServerController):
             # needs their ids.
             LOG.warning('Request %s: could not cast build_and_schedule for '
                         'instances %s; conductors will find them: %s',
-                        context.request_id, ', '.join(uuids),
+                        context.request_id, exception.name_some(uuids),
                         exception.describe(exc))
         self._reached('Tell')
 

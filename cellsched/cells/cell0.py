@@ -242,7 +242,7 @@ class Cell0:
                 build_requests.explain(connection, uuids, failure, owner)
         except Exception:
             LOG.exception('Could not record why the builds of instances %s '
-                          'failed', list(uuids))
+                          'failed', exception.name_some(uuids))
 
 
 def _by_reason(

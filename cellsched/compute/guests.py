@@ -13,20 +13,14 @@ from cellsched.clock import Clock
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
+from cellsched import exception
 from cellsched import objects
 from cellsched.virt import base
 
 LOG = log.getLogger(__name__)
 
-#: Guests that one message names.
+#: Guests that the log names at a time.
 _NAMED_MAX = 10
-
-
-def name_some(uuids: Sequence[str]) -> str:
-    """Return a text that names some uuids and counts the rest."""
-    more = len(uuids) - _NAMED_MAX
-    return ', '.join(uuids[:_NAMED_MAX]) + (
-        f' and {more} more' if more > 0 else '')
 
 
 class Guests:
@@ -152,7 +146,7 @@ class Guests:
                       'audit lists them', len(new) - _NAMED_MAX)
         if lost:
             LOG.error('Servers of host %s have no guest there: %s',
-                      self._host, name_some(lost))
+                      self._host, exception.name_some(lost))
         self._logged = {record.uuid for record in records} | missing
 
 

@@ -266,7 +266,8 @@ class HostIdentity:
             raise self._conflict(
                 f'this machine was host {former}, which has {servers} servers',
                 'the former name, or [compute] adopt_guests = true; guests: '
-                + (guests.name_some([each.uuid for each in placed]) or 'none'))
+                + (exception.name_some(each.uuid for each in placed)
+                   or 'none'))
 
     def _adopt(
         self, placed: Sequence[on_host.GuestRecord], host_id: str, alone: bool
@@ -351,7 +352,7 @@ class HostIdentity:
     ) -> exception.HostIdentityConflict:
         return self._conflict(
             f'this machine has guests that {problem}: '
-            f'{guests.name_some(uuids)}',
+            f'{exception.name_some(uuids)}',
             'the former name of the host, a machine without guests, or '
             '[compute] adopt_guests = true')
 

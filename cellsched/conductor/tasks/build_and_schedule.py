@@ -153,7 +153,8 @@ class BuildAndSchedule:
             if not deferred:
                 raise
             LOG.warning('The builds of instances %s are retried: %s',
-                        deferred, exception.describe(exc))
+                        exception.name_some(deferred),
+                        exception.describe(exc))
         finally:
             for owner in filter(None, (attempt.owner, lease.owner)):
                 self.leases.release(
@@ -175,7 +176,7 @@ class BuildAndSchedule:
         leased = self._of_this_release(lease)
         if not leased:
             LOG.info('Not building instances %s: deleted, or leased by '
-                     'another conductor', list(lease.uuids))
+                     'another conductor', exception.name_some(lease.uuids))
             return []
         builds = [
             Build(entry.request, entry.spec, context, lease.owner,
@@ -208,15 +209,16 @@ class BuildAndSchedule:
         """
         own = [entry for entry in lease.leased if not isinstance(
             entry.broken, exception.RequestTooNew)]
-        if len(own) < len(lease.leased) and (
-                lease.leased[0].min_count > len(own)):
-            # The batch is built as a whole.
-            own = []
-        newer = [entry.request.instance_uuid for entry in lease.leased
-                 if entry not in own]
-        if newer:
+        if len(own) < len(lease.leased):
+            if lease.leased[0].min_count > len(own):
+                # The batch is built as a whole.
+                own = []
+            kept = {entry.request.instance_uuid for entry in own}
+            newer = [entry.request.instance_uuid for entry in lease.leased
+                     if entry.request.instance_uuid not in kept]
             LOG.warning('Leaving the builds of instances %s to conductors of '
-                        'a later release, which accepted them', newer)
+                        'a later release, which accepted them',
+                        exception.name_some(newer))
             with self.database.writer() as connection:
                 build_requests.unlease(connection, newer, lease.owner,
                                        self.database.timestamp())
@@ -302,8 +304,8 @@ class BuildAndSchedule:
                             connection, uuids).items() if found.host}
             except Exception:
                 LOG.exception('Could not read instances %s in cell %s; an '
-                              'audit finds claims that they keep', uuids,
-                              cell.identity)
+                              'audit finds claims that they keep',
+                              exception.name_some(uuids), cell.identity)
             for build in batch:
                 if build.uuid in begun:
                     build.end(Outcome.FINISHED)
@@ -316,8 +318,8 @@ class BuildAndSchedule:
                     instances.purge(connection, uuids)
             except Exception:
                 LOG.exception('Could not remove rows of instances %s from '
-                              'cell %s; they are in another cell', uuids,
-                              cell.identity)
+                              'cell %s; they are in another cell',
+                              exception.name_some(uuids), cell.identity)
 
     def _make_steps(self) -> list[saga.Step]:
         """Return the steps in order; each depends on the steps before it.
@@ -363,7 +365,7 @@ class BuildAndSchedule:
                 LOG.log(logging.WARNING if is_transient(exc)
                         else logging.ERROR,
                         'Could not record the error of instances %s: %s',
-                        uuids, exception.describe(exc),
+                        exception.name_some(uuids), exception.describe(exc),
                         exc_info=not is_transient(exc))
 
     def _bury(
@@ -382,8 +384,8 @@ class BuildAndSchedule:
                     if build.spec.get('flavor')}, reasons)
         except Exception:
             LOG.exception('Could not write instances %s to cell0; the '
-                          'requests are retried',
-                          [build.uuid for build in builds])
+                          'requests are retried', exception.name_some(
+                              build.uuid for build in builds))
 
 
 def _by_reason(builds: Sequence[Build]) -> list[list[Build]]:

@@ -444,7 +444,7 @@ def _run_step(step: Step, group: Sequence[_BatchProgress]) -> None:
 
 
 def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
-    uuids = [build.uuid for build in builds]
+    uuids = exception.name_some(build.uuid for build in builds)
     if isinstance(exc, exception.InvalidField):
         # An error of the request, not of this service.
         LOG.info('Step %s refused instances %s: %s', step.name, uuids,
@@ -495,7 +495,8 @@ def _undo(
         transient = is_transient(exc)
         LOG.log(logging.WARNING if transient else logging.ERROR,
                 'Rollback of the builds of instances %s failed; a later '
-                'attempt resolves them: %s', [build.uuid for build in builds],
+                'attempt resolves them: %s',
+                exception.name_some(build.uuid for build in builds),
                 exception.describe(exc), exc_info=not transient)
         for build in builds:
             if build.to_bury or build.to_retry:

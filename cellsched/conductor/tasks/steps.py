@@ -184,7 +184,7 @@ class Schedule(saga.Step):
             return self.scheduler.select_destinations(context, spec, uuids)
         except oslo_messaging.MessagingTimeout:
             LOG.warning('No scheduler answered in time for instances %s; '
-                        'repeating the call', uuids)
+                        'repeating the call', exception.name_some(uuids))
         return self.scheduler.select_destinations(context, spec, uuids)
 
     def undo(self, connection: Any, builds: Sequence[Build]) -> None:
@@ -697,7 +697,8 @@ class Cast(saga.Step):
                 LOG.warning('Could not cast to the hosts of cell %s for '
                             'instances %s; the cast is retried: %s',
                             cell.identity,
-                            [build.uuid for build in batch],
+                            exception.name_some(
+                                build.uuid for build in batch),
                             exception.describe(exc))
 
     def _cast_all(

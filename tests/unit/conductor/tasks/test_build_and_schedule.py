@@ -398,7 +398,7 @@ class TestPurge(base.StepTestCase):
 
         self.task()._purge(builds)
 
-        self.assertIn(f"rows of instances ['{first.uuid}']",
+        self.assertIn(f'rows of instances {first.uuid}',
                       self.logs.output)
         self.assertEqual({}, self.rows(second.uuid))
 
