@@ -462,16 +462,19 @@ class QueueExecutor(futures.Executor):
     :param places: see :class:`TaskQueue`; also the number of tasks of one
         lane that run, including those that wait for something outside
     :param lane: returns the lane of a task for its arguments
+    :param weight: returns the weight of a task likewise
     """
 
     def __init__(
         self, executor: futures.Executor, places: int, clock: Any,
         lane: Callable[..., Hashable] = lambda *args: None,
+        weight: Callable[..., int] = lambda *args: 1,
     ) -> None:
         self._executor = executor
         self._places = places
         self._queue = TaskQueue(executor, places, clock)
         self._lane = lane
+        self._weight = weight
         self._unfinished: set[futures.Future[Any]] = set()
 
     def submit(
@@ -480,7 +483,8 @@ class QueueExecutor(futures.Executor):
         lane = self._lane(*args)
         keys = {} if lane is None else {lane: self._places}
         future = self._queue.submit(
-            Place(lane, keys), functools.partial(fn, **kwargs), *args)
+            Place(lane, keys, self._weight(*args)),
+            functools.partial(fn, **kwargs), *args)
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)
         return future

@@ -7,6 +7,7 @@ leftover networks.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
 import datetime
@@ -68,7 +69,8 @@ class Recoverer:
     The recoverer also runs the retries that this conductor has deferred.
 
     :param lease_s: seconds after which an unleased request is overdue
-    :param executor: runs the batches
+    :param executor: runs the batches, for a context and uuids; should let
+        projects take turns
     :param at_once: batches that may run at a time; more of them run if these
         wait for something outside
     :param page: requests to lease at a time; the next page is read at once if
@@ -103,7 +105,8 @@ class Recoverer:
             if not done and len(self._under_way) < _GROWTH * self.at_once:
                 # All of them may wait for the same cell.
                 break
-        self._under_way.add(self.executor.submit(self._try, attempt))
+        self._under_way.add(self.executor.submit(
+            self._try, attempt.context, attempt.uuids, attempt))
 
     def _claimed(self) -> Iterator[lease.Attempt]:
         """Yield overdue batches after leasing them for this conductor."""
@@ -131,20 +134,28 @@ class Recoverer:
         with self.database.writer() as connection:
             claimed = leases.claim(
                 connection, batches, owner, due, due.now + self.lease_s)
+            projects = build_requests.projects(
+                connection, [batch[0] for batch in claimed])
         for batch in claimed:
             self.task.leases.hold(dict.fromkeys(batch, owner))
         for batch in claimed:
             LOG.warning('Resuming the interrupted builds of instances %s',
-                        batch)
-            yield lease.Attempt(admin(), batch, owner)
+                        exception.name_some(batch))
+            # Here and in the scheduler, the batches of projects take turns.
+            context = admin()
+            context.project_id = projects.get(batch[0])
+            yield lease.Attempt(context, batch, owner)
 
-    def _try(self, attempt: lease.Attempt) -> None:
+    def _try(
+        self, context: RequestContext, uuids: Sequence[str],
+        attempt: lease.Attempt,
+    ) -> None:
         try:
             self.task.attempt(attempt)
         except Exception:
             # One failure does not stop the others.
             LOG.exception('Could not resume the builds of instances %s',
-                          attempt.uuids)
+                          exception.name_some(uuids))
 
 
 #: Upper limit for the growth of the timeout.

@@ -17,6 +17,7 @@ from cellsched.cells.gather import Gatherer
 from cellsched.cells.registry import CellRegistry
 from cellsched.cells.target import Targets
 from cellsched.cells import versions as cell_versions
+from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db import session
 from cellsched.listing.servers import ServerListing
@@ -114,8 +115,10 @@ class Components(CellComponents):
 
     @functools.cached_property
     def builders(self) -> QueueExecutor:
-        """Threads that continue interrupted builds."""
-        return self._queue_executor(self.conf.conductor.recovery_threads)
+        """Threads that continue interrupted builds; projects take turns."""
+        return self._queue_executor(
+            self.conf.conductor.recovery_threads, _lane_of_builds,
+            lambda context, builds, *args: len(builds))
 
     @functools.cached_property
     def senders(self) -> ThreadPoolExecutor:
@@ -132,11 +135,12 @@ class Components(CellComponents):
             self.database, self.clock, self.conf.scheduler.decision_retention)
 
     def _queue_executor(
-        self, places: int, lane: Callable[..., Any] = lambda *args: None
+        self, places: int, lane: Callable[..., Any],
+        weight: Callable[..., int] = lambda *args: 1,
     ) -> QueueExecutor:
         return QueueExecutor(
             ThreadPoolExecutor(TaskQueue.threads(places)), places, self.clock,
-            lane)
+            lane, weight)
 
     def close(self) -> None:
         made = self.__dict__
@@ -149,6 +153,11 @@ class Components(CellComponents):
             if name in made:
                 made[name].shutdown(wait=False)
         super().close()
+
+
+def _lane_of_builds(context: RequestContext, *args: Any) -> str | None:
+    """Return the cell of stalled builds, or the project of a batch."""
+    return context.cell.uuid if context.cell else context.project_id
 
 
 def _cell_of(*args: Any) -> str | None:

@@ -130,6 +130,15 @@ class TestRecoverer(base.TestCase):
         self.assertBuilding('cell1', sound)
         self.assertIn(broken, self.logs.output)
 
+    def test_batches_are_run_for_their_projects(self):
+        [uuid] = self.accept()
+        self.clock.advance(base.LEASE_S)
+
+        [attempt] = self.run_with(Task(self)).attempts
+
+        self.assertEqual([uuid], attempt.uuids)
+        self.assertEqual('project', attempt.context.project_id)
+
     def test_full_page_is_followed_by_the_next_at_once(self):
         uuids = [self.accept()[0] for _ in range(5)]
         self.clock.advance(base.LEASE_S)
