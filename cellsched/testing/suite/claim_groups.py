@@ -169,10 +169,10 @@ class ClaimGroups(GroupCase):
 
     def test_members_of_a_renamed_host_count_under_its_name(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
-        moved, alone, other = (
-            self.member(group, 'h1', 'anti-affinity', member=str(uuid.uuid4())),
-            self.make_claim(self.hosts['h1'], VCPU=1),
-            self.member(str(uuid.uuid4()), 'h2', 'anti-affinity'))
+        moved = self.member(
+            group, 'h1', 'anti-affinity', member=str(uuid.uuid4()))
+        alone = self.make_claim(self.hosts['h1'], VCPU=1)
+        other = self.member(str(uuid.uuid4()), 'h2', 'anti-affinity')
         store.claim([moved, alone, other])
 
         for _ in range(2):
