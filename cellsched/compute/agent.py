@@ -203,6 +203,8 @@ class Agent:
         :param again: whether the build was begun on this host before
         """
         node = message.chosen.nodename
+        LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
+                 context=context)
         try:
             self._give_networks(
                 context, instance, message.requested_networks, had_networks,
@@ -222,6 +224,8 @@ class Agent:
             self._outcomes.succeeded(node)
             if self._progress.finish(instance.uuid):
                 self._guests.arrive(instance.uuid)
+                LOG.info('The build is complete', instance_uuid=instance.uuid,
+                         context=context)
                 self._reached('Finish')
             else:
                 LOG.info('%s was deleted while it was built', instance.uuid)
@@ -347,6 +351,7 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance
     ) -> None:
         uuid, now = instance.uuid, self._clock.now()
+        LOG.info('Deleting the guest', instance_uuid=uuid, context=context)
         self._guests.destroy(instance)
         freed = self._deallocation.deallocate(context, instance)
         self._reached('Destroy')

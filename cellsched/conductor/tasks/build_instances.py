@@ -121,6 +121,9 @@ class BuildInstances:
             **properties, 'retry': retry,
             'limits': chosen.to_dict()['limits']})
         self._keep(message, instance.uuid)
+        LOG.info('Retrying the build on host %s, attempt %d',
+                 chosen.service_host, tried + 1, instance_uuid=instance.uuid,
+                 context=context)
         try:
             self.compute.build_and_run_instance(
                 context, instance=instance, **message.arguments())

@@ -722,6 +722,9 @@ class Cast(saga.Step):
         message = build_casts.BuildMessage.first(build.selections, build.spec)
         self.compute.get(cell_context.cell.transport).build_and_run_instance(
             cell_context, instance=build.instance, **message.arguments())
+        LOG.info('Sent the build to host %s in cell %s',
+                 message.chosen.service_host, cell_context.cell.name,
+                 instance_uuid=build.uuid, context=build.context)
 
     def _give_up(
         self, cell: objects.CellMapping, build: Build,

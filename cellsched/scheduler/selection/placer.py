@@ -252,11 +252,7 @@ class Placer:
                 continue
             rounds += 1
             if is_claimed:
-                LOG.info(
-                    'Placed %d instances on hosts %s', len(attempt.uuids),
-                    sorted({first.service_host
-                            for first, *_ in attempt.places}),
-                    context=context)
+                _log_selected(attempt)
                 self._record_decision(attempt)
                 return attempt.places
             # 5. If a claim is refused, retry with the group members that the
@@ -630,6 +626,20 @@ def _providers(
 ) -> list[str]:
     return list(dict.fromkeys(
         claim.provider for batch in batches for claim in batch))
+
+
+def _log_selected(attempt: PlacementAttempt) -> None:
+    """Log the decision, in a line for each instance."""
+    stages = ', '.join(
+        f'{each.by} {each.left}' for each in attempt.decision.stages)
+    weights = {each.instance: each.first.weight
+               for each in attempt.decision.picks}
+    for uuid, (first, *_) in zip(attempt.uuids, attempt.places):
+        LOG.info(
+            'Selected host %s in cell %s with weight %s; of %d hosts the '
+            'stages left: %s', first.service_host, first.cell_uuid,
+            weights.get(uuid), attempt.decision.hosts, stages or 'all',
+            instance_uuid=uuid, context=attempt.context)
 
 
 def _explain(
