@@ -355,18 +355,19 @@ class Agent:
         self._guests.destroy(instance)
         freed = self._deallocation.deallocate(context, instance)
         self._reached('Destroy')
+        # The row stays until the release, so that a recovery finds the claims.
+        # No lock is held meanwhile: the claim store may not answer.
+        self._claims.release([uuid])
         with self._database.writer() as connection:
-            # A task that has claimed for the server meanwhile reads the row
-            # under the same lock, and releases its claims if the server is
-            # deleted. The row stays until the release, so that a recovery
-            # finds the claims.
             server_moves.hold(connection, uuid)
-            self._claims.release([uuid])
             if freed:
                 instances.update(
                     connection, uuid, {'network_allocated': False}, now)
             instances.delete(connection, uuid, now)
         self._reached('Terminate')
+        # A task of a move may have claimed in between. If it reads the row
+        # later, it releases its claims itself, because the server is deleted.
+        self._claims.release([uuid])
 
     # What was left lying.
 

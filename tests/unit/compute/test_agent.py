@@ -4,6 +4,7 @@
 from concurrent import futures
 import gc
 import threading
+from unittest import mock
 
 from amqp import exceptions as amqp_exc
 import fixtures
@@ -179,6 +180,36 @@ class TestDeletion(agents.AgentTestCase):
             self.terminate()
 
         [each.result() for each in settled]
+        self.assertGone()
+
+    def test_claim_store_that_hangs_locks_no_row(self):
+        self.build()
+        self.delete()
+        release = self.claims.release
+
+        def hang(consumers):
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'display_name': 'new'})
+            release(consumers)
+
+        self.claims.release = hang
+        self.terminate()
+
+        self.assertEqual('new', self.row.display_name)
+        self.assertGone()
+
+    def test_deletion_that_cannot_release_is_resumed(self):
+        self.build()
+        self.delete()
+        release = self.claims.release
+        self.claims.release = mock.Mock(
+            side_effect=exception.ClaimStoreFailed(reason='it hangs'))
+        self.assertRaises(exception.DatabaseUnreachable, self.terminate)
+        self.assertState('active', 'deleting', 'host1')
+
+        self.claims.release = release
+        self.agent.resume_soon()
+
         self.assertGone()
 
     def test_build_message_after_the_deletion_builds_nothing(self):
