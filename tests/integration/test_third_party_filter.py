@@ -91,7 +91,7 @@ class TestExample(Example):
 
     def test_its_own_tests_pass(self):
         self.assertTestsPass(self.run_python(
-            *command('discover'), directory=ROOT), 25)
+            *command('discover'), directory=ROOT), 40)
 
     def test_plugins_are_listed(self):
         listed = {(row['Kind'], row['Name']): row['Summary']
@@ -101,6 +101,7 @@ class TestExample(Example):
         for plugin, summary in {
                 ('filter', 'GPUMemoryFilter'): 'Reject a host whose GPUs lack',
                 ('filter', 'LicenceFilter'): 'Reject a host without a licence',
+                ('weigher', 'GPUMemoryWeigher'): 'Score a host by its free GPU',
                 ('weigher', 'UnlicensedWeigher'): 'Score a host higher if it',
                 ('filter', 'ComputeFilter'): ''}.items():
             self.assertIn(summary, listed[plugin])

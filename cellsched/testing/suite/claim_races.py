@@ -91,7 +91,8 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
             store, [claim_and_release(number) for number in range(24)])
 
         self.assertEqual([None] * 24, outcomes)
-        remaining = [usage.used['VCPU'] for usage in store.usages().usages]
+        remaining = [usage.used.get('VCPU', 0)
+                     for usage in store.usages().usages]
         self.assertEqual(24 * 3, sum(remaining))
 
     def test_racing_repeats_are_one_claim(self) -> None:

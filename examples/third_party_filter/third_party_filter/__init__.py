@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters and a weigher for cellsched."""
+"""Filters and weighers for cellsched."""

@@ -44,8 +44,8 @@ Free GPU memory of a host, in MB, that servers cannot use.
         return self._missing_mb(hosts, request), 'MB'
 
     def _missing_mb(self, hosts, request):
-        free_mb = hosts.each('stats', _free_mb, 'float64')
-        return _requested_mb(request) + self.options.reserve_mb - free_mb
+        free = hosts.each('stats', free_mb, 'float64')
+        return _requested_mb(request) + self.options.reserve_mb - free
 
 
 def _requested_mb(request):
@@ -59,14 +59,14 @@ def _requested_mb(request):
         expected=f'one whole number up to {REQUESTED_MB_MAX}')
 
 
-def _free_mb(stats):
+def free_mb(stats):
     """Return the free GPU memory in a host's statistics.
 
     ``Hosts.each`` calls it once for each distinct text.
     """
     values = state.parsed(stats)
     try:
-        free_mb = float(values['gpu_memory_free_mb'])
+        free = float(values['gpu_memory_free_mb'])
     except (KeyError, OverflowError, TypeError, ValueError):
         return 0.0
-    return free_mb if math.isfinite(free_mb) else 0.0
+    return free if math.isfinite(free) else 0.0
