@@ -105,7 +105,8 @@ class DictClaims(base.ClaimStore):
             if source not in self._held:
                 return False
             self._held[target] = [
-                dataclasses.replace(claim, consumer=target, group=_moved(claim))
+                dataclasses.replace(
+                    claim, consumer=target, group=_moved(claim))
                 for claim in self._held.pop(source)]
             return True
 
