@@ -33,6 +33,7 @@ from cliff import app
 from cliff import command
 from cliff import commandmanager
 
+from cellsched.cli.completion import Complete
 from cellsched.clock import Clock
 from cellsched import exception
 from cellsched import plugins
@@ -143,6 +144,7 @@ class App(app.App):
         super().__init__(
             inspect.getdoc(self), metadata.version('cellsched'),
             Commands(self.namespace), stdout=stdout, stderr=stderr)
+        self.command_manager.add_command('complete', Complete)
 
     @functools.cached_property
     def backend(self) -> 'Backend':
