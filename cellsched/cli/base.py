@@ -24,10 +24,13 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import csv
 import dataclasses
 import datetime
 import json
 import operator
+import os
+import shutil
 from typing import Any
 from typing import ClassVar
 
@@ -60,6 +63,10 @@ TIMEOUT_MAX_S = 604800
 
 #: Characters of a name or an id.
 _TEXT_MAX = 255
+
+#: Characters of a uuid, and of a short one in a table.
+_UUID_LENGTH = 36
+_SHORT_ID = 8
 
 #: Digits of a number; to convert a very long one takes long.
 _DIGITS_MAX = 20
@@ -286,13 +293,23 @@ class _Columns(Command):
 
 
 class Lister(_Columns, cliff_lister.Lister):
-    """A command that returns :attr:`columns` and rows."""
+    """A command that returns :attr:`columns` and rows.
+
+    :cvar server_ids: columns with uuids of servers. A table that does not fit
+        the terminal shows their first characters, which commands accept
+    """
+
+    server_ids: ClassVar[Collection[str]] = ()
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Any, data: Any
     ) -> int:
         """Print the rows; a table without rows is one line in words."""
         rows = list(data)
+        if self.server_ids and parsed_args.formatter == 'table' and (
+                parsed_args.max_width > 0 or parsed_args.fit_width
+                or self.app.stdout.isatty()):
+            rows = _fitted(column_names, rows, self.server_ids, parsed_args)
         if not rows and parsed_args.formatter == 'table':
             self.app.say('Nothing found.')
             return 0
@@ -310,13 +327,24 @@ class ReportCommand(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '-f', '--format', choices=('table', 'json', 'yaml'),
-            default='table', help='output format; by default table, a text')
+            '-f', '--format', default='table',
+            choices=('csv', 'json', 'table', 'value', 'yaml'),
+            help='output format; by default table, a text')
         return parser
 
-    def show(self, form: str, data: Any, lines: Iterable[str]) -> None:
-        """Show the data as JSON or YAML, or else the lines."""
-        if form == 'json':
+    def show(
+        self, form: str, data: Any, lines: Iterable[str],
+        rows: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Show the data as JSON or YAML, rows as CSV or values, or the lines.
+
+        :param rows: the part of the data that is a table; by default all
+        """
+        if form in ('csv', 'value'):
+            self._show_rows(
+                form, rows if rows is not None
+                else data if isinstance(data, list) else [data])
+        elif form == 'json':
             self.app.say(json.dumps(data, indent=2))
         elif form == 'yaml':
             # To import it takes 20 ms, which a table does not need.
@@ -326,6 +354,24 @@ class ReportCommand(Command):
         else:
             for line in lines:
                 self.app.say(line)
+
+    def _show_rows(
+        self, form: str, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Show rows as a :class:`Lister` does; nested values are JSON."""
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        table = [[json.dumps(value) if isinstance(value, (dict, list))
+                  else value for value in map(row.get, names)]
+                 for row in rows]
+        if form == 'value':
+            for each in table:
+                self.app.say(' '.join(map(str, each)))
+            return
+        writer = csv.writer(self.app.stdout, quoting=csv.QUOTE_NONNUMERIC,
+                            lineterminator=os.linesep)
+        if names:
+            writer.writerow(names)
+        writer.writerows(table)
 
 
 class ChangeCommand(ReportCommand):
@@ -378,11 +424,14 @@ Columns = Mapping[str, str | Callable[[Any], Any]]
 def lister(
     *arguments: Argument | Exclusive, columns: Columns,
     kinds: Collection[str] = (), sends: bool = False,
+    server_ids: Collection[str] = (),
 ) -> Callable[[_Function], type[Lister]]:
     """Return a decorator that makes a command of a function.
 
     The function takes the application and the arguments, and returns the
     items to list.
+
+    :param server_ids: see :class:`Lister`
     """
     def decorate(function: _Function) -> type[Lister]:
         def take_action(
@@ -394,7 +443,7 @@ def lister(
 
         return _made(Lister, function, arguments=arguments,
                      columns=tuple(columns), kinds=kinds, sends=sends,
-                     take_action=take_action)
+                     server_ids=server_ids, take_action=take_action)
     return decorate
 
 
@@ -505,6 +554,41 @@ def enabled_or_disabled(disabled: bool | None) -> str:
     if disabled is None:
         return ''
     return 'disabled' if disabled else 'enabled'
+
+
+def _fitted(
+    names: Sequence[str], rows: list[Any], server_ids: Collection[str],
+    args: argparse.Namespace,
+) -> list[Any]:
+    """Return rows with short ids of servers if the table is too wide.
+
+    The formatter folds the other columns then.
+    """
+    # 1. Measure the selected columns, with a frame of 3 characters each.
+    selected = {_normalized(name) for name in args.columns}
+    width = 1 + sum(
+        3 + max(map(_width, (name, *values)))
+        for name, *values in zip(names, *rows)
+        if not selected or _normalized(name) in selected)
+    if width <= (args.max_width or shutil.get_terminal_size().columns):
+        return rows
+    # 2. Shorten the ids as far as they differ in this table.
+    short: dict[int, int] = {}
+    for place, name in enumerate(names):
+        if name in server_ids:
+            ids = {row[place] for row in rows if row[place]}
+            short[place] = next(
+                (length for length in range(_SHORT_ID, _UUID_LENGTH)
+                 if len({each[:length] for each in ids}) == len(ids)),
+                _UUID_LENGTH)
+    return [tuple(value[:short[place]] if place in short and value else value
+                  for place, value in enumerate(row)) for row in rows]
+
+
+def _width(value: Any) -> int:
+    if isinstance(value, cliff_columns.FormattableColumn):
+        value = value.human_readable()
+    return max(map(len, str(value).splitlines()), default=0)
 
 
 def _package(thing: object) -> str:

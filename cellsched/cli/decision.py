@@ -99,7 +99,8 @@ class Plan(base.ReportCommand):
         from cellsched.cli import planning
 
         data, cells = planning.plan(self.app, parsed_args)
-        self.show(parsed_args.format, data, _lines(data, cells))
+        self.show(parsed_args.format, data, _lines(data, cells),
+                  data['places'])
         return 0 if data['fits'] else FITS_NOWHERE
 
 
@@ -217,7 +218,10 @@ class Explain(base.ReportCommand):
             LOG.warning('One decision is not shown: %s',
                         problem.format_message())
         self.show(args.format, documents if args.all else documents[0],
-                  self._lines(documents, args.name))
+                  self._lines(documents, args.name),
+                  [{'decided_at': document['decided_at'], **stage}
+                   for document in documents
+                   for stage in document['stages']])
 
     def _lines(
         self, documents: Sequence[Mapping[str, Any]], name: str

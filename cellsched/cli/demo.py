@@ -40,6 +40,7 @@ class Demo(base.Lister):
 
     app: 'Shell'
     columns = ('UUID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
+    server_ids = ('UUID',)
 
     arguments = (
         base.argument(

@@ -138,6 +138,7 @@ class _MoveAll(base.Lister):
     kinds = base.SERVERS
     sends = True
     columns = ('ID', 'Name', 'Outcome', 'Reason')
+    server_ids = ('ID',)
     arguments: ClassVar[base.Arguments] = (
         base.argument(
             '--at-once', type=base.whole(1, _AT_ONCE_MAX), metavar='COUNT',

@@ -73,6 +73,7 @@ class CreateServer(base.Lister):
     kinds = base.SERVERS
     sends = True
     columns = tuple(_COLUMNS)
+    server_ids = ('ID',)
     arguments = (
         base.argument('name', metavar='NAME',
                       help='name of the server; if there are several, each '
@@ -155,7 +156,7 @@ _FILTERS: Mapping[str, tuple[str, str, str]] = {
             help='list at most this many servers; the default, and the '
                  'largest value, is [api] max_limit'),
         base.flag('--all', 'list all servers, page by page')),
-    columns=_COLUMNS, kinds=base.SERVERS)
+    columns=_COLUMNS, kinds=base.SERVERS, server_ids=('ID',))
 def list_servers(
     app: Shell, args: argparse.Namespace
 ) -> 'Iterable[Server]':
@@ -407,7 +408,7 @@ class DeleteServer(base.ChangeCommand):
                        'rebuild, shelve or unshelve'),
     base.argument('--limit', type=base.whole(), metavar='COUNT', default=1000,
                   help='list at most this many moves; by default 1000'),
-    columns={
+    server_ids=('Server UUID',), columns={
         'UUID': 'uuid', 'Server UUID': 'server', 'Cell': 'cell',
         'Type': 'kind', 'Status': 'status',
         'Source Compute': base.or_empty('source'),

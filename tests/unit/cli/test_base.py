@@ -91,6 +91,74 @@ class Hook(hooks.CommandHook):
         return return_code
 
 
+class Servers(cli_base.Lister):
+    """List servers."""
+
+    columns = ('ID', 'Group', 'Name', 'Reason')
+    server_ids = ('ID',)
+    rows = [('7a1c2b3d-0000-4000-8000-000000000001',
+             '7a1c2b3d-0000-4000-8000-000000000009', 'web', 'lacks ' * 20),
+            ('8a1c2b3d-0000-4000-8000-000000000002', '', 'db', '')]
+
+    def take_action(self, parsed_args):
+        return self.columns, self.rows
+
+
+class AlikeServers(Servers):
+    """List servers whose uuids begin alike."""
+
+    rows = [(f'7a1c2b3d-0000-4000-8000-00000000000{last}', '', '', 'a ' * 99)
+            for last in (1, 2)]
+
+
+class TestTableOfServers(base.CommandTestCase):
+
+    def listed(self, *argv, kind=Servers):
+        ran = self.run_app(app.Shell, 'list', *argv, list=kind)
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        return ran.out
+
+    def test_table_that_is_too_wide_has_short_ids_and_folded_texts(self):
+        out = self.listed('--max-width', '80')
+
+        self.assertIn('| 7a1c2b3d |', out)
+        self.assertIn('| 8a1c2b3d |', out)
+        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()))
+        self.assertEqual(20, out.count('lacks'))
+        # Commands on groups need the whole id.
+        self.assertNotIn('| 7a1c2b3d | 7a1c2b3d |', out)
+
+    def test_table_that_fits_is_not_changed(self):
+        for argv in (('--max-width', '500'), ('-c', 'ID', '--max-width', '80'),
+                     ()):
+            self.assertIn('7a1c2b3d-0000-4000-8000-000000000001',
+                          self.listed(*argv))
+
+    def test_formats_for_programs_are_not_changed(self):
+        for form in ('csv', 'json', 'value', 'yaml'):
+            self.assertIn('7a1c2b3d-0000-4000-8000-000000000001', self.listed(
+                '-f', form, '--max-width', '40'))
+
+    def test_ids_differ_in_the_table(self):
+        out = self.listed('-c', 'ID', '-c', 'Reason', '--max-width', '60',
+                          kind=AlikeServers)
+
+        for line in ('| 7a1c2b3d-0000-4000-8000-   |',
+                     '| 000000000001               |',
+                     '| 000000000002               |'):
+            self.assertIn(line, out)
+
+    def test_table_on_a_terminal_has_the_width_of_the_terminal(self):
+        self.useFixture(fixtures.EnvironmentVariable('COLUMNS', '80'))
+        terminal = base.Terminal()
+        made = app.Shell(terminal)
+        made.command_manager.add_command('list', Servers)
+
+        made.run(['list'])
+
+        self.assertIn('| 7a1c2b3d |', terminal.getvalue())
+
+
 class TestLister(base.CommandTestCase):
 
     def run_listing(self, *argv):
@@ -195,6 +263,16 @@ class TestChange(base.CommandTestCase):
             self.assertEqual((0, ''), (ran.code, ran.err))
             self.assertEqual(told, read(ran))
 
+    def test_changes_are_rows_in_csv_and_value(self):
+        for form, lines in (
+                ('csv', ['"action","kind","name","to"',
+                         '"moved","box","big","attic"',
+                         '"moved","box","small",""']),
+                ('value', ['moved box big attic', 'moved box small None'])):
+            ran = self.change('-f', form, 'big', 'small')
+            self.assertEqual((0, ''), (ran.code, ran.err))
+            self.assertEqual(lines, ran.out.splitlines())
+
     def test_error_with_one_is_reported_and_the_rest_continues(self):
         ran = self.change('-f', 'json', 'missing', 'small')
 
@@ -209,6 +287,16 @@ class TestChange(base.CommandTestCase):
 
 
 class TestEveryCommand(base.CommandTestCase):
+
+    def test_every_format_of_lists_is_one_of_reports(self):
+        application = app.Shell()
+        for point in plugins.shipped(app.Shell.namespace):
+            if point.name in OWN_FORM:
+                continue
+            help_ = point.load()(application, None).get_parser(
+                point.name).format_help()
+            for form in ('json', 'table', 'value', 'yaml'):
+                self.assertIn(form, help_, point.name)
 
     def test_output_of_every_command_is_data_on_request(self):
         application = app.Shell()

@@ -57,6 +57,17 @@ class TestPlan(PlanTestCase):
 
         self.assertEqual(before, self.path.read_text())
 
+    def test_places_are_the_rows_of_a_plan(self):
+        lines = self.plan('-f', 'csv', '--count', 2).out.splitlines()
+
+        self.assertEqual(3, len(lines))
+        self.assertIn('"host"', lines[0])
+        for host, line in zip('ba', lines[1:]):
+            # A list is JSON.
+            self.assertRegex(line, f'^"[-0-9a-f]{{36}}","{host}",.*,"\\[\\]"$')
+        ran = self.plan('-f', 'value', size=('--vcpus', 1, '--ram', 999999))
+        self.assertEqual((2, ''), (ran.code, ran.out))
+
     def test_slow_plugins_are_named_on_standard_error(self):
         self.write('api.conf', scheduler={'slow_plugin_seconds': 0})
 
@@ -439,7 +450,19 @@ class TestExplain(base.CommandTestCase):
     def test_wrong_arguments_are_refused(self):
         for name in ('', 'x' * 300, 'a\0'):
             self.assertEnds(1, self.explain(name), 'SERVER|REQUEST_ID')
-        self.assertEnds(1, self.explain(self.one, '-f', 'csv'), 'csv')
+        self.assertEnds(1, self.explain(self.one, '-f', 'toml'), 'toml')
+
+    def test_stages_are_the_rows_of_a_decision(self):
+        self.keep_choice(self.one)
+
+        ran = self.explain(self.one, '-f', 'csv')
+
+        self.assertEqual(
+            ['"decided_at","by","entered","left","reason"',
+             '"2026-01-02T03:04:05.000Z","ComputeFilter",3,2,'
+             '"is down"'], ran.out.splitlines()[:2])
+        self.assertIn('2026-01-02T03:04:05.000Z ComputeFilter 3 2 ',
+                      self.explain(self.one, '-f', 'value').out)
 
     def test_decision_of_a_newer_release_is_refused(self):
         self.keep(self.one, version=2)
