@@ -101,7 +101,7 @@ class TestExample(Example):
         for plugin, summary in {
                 ('filter', 'GPUMemoryFilter'): 'Reject a host whose GPUs lack',
                 ('filter', 'LicenceFilter'): 'Reject a host without a licence',
-                ('weigher', 'GPUMemoryWeigher'): 'Score a host by its free GPU',
+                ('weigher', 'GPUMemoryWeigher'): 'Score a host by its free',
                 ('weigher', 'UnlicensedWeigher'): 'Score a host higher if it',
                 ('filter', 'ComputeFilter'): ''}.items():
             self.assertIn(summary, listed[plugin])

@@ -119,6 +119,15 @@ class DictClaims(base.ClaimStore):
                     for group, consumer, member, host in self._members()
                     if consumer in names}
 
+    def rename_host(self, former, name):
+        with self._lock:
+            for claims in self._held.values():
+                claims[:] = [
+                    dataclasses.replace(claim, group=dataclasses.replace(
+                        claim.group, host=name))
+                    if claim.group and claim.group.host == former else claim
+                    for claim in claims]
+
     # Helpers, which the lock protects.
 
     def _claims(self):

@@ -11,7 +11,7 @@ from cellsched.claims.base import Capability
 from cellsched.testing.suite import claims
 from tests.unit import base
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / 'examples' / 'third_party_store'
 PAGE = ROOT / 'doc/source/user/claim-store.rst'
 
