@@ -6,6 +6,7 @@ import types
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects.postgresql import psycopg
 
 from cellsched.db.api import models
 from cellsched.db import statements
@@ -173,6 +174,12 @@ class TestDialects(StatementCase):
             dialect=mysql.dialect()))
 
         self.assertIn('host_mappings.host IN (__[POSTCOMPILE_these])', said)
+
+    def test_planner_of_postgresql_knows_the_values(self):
+        said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
+            dialect=psycopg.dialect()))
+
+        self.assertIn('= ANY (CAST(%(these)s AS VARCHAR[]))', said)
 
     def test_sqlite_looks_each_value_up(self):
         said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
