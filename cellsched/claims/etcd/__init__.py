@@ -354,10 +354,10 @@ class EtcdClaims(base.ClaimStore):
                 self._names.group, start, calls.PAGE)).found
             for kv in page:
                 group = self._names.name(kv.key)
-                there = records.StoredGroup.of(kv).on(former)
+                names = records.StoredGroup.of(kv).on(former)
                 # One key of each transaction is the group's.
                 for part in transactions.chunks(
-                        there, self._calls.ops_max - 1):
+                        names, self._calls.ops_max - 1):
                     self._calls.repeat(lambda: self._rename(
                         group, part, former, name))
             if len(page) < calls.PAGE:
