@@ -8,7 +8,6 @@ takes one round trip.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import contextlib
 from typing import Any
 from typing import Protocol
@@ -115,36 +114,6 @@ def execute(
         finally:
             with contextlib.suppress(dialect.loaded_dbapi.Error):
                 cursor.close()
-
-
-def execute_all(
-    database: Database,
-    statements: Sequence[tuple[str, Mapping[str, Any]]],
-) -> list[list[tuple[Any, ...]]]:
-    """Execute statements with psycopg 3 as one transaction, in one round trip.
-
-    :returns: the rows of each statement
-    :raises StatementRefused: as :func:`execute`
-    :raises cellsched.exception.DatabaseError: as a context of ``database``
-    """
-    with database.each_alone() as connection:
-        dialect: Any = connection.dialect
-        raw: Any = connection.connection.driver_connection
-        try:
-            with contextlib.ExitStack() as stack:
-                # The statements up to its end are a transaction.
-                stack.enter_context(raw.pipeline())
-                cursors = [raw.cursor() for _ in statements]
-                for cursor, (text, parameters) in zip(cursors, statements):
-                    cursor.execute(text, parameters)
-            return [list(cursor.fetchall()) for cursor in cursors]
-        except dialect.loaded_dbapi.Error as exc:
-            if state(exc) in HARMLESS:
-                raise StatementRefused(exc) from None
-            if not is_busy(exc):
-                # SQLAlchemy replaces a lost connection.
-                connection.exec_driver_sql('SELECT 1')
-            raise
 
 
 def is_busy(error: BaseException | None) -> bool:

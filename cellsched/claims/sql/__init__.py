@@ -153,42 +153,25 @@ class SQLClaims(base.ClaimStore):
         if self._one_round_trip is None:
             place = self._claim_first(batches)
         elif _are_alike(batches):
-            [place] = self._claim_alike([batches])
+            place = self._claim_alike(batches)
         return (self._claim_in_order(batches) if place is None
                 else base.AnyOf(place, len(batches[place])))
 
-    def claim_each(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        dialect: Any = self._database.engine.dialect
-        if len(requests) == 1 or self._one_round_trip is None or (
-                dialect.driver == 'psycopg2') or not all(
-                    map(_are_alike, requests)):
-            return super().claim_each(requests)
-        for batches in requests:
-            for batch in batches:
-                validation.check_claims(batch)
-        outcomes: list[base.AnyOf | exception.CellschedException] = []
-        for batches, place in zip(requests, self._claim_alike(requests)):
-            outcomes += ([base.AnyOf(place, 1)] if place is not None
-                         else super().claim_each([batches]))
-        return outcomes
-
     def _claim_alike(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> list[int | None]:
-        """Claim for each request the first batch with room, without waiting.
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> int | None:
+        """Claim the first batch with room, without waiting.
 
-        :param requests: for which :func:`_are_alike` is true
-        :returns: the positions; None for a request without a claim so far
+        :param batches: for which :func:`_are_alike` is true
+        :returns: its position; None if there is no claim so far
         """
         module = self._one_round_trip
         assert module is not None
         with contextlib.suppress(*_CONFLICTS, exception.DatabaseBusy):
-            places: list[int | None] = module.claim_any(self._database, [
-                [claim for claim, in batches] for batches in requests])
-            return places
-        return [None] * len(requests)
+            place: int | None = module.claim_any(
+                self._database, [claim for claim, in batches])
+            return place
+        return None
 
     def _claim_first(
         self, batches: Sequence[Sequence[base.Claim]]

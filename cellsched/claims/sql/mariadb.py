@@ -115,90 +115,73 @@ def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
 _CHOOSE = '''
 FOR candidate IN (
     SELECT provider FROM inventories FORCE INDEX (PRIMARY)
-    WHERE provider IN %(uuids_{n})s AND ({fits})
+    WHERE provider IN %(uuids)s AND ({fits})
     GROUP BY provider HAVING COUNT(*) = {classes}
-    ORDER BY FIND_IN_SET(provider, %(order_{n})s)) DO
-    IF chosen_{n} IS NULL THEN
+    ORDER BY FIND_IN_SET(provider, %(order)s)) DO
+    IF chosen IS NULL THEN
         SELECT COUNT(consumers) INTO free FROM providers FORCE INDEX (PRIMARY)
         WHERE uuid = candidate.provider FOR UPDATE SKIP LOCKED;
         IF free = 1 THEN
             SELECT COUNT(used) INTO free FROM inventories FORCE INDEX (PRIMARY)
             WHERE provider = candidate.provider AND ({fits}) FOR UPDATE;
             IF free = {classes} THEN
-                SET chosen_{n} = candidate.provider;
+                SET chosen = candidate.provider;
             END IF;
         END IF;
     END IF;
 END FOR;
-IF chosen_{n} IS NOT NULL THEN
+IF chosen IS NOT NULL THEN
     INSERT INTO allocations (consumer, ordinal, provider, resource_class,
         amount, project_id, user_id) VALUES {rows};
     {add}
     {move}
     UPDATE providers SET consumers = consumers + 1, {mark}
-    WHERE uuid = chosen_{n};
+    WHERE uuid = chosen;
 END IF;
 '''
 
 
 def claim_any(
-    database: session.Database, requests: Sequence[Sequence[base.Claim]]
-) -> list[int | None]:
-    """Claim the first of several providers with room, for each request.
+    database: session.Database, claims: Sequence[base.Claim]
+) -> int | None:
+    """Claim the first of several providers with room.
 
-    The requests are one transaction in one round trip. They wait for no row
-    of a provider, and so for none of each other.
+    The call waits for no row of a provider.
 
-    :param requests: for each consumer claims that differ in their provider
-        only, without a membership
-    :returns: by request the position of the claim that is made; None if the
-        providers have no room, or are locked by other sessions
-    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
-        claims; nothing is claimed
+    :param claims: claims of one consumer that differ in their provider only,
+        without a membership
+    :returns: the position of the claim that is made; None if the providers
+        have no room, or are locked by other sessions
+    :raises cellsched.db.guarded_statements.StatementRefused: the consumer
+        holds claims
     """
-    parameters: dict[str, Any] = {
-        'lane': schema.FEED.lane(requests[0][0].consumer)}
-    body = [_choose(n, claims, parameters)
-            for n, claims in enumerate(requests)]
-    numbers = range(len(requests))
-    names = ', '.join(f'chosen_{n:d}' for n in numbers)
-    found = ', '.join(
-        f'FIND_IN_SET(chosen_{n:d}, %(order_{n:d})s)' for n in numbers)
-    [places] = guarded_statements.execute(database, _compound(
-        *body, declare=f'DECLARE free INT; DECLARE {names} VARCHAR(36);',
-        result=f'SELECT {found};'), parameters)
-    return [None if place is None else place - 1 for place in places]
-
-
-def _choose(
-    n: int, claims: Sequence[base.Claim], parameters: dict[str, Any]
-) -> str:
-    """Return the statements of one request, and add its parameters."""
     first, uuids = claims[0], [claim.provider for claim in claims]
-    parameters |= {
-        f'uuids_{n}': uuids, f'order_{n}': ','.join(uuids),
-        f'consumer_{n}': first.consumer, **{
-            f'{name}_{n}': value
-            for name, value in fragments.owner(first).items()}}
+    parameters: dict[str, Any] = {
+        'lane': schema.FEED.lane(first.consumer), 'uuids': uuids,
+        'order': ','.join(uuids), 'consumer': first.consumer,
+        **fragments.owner(first)}
     fits, rows, add = [], [], []
     for row in fragments.rows([first]):
         ordinal, amount = row['ordinal'], row['amount']
-        name = f'resource_{n}_{ordinal}'
+        name = f'resource_{ordinal}'
         parameters[name] = row['resource_class']
-        owner = ('NULL, NULL' if ordinal else
-                 f'%(project_id_{n})s, %(user_id_{n})s')
+        owner = 'NULL, NULL' if ordinal else '%(project_id)s, %(user_id)s'
         fits.append(
             f'resource_class = %({name})s AND used + {amount:d} <= capacity '
             f'AND {amount:d} BETWEEN min_unit AND max_unit '
             f'AND MOD({amount:d}, step_size) = 0')
-        rows.append(f'(%(consumer_{n})s, {ordinal:d}, chosen_{n}, %({name})s, '
+        rows.append(f'(%(consumer)s, {ordinal:d}, chosen, %({name})s, '
                     f'{amount:d}, {owner})')
         add.append(_changing(
             f'UPDATE inventories SET used = used + {amount:d} WHERE provider '
-            f'= chosen_{n} AND resource_class = %({name})s', 1))
-    return _CHOOSE.format(
-        n=n, classes=len(rows), fits=' OR '.join(fits), rows=', '.join(rows),
-        add='\n    '.join(add), move=_MOVE, mark=_MARK)
+            f'= chosen AND resource_class = %({name})s', 1))
+    [(place,)] = guarded_statements.execute(database, _compound(
+        _CHOOSE.format(
+            classes=len(rows), fits=' OR '.join(fits), rows=', '.join(rows),
+            add='\n    '.join(add), move=_MOVE, mark=_MARK),
+        declare='DECLARE free INT; DECLARE chosen VARCHAR(36);',
+        result='SELECT FIND_IN_SET(chosen, %(order)s);'), parameters)
+    return None if place is None else place - 1
 
 
 def _insert(

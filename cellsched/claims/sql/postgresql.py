@@ -171,36 +171,29 @@ def _claim_any_text(classes: int) -> str:
 
 
 def claim_any(
-    database: session.Database, requests: Sequence[Sequence[base.Claim]]
-) -> list[int | None]:
-    """Claim the first of several providers with room, for each request.
+    database: session.Database, claims: Sequence[base.Claim]
+) -> int | None:
+    """Claim the first of several providers with room.
 
-    The requests are one transaction in one round trip. They wait for no row
-    of a provider, and so for none of each other.
+    The call waits for no row of a provider.
 
-    :param requests: for each consumer claims that differ in their provider
-        only, without a membership
-    :returns: by request the position of the claim that is made; None if the
-        providers have no room, or are locked by other sessions
-    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
-        claims; nothing is claimed
+    :param claims: claims of one consumer that differ in their provider only,
+        without a membership
+    :returns: the position of the claim that is made; None if the providers
+        have no room, or are locked by other sessions
+    :raises cellsched.db.guarded_statements.StatementRefused: the consumer
+        holds claims
     """
-    lane = schema.FEED.lane(requests[0][0].consumer)
-    statements = []
-    for claims in requests:
-        first = claims[0]
-        parameters = {
-            'consumer': first.consumer, **fragments.owner(first),
-            'lane': lane, **dict.fromkeys(_UUIDS)}
-        parameters.update(zip(_UUIDS, (claim.provider for claim in claims)))
-        for n, (resource, amount) in enumerate(
-                sorted(first.resources.items())):
-            parameters |= {f'resource_{n}': resource, f'amount_{n}': amount}
-        statements.append((_claim_any_text(len(first.resources)), parameters))
-    found = ([guarded_statements.execute(database, *statements[0])]
-             if len(requests) == 1
-             else guarded_statements.execute_all(database, statements))
-    return [rows[0][0] - 1 if rows else None for rows in found]
+    first = claims[0]
+    parameters = {
+        'consumer': first.consumer, **fragments.owner(first),
+        'lane': schema.FEED.lane(first.consumer), **dict.fromkeys(_UUIDS)}
+    parameters.update(zip(_UUIDS, (claim.provider for claim in claims)))
+    for n, (resource, amount) in enumerate(sorted(first.resources.items())):
+        parameters |= {f'resource_{n}': resource, f'amount_{n}': amount}
+    rows = guarded_statements.execute(
+        database, _claim_any_text(len(first.resources)), parameters)
+    return rows[0][0] - 1 if rows else None
 
 
 #: Releases the consumers in the parameter ``these`` if the condition holds.
