@@ -264,7 +264,6 @@ def _plot(bars: list[terminal.Bar], path: pathlib.Path) -> None:
     """Draw a chart to a file."""
     # An optional extra.
     from matplotlib import figure
-    from matplotlib import ticker
 
     drawn = figure.Figure(
         figsize=(8, 1.2 + 0.4 * len(bars)), layout='constrained')
@@ -272,7 +271,7 @@ def _plot(bars: list[terminal.Bar], path: pathlib.Path) -> None:
     shown = axes.barh([bar.label for bar in bars], [bar.used for bar in bars])
     axes.bar_label(shown, padding=3)
     axes.invert_yaxis()
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel('servers that fit')
     axes.set_title('Servers of this kind that fit, by cell')
     try:
