@@ -124,6 +124,7 @@ class Tracker:
             children.check(node, resources.providers)
         children.check_uuids(nodes)
         self._provider_config.follow()
+        former: Sequence[compute_nodes.HeldNode] = ()
         with self._database.reader() as connection:
             servers = instances.count_states(connection, self._conf.host)
             if servers != self._servers:
@@ -132,12 +133,16 @@ class Tracker:
                     connection, self._conf.host)
                 self._servers = servers
             held = compute_nodes.list_held(connection, self._conf.host)
+            if self._host_id and (
+                    not self._told or self._told.keys() - nodes.keys()):
+                former = compute_nodes.list_former(
+                    connection, self._conf.host, self._host_id)
         self._emptied = {}
         nodes = self._place(nodes, held, now)
         self._verify()
         for node, resources in nodes.items():
             self._report_node(node, resources, servers, now)
-        self._drop_vanished(nodes, held, now)
+        self._drop_vanished(nodes, [*held, *former], now)
         self._provider_config.note_idle({
             name for node, resources in nodes.items()
             for name in (node, *resources.providers)}.union(

@@ -113,6 +113,25 @@ def list_held(connection: sa.Connection, host: str) -> list[HeldNode]:
             for row in connection.execute(_HELD_BY, {'on': host})]
 
 
+def list_former(
+    connection: sa.Connection, host: str, host_id: str
+) -> list[HeldNode]:
+    """Return the nodes that a host has under other names.
+
+    A database that was restored can have a former name of a host. The node
+    that is named as the host is left out, because it is the machine itself.
+
+    :param host_id: the uuid that the host keeps
+    """
+    names = sa.select(_SERVICES.c.host).where(
+        _SERVICES.c.host_id == host_id, _SERVICES.c.host != host,
+        _SERVICES.c.binary == services.COMPUTE, _SERVICES.c.deleted == 0)
+    return [HeldNode(*row[:4], row.vanished_at is not None)
+            for row in connection.execute(
+                _HELD.where(_TABLE.c.host.in_(names),
+                            _TABLE.c.hypervisor_hostname != _TABLE.c.host))]
+
+
 def holder(connection: sa.Connection, uuid: str) -> HeldNode | None:
     """Return a node by its uuid, whichever host reports it, or None."""
     row = connection.execute(_HOLDER, {'of': uuid}).first()

@@ -361,6 +361,35 @@ class TestHostIdentity(tracking.TrackerTestCase):
                 if (row.host, row.hypervisor_hostname, row.deleted) == (
                     host, node, 0)]
 
+    def test_node_under_a_former_name_is_not_offered(self):
+        [own] = self.driver.found.values()
+        for restarts in False, True:
+            [uuid, service] = samples.uuids(2)
+            self.driver.found = {
+                'host1': own, 'metal': dataclasses.replace(own, uuid=uuid)}
+            host_id = self.begin()
+            self.assertTrue(self.capacity(uuid))
+            # A backup of the cell is older than the name.
+            with self.cell.writer() as connection:
+                services.report(
+                    connection, service, f'former{restarts}',
+                    services.COMPUTE, 'compute', self.clock.now(), 1, host_id)
+                connection.execute(
+                    sa.update(models.compute_nodes)
+                    .where(models.compute_nodes.c.uuid == uuid)
+                    .values(host=f'former{restarts}'))
+            self.driver.found = {'host1': own}
+
+            self.begin() if restarts else self.agent.report()
+
+            self.assertFalse(self.capacity(uuid))
+            self.assertTrue(self.capacity(
+                *self.providers('host1', 'host1')))
+
+    def capacity(self, provider):
+        return any(amount for usage in self.claims.usages(
+            providers=[provider]).usages for amount in usage.capacity.values())
+
     def meanwhile(self, *args):
         """Start another machine while the next one looks for guests."""
         ask, started = self.driver.list_instances, []
