@@ -5,9 +5,11 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import pathlib
 from typing import Any
 
 from oslo_log import log
+from oslo_utils import uuidutils
 
 from cellsched.clock import Clock
 from cellsched.db.cell import on_host
@@ -23,16 +25,53 @@ LOG = log.getLogger(__name__)
 _NAMED_MAX = 10
 
 
+class GuestFiles:
+    """The guests of unfinished builds and moves, as files of the host.
+
+    A record of the cell cannot replace them: a restored database has finished
+    builds as unfinished ones, and they end again.
+
+    :param directory: the value of ``[DEFAULT] state_path``; None for no files
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        self._path = directory and pathlib.Path(directory) / 'unfinished'
+
+    def list_all(self) -> list[str]:
+        """Return the uuids of the guests."""
+        if not self._path or not self._path.is_dir():
+            return []
+        return [each.name for each in self._path.iterdir()]
+
+    def add(self, uuid: str) -> None:
+        """Add a guest before it is spawned."""
+        if self._path and uuidutils.is_uuid_like(uuid):
+            try:
+                self._path.mkdir(parents=True, exist_ok=True)
+                (self._path / uuid).touch()
+            except OSError as exc:
+                # A guest without a file is kept.
+                LOG.warning('Could not write a file for instance %s to %s: '
+                            '%s', uuid, self._path, exc.strerror)
+
+    def remove(self, uuid: str) -> None:
+        """Remove a guest; one that is not there is ignored."""
+        if self._path and uuidutils.is_uuid_like(uuid):
+            (self._path / uuid).unlink(missing_ok=True)
+
+
 class Guests:
     """The guests that the driver of a host runs, and their records.
 
     :param clock: the clock of the host; without it, that of the database
+    :param unfinished: the guests of earlier processes that have not arrived
     :ivar host_id: the uuid that the host keeps; None until it is known
     """
 
     def __init__(
         self, host: str, database: session.Database,
         driver: base.ComputeDriver, clock: Clock | None = None,
+        unfinished: GuestFiles | None = None,
     ) -> None:
         self._host = host
         self._database = database
@@ -41,9 +80,10 @@ class Guests:
         self.host_id: str | None = None
         #: The uuids that the log has named.
         self._logged: set[str] = set()
+        self._unfinished = unfinished or GuestFiles()
         #: Whether the build or the move of a guest is finished, as far as this
-        #: process has done them.
-        self._arrived: dict[str, bool] = {}
+        #: host knows.
+        self._arrived = dict.fromkeys(self._unfinished.list_all(), False)
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
         """Spawn a guest; remember that its server has not arrived.
@@ -51,7 +91,7 @@ class Guests:
         Raises the errors of the driver.
         """
         if instance.uuid not in self._driver.list_instances():
-            self._arrived[instance.uuid] = False
+            self._depart(instance.uuid)
         self._driver.spawn(instance, node)
 
     def transfer(
@@ -62,17 +102,23 @@ class Guests:
 
         See :meth:`cellsched.virt.base.ComputeDriver.transfer_disks`.
         """
-        self._arrived[instance.uuid] = False
+        self._depart(instance.uuid)
         self._driver.transfer_disks(instance, node, disks, progress)
+
+    def _depart(self, uuid: str) -> None:
+        self._unfinished.add(uuid)
+        self._arrived[uuid] = False
 
     def arrive(self, uuid: str) -> None:
         """Remember that the server of a guest has arrived on this host."""
         self._arrived[uuid] = True
+        self._unfinished.remove(uuid)
 
     def destroy(self, instance: objects.Instance) -> None:
         """Destroy a guest."""
         self._driver.destroy(instance)
         self._arrived.pop(instance.uuid, None)
+        self._unfinished.remove(instance.uuid)
 
     def explain(
         self, uuids: Iterable[str] | None = None
@@ -111,6 +157,9 @@ class Guests:
         now = self._database.now()
         with self._database.reader() as connection:
             resting = on_host.list_resting(connection, self._host)
+        for uuid in resting.intersection(self._unfinished.list_all()):
+            # The agent was killed before it had removed the file.
+            self.arrive(uuid)
         guests = self._driver.list_instances()
         records = [record for record in self.explain(guests)
                    if record.fate not in kept]

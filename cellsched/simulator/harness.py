@@ -93,6 +93,8 @@ class Harness:
             store.load(self._images[url])
         for path, text in self._files.items():
             path.write_text(text, encoding='ascii')
+            for each in path.parent.glob('unfinished/*'):
+                each.unlink()
 
     def close(self) -> None:
         """End the threads, and close the stores."""

@@ -13,6 +13,7 @@ from oslo_log import log
 from cellsched.batching import TaskQueue
 from cellsched.compute import agent
 from cellsched.compute.agent import Semaphores
+from cellsched.compute.guests import GuestFiles
 from cellsched.compute.guests import Guests
 from cellsched.compute.host_name import HostIdentity
 from cellsched.compute.host_name import HostName
@@ -62,7 +63,8 @@ class HostAgent:
             conf, parts.cell_database, parts.claims, parts.driver, outcomes,
             new_uuid=parts.new_uuid, provider_config=config, name=self._name)
         self._guests = Guests(
-            conf.host, parts.cell_database, parts.driver, parts.clock)
+            conf.host, parts.cell_database, parts.driver, parts.clock,
+            GuestFiles(conf.state_path))
         builder = agent.Agent(
             conf.host, parts.cell_database, parts.claims, parts.driver,
             conductor_rpc.ConductorAPI(

@@ -184,10 +184,10 @@ def explain(
 
     A host loses a guest only if a record says so: the server was deleted on
     this host; it left in a move that began after the guest was spawned; the
-    guest was spawned by a build that this host had to give up; or by a move
-    that was aborted, and it has not arrived, or the source has since reported
-    its guests and does not miss this one. A guest without a time is lost only
-    by a deletion.
+    guest was spawned by a build that this host had to give up, and has not
+    arrived; or by a move that was aborted, and has not arrived, or the source
+    has since reported its guests and does not miss this one. A guest without
+    a time is lost only by a deletion.
 
     :param host_id: the uuid that the host keeps
     :param guests: by uuid, the time at which the guest was spawned on this
@@ -224,7 +224,7 @@ def explain(
         if spawned_at is not None and (
                 # A slow host can spawn it late, but the server ran elsewhere
                 # only after that.
-                uuid in given_up and not arrived.get(uuid) and (
+                uuid in given_up and arrived.get(uuid) is False and (
                     _is_after(given_up[uuid], spawned_at)
                     or _is_after(row.launched_at, spawned_at))
                 or any(_loses(move, host, host_id, spawned_at)

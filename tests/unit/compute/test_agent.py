@@ -3,6 +3,7 @@
 
 from concurrent import futures
 import gc
+import pathlib
 import threading
 from unittest import mock
 
@@ -15,6 +16,7 @@ from oslo_serialization import jsonutils
 from cellsched.claims import base as claims_base
 from cellsched import clock
 from cellsched.compute import agent
+from cellsched.compute import guests
 from cellsched.compute import progress
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
@@ -1065,7 +1067,24 @@ class TestGuests(agents.AgentTestCase):
             self.assertEqual(
                 ({self.uuid: ('unplaced', None)}, []), self.reported())
 
-    def test_guest_of_a_build_that_was_given_up_here_is_removed(self):
+    def give_up(self, arrives):
+        """Give up a build on a host whose agent starts again.
+
+        :param arrives: whether the guest had arrived; None if the host has no
+            file of it
+        """
+        directory = self.temporary_directory()
+        former, present = [guests.Guests(
+            'host1', self.cell, self.driver, self.clock, kept)
+            for kept in (guests.GuestFiles(directory), None)]
+        if arrives is not None:
+            former.spawn(self.instance, 'node1')
+            if arrives:
+                former.arrive(self.uuid)
+            present = guests.Guests(
+                'host1', self.cell, self.driver, self.clock,
+                guests.GuestFiles(directory))
+        self.agent = self.make_agent('host1', guests=present)
         self.left_with(vm_state='building', task_state='scheduling')
         self.clock.advance(1)
         with self.cell.writer() as connection:
@@ -1075,10 +1094,46 @@ class TestGuests(agents.AgentTestCase):
             instance_history.give_up(
                 connection, self.uuid, 'host1', self.clock.now(),
                 exception.BuildFailed(uuid=self.uuid, reason='x'))
+        self.agent.resume()
+        return guests.GuestFiles(directory).list_all()
+
+    def test_guest_of_a_build_that_was_given_up_here_is_removed(self):
+        self.assertEqual([], self.give_up(arrives=False))
+
+        self.assertEqual([], self.driver.list_instances())
+
+    def test_guest_that_may_have_arrived_is_not_removed(self):
+        # The database of the cell can be older than the end of its build.
+        for arrives in True, None:
+            self.assertEqual([], self.give_up(arrives))
+
+            self.assertEqual([self.uuid], self.driver.list_instances())
+            self.assertEqual(
+                ({self.uuid: ('unplaced', None)}, []), self.reported())
+
+    def test_guest_whose_file_was_not_removed_has_arrived(self):
+        unfinished = guests.GuestFiles(self.temporary_directory())
+        unfinished.add(self.uuid)
+        self.agent = self.make_agent('host1', guests=guests.Guests(
+            'host1', self.cell, self.driver, self.clock, unfinished))
+        self.left_with(vm_state='active', host='host1')
 
         self.agent.resume()
 
-        self.assertEqual([], self.driver.list_instances())
+        self.assertEqual([], unfinished.list_all())
+
+    def test_files_are_named_by_uuids_only(self):
+        directory = self.temporary_directory()
+        unfinished = guests.GuestFiles(f'{directory}/state')
+        kept = pathlib.Path(directory, 'kept')
+        kept.touch()
+
+        for name in '../../kept', '..', '', str(kept):
+            unfinished.remove(name)
+            unfinished.add(name)
+
+        self.assertTrue(kept.exists())
+        self.assertEqual([], unfinished.list_all())
 
     def test_what_belongs_here_stays(self):
         for values in ({'vm_state': 'active'}, {'vm_state': 'error'},

@@ -52,9 +52,11 @@ class TestOnHost(base.TestCase):
         self.assertEqual(
             [made['deleting']], self.ask(on_host.list_deleting))
 
-    def fates(self, uuids, host_id=None, spawned_at=samples.NOW):
+    def fates(self, uuids, host_id=None, spawned_at=samples.NOW,
+              arrived=None):
         return {record.uuid: record.fate.name for record in self.ask(
-            on_host.explain, host_id, dict.fromkeys(uuids, spawned_at))}
+            on_host.explain, host_id, dict.fromkeys(uuids, spawned_at),
+            dict.fromkeys(uuids, arrived))}
 
     def test_guest_is_lost_if_it_was_deleted_here_alone(self):
         made = self.make_all()
@@ -123,7 +125,12 @@ class TestOnHost(base.TestCase):
                 # What the host is named now is no matter.
                 services.rename(connection, former, uuid, samples.NOW)
 
-            self.assertEqual({uuid: fate}, self.fates([uuid], host_id))
+            self.assertEqual({uuid: fate}, self.fates(
+                [uuid], host_id, arrived=False))
+            # A restored database can give up a finished build.
+            for arrived in None, True:
+                self.assertEqual({uuid: 'UNPLACED'}, self.fates(
+                    [uuid], host_id, arrived=arrived))
 
     def report(self, host, age_s, missing=()):
         """Let a host report its guests, so long after the spawn."""
