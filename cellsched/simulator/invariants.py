@@ -88,6 +88,8 @@ class Invariants:
         self.disturbed: set[str] = set()
         #: Servers that were active on a host with their guest.
         self._arrived: set[str] = set()
+        #: Servers whose builds were interrupted by a new name.
+        self._interrupted: set[str] = set()
         self._node_moved = False
         self._found: set[str] | None = None
         self._hosts = hosts
@@ -158,6 +160,9 @@ class Invariants:
         """Note that a host gets another name, perhaps in another cell."""
         if not same_cell:
             self.disturbed.update(machine.list_instances())
+        # Its host is fenced. A build can go on elsewhere until it is back.
+        self._interrupted.update(
+            set(machine.list_instances()) - self._arrived)
 
     def node_moves(self) -> None:
         """Note that the movable node leaves its machine."""
@@ -179,7 +184,7 @@ class Invariants:
 
     def _look_at_places(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
-            if uuid in self.disturbed:
+            if uuid in self.disturbed or uuid in self._interrupted:
                 continue
             begun = [url for url, row in self._live(uuid)
                      if row.host or row.state.vm_state == 'active']
@@ -297,7 +302,10 @@ class Invariants:
 
         :raises Violation: an invariant is violated
         """
+        self._interrupted.clear()
         self._look_at_claims(quiet=True)
+        for rows in self._rows.values():
+            self._look_at_places(rows)
         claims = self._held()
         for uuid in sorted({*self._requests, *self._cells, *claims}):
             self._check_one(uuid, claims.get(uuid, {}))
@@ -384,8 +392,15 @@ class Invariants:
                 if machine.node is not None for name in machine.names}
 
     def _check_node(self) -> None:
-        """Check that a node that no machine has is not for sale."""
-        if not self._node_moved or self._names(machines.NODE_ID):
+        """Check that a node that no machine has is not for sale.
+
+        No host is selected that is down.
+        """
+        up = any(self._stores[url].query(
+            'select 1 from compute_nodes n join services s on s.host = n.host '
+            'where s.deleted = 0 and n.deleted = 0 and not s.forced_down '
+            f"and n.uuid = '{machines.NODE_ID}'") for url in self._urls)
+        if not self._node_moved or not up or self._names(machines.NODE_ID):
             return
         if self._claims is not None:
             capacity = sum(

@@ -43,14 +43,17 @@ class Machine(fake.FakeDriver):
     ) -> None:
         super().__init__(conf, clock)
         self.names = {conf.host}
+        # The file of another host does not change the machine.
+        self._vcpus = conf.fake_virt.vcpus
         self.node: MovableNode | None = None
         self._destroyed = destroyed
 
     def nodes(self) -> dict[str, base.NodeResources]:
-        nodes = super().nodes()
+        [[name, own]] = super().nodes().items()
+        nodes = {name: dataclasses.replace(own, vcpus=self._vcpus)}
         if self.node is not None:
             nodes[NODE] = dataclasses.replace(
-                nodes[self.conf.host], vcpus=_NODE_VCPUS, uuid=NODE_ID)
+                own, vcpus=_NODE_VCPUS, uuid=NODE_ID)
         return nodes
 
     def spawn(self, instance: objects.Instance, node: str) -> None:

@@ -20,6 +20,7 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instances
+from cellsched.db.cell import on_host
 from cellsched.simulator import harness
 from cellsched.simulator import simulation
 from tests import profile
@@ -32,6 +33,7 @@ _lease = build_requests.lease
 _create = instances.create
 _fence = build_and_schedule.BuildAndSchedule._fence
 _change = instances._change
+_explain = on_host.explain
 
 
 def lease_anything(connection, uuids, owner, now, expires_at):
@@ -70,6 +72,13 @@ def claim_again(claims, held):
     return list(claims)
 
 
+def lose_by_placement(*args):
+    """Take a row on another host, or on none, for proof of a move."""
+    return [dataclasses.replace(each, fate=on_host.Fate.LOST)
+            if each.fate in (on_host.Fate.ELSEWHERE, on_host.Fate.UNPLACED)
+            else each for each in _explain(*args)]
+
+
 @contextlib.contextmanager
 def look_once(task, builds):
     """Find out which builds are ours, and undo them some time later."""
@@ -87,7 +96,7 @@ def change_anyhow(connection, uuids, transition, values, now, expected):
 
 
 @profile.by_default(
-    'test_fence_of_the_lease',
+    'test_fence_of_the_lease', 'test_proof_that_a_host_loses_a_guest',
     reason='more guards whose absence the simulation notices')
 class TestSimulationProof(base.TestCase):
 
@@ -148,6 +157,10 @@ class TestSimulationProof(base.TestCase):
         self.assertIsMissed(
             (build_and_schedule.BuildAndSchedule, '_fence', look_once),
             kinds=('freeze', 'commit'), rate=0.4, first=50)
+
+    def test_proof_that_a_host_loses_a_guest(self):
+        self.assertIsMissed((on_host, 'explain', lose_by_placement),
+                            kinds=('restore',), rate=0.3, first=13)
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))
