@@ -845,6 +845,26 @@ class TestMessagesThatWait(base.RPCTestCase):
         self.assertAnswers()
         self.assertTrue(self.endpoint.begun.empty())
 
+    def test_callers_learn_that_too_many_messages_wait(self):
+        pool = futures.ThreadPoolExecutor(batching.TaskQueue.threads(1))
+        self.addCleanup(pool.shutdown)
+        full = server.server(
+            self.transport, 'full', 'host', [self.endpoint],
+            queue=batching.TaskQueue(pool, 1, local.CLOCK, waiting_max=1))
+        full.start()
+        self.addCleanup(self.end, full)
+        self.addCleanup(self.endpoint.go_on.set)
+        self.client = client.Client(self.transport, 'full', '1.0')
+        for _ in range(2):
+            self.cast(instance_uuid='a')
+
+        with self.assertLogs(server.LOG.name, 'WARNING') as logged:
+            for _ in range(2):
+                self.assertRaises(exception.ServiceBusy, self.assertAnswers)
+
+        # The log has one line for all of them.
+        self.assertIn('Refused message echo', *logged.output)
+
     def test_malformed_messages_are_refused(self):
         for arguments in ({'instance_uuid': [1]}, {'instances': 5},
                           {'instances': [{'nova_object.data': 'a'}, 7, None]}):
