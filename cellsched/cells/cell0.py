@@ -138,7 +138,8 @@ class Cell0:
             # A record without a request is final; the others are replaced.
             new += self._replace(database, burial, existing)
         for uuid in new:
-            LOG.info('Recorded in cell0: %s', reasons[uuid],
+            LOG.info('Recorded in cell0: %s',
+                     exception.describe(reasons[uuid]),
                      instance_uuid=uuid, context=context)
             self._notifier.failed(
                 context, 'build_instances', burial.requests[uuid].instance,

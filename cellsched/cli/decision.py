@@ -271,7 +271,7 @@ def _plot(bars: list[terminal.Bar], path: pathlib.Path) -> None:
     shown = axes.barh([bar.label for bar in bars], [bar.used for bar in bars])
     axes.bar_label(shown, padding=3)
     axes.invert_yaxis()
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params('x', integer=True)
     axes.set_xlabel('servers that fit')
     axes.set_title('Servers of this kind that fit, by cell')
     try:

@@ -23,7 +23,7 @@ class TestLateAnswers(repeating.TestCase):
         self.chosen = []
         super().setUp()
         self.addCleanup(self.go_on)
-        claim = ClaimBatcher.claim
+        claim = ClaimBatcher.claim_any
 
         def late(together, claims):
             self.chosen.append(claims)
@@ -31,7 +31,7 @@ class TestLateAnswers(repeating.TestCase):
             return claim(together, claims)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.selection.claims.ClaimBatcher.claim',
+            'cellsched.scheduler.selection.claims.ClaimBatcher.claim_any',
             late))
 
     def reach(self, step):

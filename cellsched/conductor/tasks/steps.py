@@ -720,11 +720,11 @@ class Cast(saga.Step):
     def _cast(self, cell_context: RequestContext, build: Build) -> None:
         assert cell_context.cell is not None
         message = build_casts.BuildMessage.first(build.selections, build.spec)
-        self.compute.get(cell_context.cell.transport).build_and_run_instance(
-            cell_context, instance=build.instance, **message.arguments())
-        LOG.info('Sent the build to host %s in cell %s',
+        LOG.info('Sending the build to host %s in cell %s',
                  message.chosen.service_host, cell_context.cell.name,
                  instance_uuid=build.uuid, context=build.context)
+        self.compute.get(cell_context.cell.transport).build_and_run_instance(
+            cell_context, instance=build.instance, **message.arguments())
 
     def _give_up(
         self, cell: objects.CellMapping, build: Build,
