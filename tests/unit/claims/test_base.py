@@ -5,6 +5,7 @@ import random
 
 from cellsched import claims
 from cellsched.claims import base
+from cellsched.claims import coordination
 from cellsched.claims import memory
 from cellsched.claims import sql
 from cellsched import clock
@@ -21,6 +22,7 @@ class Parts:
 
     clock = clock.Clock()
     databases = session.Databases(clock)
+    locks = coordination.ProviderLocks(clock)
     random = random.Random()
     secret = None
 
