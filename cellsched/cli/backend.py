@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -298,7 +299,14 @@ class ConfiguredDeployment(ReadDeployment):
         self, name: str, limit: int | None
     ) -> list[decisions.DecisionRow]:
         with self._backend.parts.database.reader() as connection:
-            return decisions.find(connection, name, limit)
+            found = decisions.find(connection, name, limit)
+        if not found:
+            with contextlib.suppress(
+                    exception.InstanceNotFound, exception.CellsDown):
+                uuid = self._backend.api.servers.find(admin(), name)
+                with self._backend.parts.database.reader() as connection:
+                    found = decisions.find(connection, uuid, limit)
+        return found
 
     def _planner(self) -> Any:
         # The scheduler imports NumPy.

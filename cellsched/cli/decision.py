@@ -5,7 +5,6 @@ import argparse
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import importlib.util
 import logging
 import pathlib
@@ -189,13 +188,7 @@ class Explain(base.ReportCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         args, deployment = parsed_args, self.app.deployment
-        most = None if args.all else 1
-        found = deployment.decisions(args.name, most)
-        if not found:
-            with contextlib.suppress(
-                    exception.InstanceNotFound, exception.CellsDown):
-                [uuid] = self.app.servers([args.name])
-                found = deployment.decisions(uuid, most)
+        found = deployment.decisions(args.name, None if args.all else 1)
         if not found:
             raise exception.DecisionNotFound(
                 name=args.name, kept=_retention(deployment.retention_s,

@@ -106,5 +106,5 @@ class ReadDeployment(abc.ABC):
     def decisions(self, name: str, limit: int | None) -> 'list[DecisionRow]':
         """Return the decisions on a server or a request, the newest first.
 
-        :param name: the uuid of a server, or the id of a request
+        :param name: the name or the uuid of a server, or the id of a request
         """

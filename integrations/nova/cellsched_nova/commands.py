@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``cellsched-nova``: the product's commands for a deployment of Nova."""
 
-from collections.abc import Sequence
 import functools
 import os
 from typing import Any
@@ -110,10 +109,6 @@ class NovaShell(app.Shell):
         from cellsched_nova import deployment
 
         return deployment.NovaDeployment(self.config_options)
-
-    def servers(self, names: Sequence[str]) -> list[str]:
-        """Return the names as they are; decisions have the uuids."""
-        return list(names)
 
     @functools.cached_property
     def conf(self) -> Any:
