@@ -386,8 +386,12 @@ class Invariants:
 
     def _names(self, provider: str) -> set[str]:
         """Return the names of the host that has a provider now."""
-        if provider in self._hosts:
-            return self._machines[self._hosts[provider]].names
+        for host_id, host in self._hosts.items():
+            machine = self._machines[host]
+            if provider in machine.providers(host_id):
+                return machine.names
+        if provider != machines.NODE_ID:
+            return set()
         return {name for machine in self._machines.values()
                 if machine.node is not None for name in machine.names}
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import dataclasses
 import datetime
 from typing import Any
+from uuid import UUID
+from uuid import uuid5
 
 from cellsched.clock import Clock
 from cellsched import exception
@@ -35,6 +37,7 @@ class Machine(fake.FakeDriver):
     :ivar conf: the configuration of the agent that runs on it
     :ivar names: the name of the host; its former name as well, while it gets
         another one
+    :ivar reported: all names under which it has reported its own node
     :ivar node: the node that it reports beside its own, if any
     """
 
@@ -43,6 +46,7 @@ class Machine(fake.FakeDriver):
     ) -> None:
         super().__init__(conf, clock)
         self.names = {conf.host}
+        self.reported: set[str] = set()
         # The file of another host does not change the machine.
         self._vcpus = conf.fake_virt.vcpus
         self.node: MovableNode | None = None
@@ -50,11 +54,24 @@ class Machine(fake.FakeDriver):
 
     def nodes(self) -> dict[str, base.NodeResources]:
         [[name, own]] = super().nodes().items()
+        self.reported.add(name)
         nodes = {name: dataclasses.replace(own, vcpus=self._vcpus)}
         if self.node is not None:
             nodes[NODE] = dataclasses.replace(
                 own, vcpus=_NODE_VCPUS, uuid=NODE_ID)
         return nodes
+
+    def providers(self, host_id: str) -> set[str]:
+        """Return the uuids that its own node has had.
+
+        An only node has the uuid of its host. In a cell to which the machine
+        came with the movable node, its own node has a uuid of its own.
+
+        :param host_id: the uuid in the state file of the machine
+        """
+        return {host_id, *(
+            str(uuid5(UUID(host_id), f'node {name}'))
+            for name in self.reported)}
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
         if node != NODE:
