@@ -50,20 +50,20 @@ class Discovery:
 
         :raises cellsched.exception.HostMappingExists: it is in another cell
         """
-        mapped = self.map_hosts(cell, [host])[host]
-        if mapped.uuid != cell.uuid:
-            raise exception.HostMappingExists(
-                host=host, cell=cell.identity, mapped_cell=mapped.identity)
+        _check_cell(host, cell, self.map_hosts(cell, [host])[host])
 
-    def map_own_host(self, database: str, host: str) -> None:
-        """Map one host to the cell that uses this process's own database.
+    def own_cell(self, database: str, host: str) -> objects.CellMapping:
+        """Return the cell that uses this process's own database.
 
-        :raises cellsched.exception.HostMappingExists: it is in another cell
+        :param host: a host that is about to be mapped to it
+        :raises cellsched.exception.HostMappingExists: the host is in another
+            cell
         :raises cellsched.exception.ConfigurationInvalid: no cell uses it
         """
         for cell in self.cells.real():
             if self.targets.database_url(cell) == database:
-                return self.map_host(cell, host)
+                _check_cell(host, cell, self.owners([host]).get(host, cell))
+                return cell
         raise exception.ConfigurationInvalid(
             field='[database] connection',
             expected='the database of a cell that is mapped; see '
@@ -236,3 +236,11 @@ class PeriodicDiscovery:
                      'Another scheduler maps new hosts from now on')
         self._leads = leads
         return leads
+
+
+def _check_cell(
+    host: str, cell: objects.CellMapping, mapped: objects.CellMapping
+) -> None:
+    if mapped.uuid != cell.uuid:
+        raise exception.HostMappingExists(
+            host=host, cell=cell.identity, mapped_cell=mapped.identity)

@@ -94,13 +94,18 @@ class HostAgent:
         :raises cellsched.exception.HostIdentityConflict: another machine has
             its name or its uuid, or it has guests of another host
         """
-        parts = self.parts
+        parts, conf = self.parts, self.parts.conf
+        discovery = (_discovery(parts) if conf.api_database.connection
+                     else None)
+        # An agent that does not start must not write anything.
+        cell = discovery and discovery.own_cell(
+            conf.database.connection, conf.host)
         self._name.host_id = HostIdentity(
-            parts.conf, parts.cell_database, parts.claims, parts.driver,
-            StateFile(parts.conf.state_path), self._guests,
+            conf, parts.cell_database, parts.claims, parts.driver,
+            StateFile(conf.state_path), self._guests,
             parts.new_uuid).begin()
-        if self.parts.conf.api_database.connection:
-            _map_host(self.parts)
+        if discovery and cell:
+            discovery.map_host(cell, conf.host)
         self.report()
         self._mover.clean_up()
         self._mover.revert_failed()
@@ -221,12 +226,10 @@ def _check_stores(parts: base.AgentComponents) -> None:
     parts.claims.check()
 
 
-def _map_host(parts: base.AgentComponents) -> None:
+def _discovery(parts: base.AgentComponents) -> Any:
     # Most agents have no API database, and import no code that reads it.
     from cellsched.wiring.components import Components
 
-    conf = parts.conf
-    Components(
-        conf, parts.clock, databases=parts.databases,
-        transports=parts.transports,
-    ).discovery.map_own_host(conf.database.connection, conf.host)
+    return Components(
+        parts.conf, parts.clock, databases=parts.databases,
+        transports=parts.transports).discovery

@@ -41,14 +41,29 @@ class DiscoveryCase(base.TestCase):
 
 class TestMapHost(DiscoveryCase):
 
-    def test_own_host_is_mapped_to_the_cell_of_its_database(self):
-        self.discovery.map_own_host(self.west.database_connection, 'a')
+    def test_own_cell_is_found_by_its_database(self):
+        self.discovery.map_host(self.west, 'a')
 
-        self.assertEqual({'a': 'west'}, self.mapped('a'))
+        for host in 'a', 'b':
+            cell = self.discovery.own_cell(
+                self.west.database_connection, host)
+            self.assertEqual('west', cell.name)
+        self.assertEqual({'a': 'west'}, self.mapped('a', 'b'))
+
+    def test_own_cell_of_a_host_of_another_cell_is_an_error(self):
+        self.discovery.map_host(self.east, 'a')
+
+        error = self.assertRaises(
+            exception.HostMappingExists, self.discovery.own_cell,
+            self.west.database_connection, 'a')
+
+        self.assertEqual(
+            ('a', self.west.identity, self.east.identity),
+            (error.host, error.cell, error.mapped_cell))
 
     def test_own_database_of_no_cell_is_an_error(self):
         error = self.assertRaises(
-            exception.ConfigurationInvalid, self.discovery.map_own_host,
+            exception.ConfigurationInvalid, self.discovery.own_cell,
             'sqlite://', 'a')
 
         self.assertEqual('[database] connection', error.field)
