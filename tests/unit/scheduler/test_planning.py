@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans take nothing, and are what a decision would have been."""
 
+import functools
 import json
 import random
 
 import sqlalchemy as sa
 
+from cellsched.claims import base as claims_base
 from cellsched.db.api import models
 from cellsched import exception
 from cellsched.hosts import document
@@ -105,6 +107,8 @@ class TestPlan(PlanTestCase):
                 consumer=claims[0].consumer)
 
         self.world.claims.claim = refuse
+        self.world.claims.claim_any = functools.partial(
+            claims_base.ClaimStore.claim_any, self.world.claims)
         told = []
         self.scheduler.placer.record = lambda *args: told.append(args[-1])
 

@@ -142,8 +142,11 @@ class World:
     @staticmethod
     def _multiplier(name, host, multipliers):
         key, sign, _ = PLAIN[name]
-        said = [each.metadata.get(key, 'much') for each in host.aggregates]
-        numbers = [float(text) for text in said if text not in ('much', '')]
+        said = [each.metadata[key] for each in host.aggregates
+                if key in each.metadata]
+        # As in Nova, no aggregate counts if one has no number.
+        numbers = ([] if {'much', ''}.intersection(said)
+                   else [float(text) for text in said])
         default = WEIGHERS[name].multiplier_default
         if multipliers[name] is not None:
             default = multipliers[name]

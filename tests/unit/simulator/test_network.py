@@ -95,7 +95,7 @@ class TestNetwork(base.RPCTestCase):
     def test_reply_to_a_message_that_came_twice_counts_once(self):
         self.client.cast(context.admin(), 'say', what='x')
         [letter] = self.network.messages
-        letter.call = network.SimulatedCall('first')
+        letter.call = network.SimulatedCall(reply='first')
 
         self.deliver()
 

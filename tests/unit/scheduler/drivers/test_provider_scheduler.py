@@ -13,6 +13,7 @@ from cellsched.host_manager import manager
 from cellsched import objects
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.drivers import provider_scheduler
+from cellsched.scheduler.selection import selector
 from cellsched.simulator import claim_servers
 from cellsched.testing import builders
 from tests.unit.db import samples
@@ -110,6 +111,8 @@ class TestProviderScheduler(world.DriverTestCase):
 
     def test_refused_claim_has_the_store_asked_again(self):
         driver = self.made({'refused_host_subset_size': 1})
+        # Without alternatives, so that the refusal ends the claim.
+        self.patch(selector, '_CANDIDATES', 1)
         self.claims.before = lambda: self.world.claim('host5', 4)
 
         self.assertEqual([['host4']], self.select(driver))
