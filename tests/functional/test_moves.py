@@ -162,9 +162,10 @@ class TestAuditOfMoves(moving.TestCase):
             for uuid in uuids:
                 getattr(self.moves, kind)(base.ADMIN, uuid)
             for uuid in uuids:
-                self.until(lambda: all(
-                    row.task_state is None
-                    for row in self.rows(uuid).values()), 'it has moved')
+                # The record of a move ends after the task of the server.
+                self.until(lambda: {'done'} == set(self.statuses(uuid)) and (
+                    all(row.task_state is None
+                        for row in self.rows(uuid).values())), 'it has moved')
         for uuid in uuids:
             self.delete(uuid)
         self.gone(*uuids)
