@@ -6,9 +6,11 @@
     CellschedException
     ├── Invalid                      bad input; nothing was changed
     │   ├── Cell0CannotBeDisabled
+    │   ├── ConductorClosed
     │   ├── DisksNotTransferable     names the disks that would be lost
     │   ├── InvalidField             names the field and the expectation
     │   ├── MarkerNotFound
+    │   ├── NoUniqueServer           names the uuids of several servers
     │   └── ConfigurationInvalid
     │       └── PluginNotFound       lists the installed plug-ins
     ├── NotFound
@@ -35,7 +37,8 @@
     │   ├── HostInOtherZone          names its zone
     │   ├── HostNameTaken            by another agent
     │   ├── HostMappingExists        names both cells
-    │   └── ResourceProviderExists
+    │   ├── ResourceProviderExists
+    │   └── ServerExists
     ├── InUse                        cannot be deleted yet
     │   ├── AggregateInUse           names the shared resource provider
     │   ├── CellInUse                names hosts, servers or deleted servers

@@ -117,9 +117,12 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
             weight_setting=[f'{name}={ratio}' for name, ratio in setting])
 
         def weigh(host, _):
-            numbers = [float(each.metadata['metrics_weight_multiplier'])
-                       for each in host.aggregates if each.metadata.get(
-                           'metrics_weight_multiplier', 'much') != 'much']
+            texts = [each.metadata['metrics_weight_multiplier']
+                     for each in host.aggregates
+                     if 'metrics_weight_multiplier' in each.metadata]
+            # As in Nova, no aggregate counts if one has no number.
+            numbers = [] if 'much' in texts else [
+                float(text) for text in texts]
             times = min(numbers, default=multiplier)
             values = {each['name']: each['value'] for each in host.metrics}
             score = 0.0
