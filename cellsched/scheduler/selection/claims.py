@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import contextlib
 import copy
 import dataclasses
-import math
 import threading
 
 from cellsched import batching
@@ -22,13 +21,6 @@ from cellsched import objects
 #: Seconds for which the store is not asked again about a provider with locked
 #: rows: it would wait for them each time.
 BUSY_S = 2.0
-
-#: Seconds after a refusal for which further ones are likely.
-CONTENDED_S = 1.0
-
-#: Errors that refuse a transaction because of a single request in it.
-_OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
-           exception.ClaimStoreFailed, exception.InvalidField)
 
 
 @dataclasses.dataclass(eq=False)
@@ -90,8 +82,6 @@ class ClaimBatcher:
         self._monotonic = monotonic
         #: The times until which providers are busy.
         self._busy: dict[str, float] = {}
-        #: Until then, requests name their alternatives at once.
-        self._contended_until = -math.inf
         self._group_commit = batching.GroupCommit(
             self._take, at_once, make_lock)
 
@@ -142,10 +132,9 @@ class ClaimBatcher:
         while requests:
             try:
                 with base.translated_errors():
-                    outcomes = self._claim_first(requests) or (
-                        self._store.claim_each([
-                            [request.batches[place] for place in request.asked]
-                            for request in requests]))
+                    outcomes = self._store.claim_each([
+                        [request.batches[place] for place in request.asked]
+                        for request in requests])
             except exception.ClaimBusy as exc:
                 # Nothing is claimed. Continue without the busy providers.
                 self._note(exc)
@@ -163,29 +152,6 @@ class ClaimBatcher:
                         if isinstance(refusal, exception.ClaimBusy):
                             self._note(refusal)
                 return
-
-    def _claim_first(
-        self, requests: Sequence[_Request]
-    ) -> list[base.AnyOf | BaseException]:
-        """Claim the first batch of each request, all of them or none.
-
-        That costs less than to name alternatives, which are rarely needed.
-        After a refusal they are named at once for a short time.
-
-        :returns: the outcomes; none if a request was refused
-        """
-        if self._store.combines or self._monotonic is None or (
-                self._monotonic() < self._contended_until):
-            return []
-        batches = [request.batches[request.asked[0]] for request in requests]
-        claims = [claim for batch in batches for claim in batch]
-        try:
-            missing = len(claims) - self._store.claim(claims)
-        except _OF_ONE:
-            self._contended_until = self._monotonic() + CONTENDED_S
-            return []
-        return [base.AnyOf(0, max(len(batch) - missing, 0))
-                for batch in batches]
 
     def _note(self, busy: exception.ClaimBusy) -> None:
         """Remember the busy providers for a short time."""

@@ -153,35 +153,6 @@ class TestTogether(base.TestCase):
             now.advance(claims.BUSY_S / 2)
         self.assertEqual(1, self.claim(self.claims('b')))
 
-    def test_alternatives_are_named_for_a_time_after_a_refusal(self):
-        now, named = fake_clock.FakeClock(), []
-        self.claiming = ClaimBatcher(
-            self.store, at_once=1, monotonic=now.monotonic)
-        claim_each = self.store.claim_each
-
-        def named_claims(requests):
-            named.append(len(requests))
-            return claim_each(requests)
-
-        self.patch(self.store, 'claim_each', named_claims)
-
-        def chosen(consumer):
-            return self.claiming.claim_any([
-                self.claims(consumer, provider=each)
-                for each in (PROVIDER, OTHER)]).chosen
-
-        self.assertEqual(1, self.claim(self.claims('x', amount=10)))
-        self.assertEqual([], named)
-        self.assertEqual(1, chosen('a'))
-        self.assertEqual([1], named)
-        plain = len(self.store.asked)
-        self.assertEqual(1, chosen('b'))
-        # The full host is refused once, by the claim with alternatives.
-        self.assertEqual(([1, 1], plain + 2), (named, len(self.store.asked)))
-        now.advance(claims.CONTENDED_S)
-        self.assertEqual(1, self.claim(self.claims('c', provider=OTHER)))
-        self.assertEqual([1, 1], named)
-
     def test_members_of_groups_are_told_of_busy_hosts(self):
         self.lock(OTHER)
         joins = claims_base.Membership('g', 'h', claims_base.ANTI_AFFINITY, 9)
