@@ -29,6 +29,9 @@ CONTENDED_S = 10.0
 #: Seconds to wait for a lock. Its holder may be dead, or suspended.
 WAIT_S = 1.0
 
+#: Seconds after which a lock is released although its write has not ended.
+_HELD_S = 60.0
+
 #: Seconds without locks after the backend has failed.
 _PAUSE_S = 60.0
 
@@ -162,7 +165,7 @@ class ProviderLocks:
             lock = self._await(f'cellsched-{name}'.encode(), use)
             if lock is not None:
                 use.answered.set()
-                use.done.wait()
+                use.done.wait(_HELD_S)
                 lock.release()
         except Exception as exc:
             # The errors of the backends' libraries have no common base.

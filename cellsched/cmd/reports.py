@@ -50,11 +50,17 @@ def register(conf: cfg.ConfigOpts, program: str) -> None:
         Report.setup_autorun(_Package, program, conf=conf)
         return
 
+    writing = threading.Lock()
+
+    def write() -> None:
+        # The outputs of two reports would mix.
+        with writing:
+            Report.handle_signal(
+                _Package, program, conf.oslo_reports.log_dir, None)
+
     def start(number: int, frame: Any) -> None:
         # The interrupted thread may hold a lock that the report needs.
-        threading.Thread(
-            target=Report.handle_signal, daemon=True, name='report',
-            args=(_Package, program, conf.oslo_reports.log_dir, None)).start()
+        threading.Thread(target=write, daemon=True, name='report').start()
 
     for each in SIGNALS:
         signal.signal(each, start)

@@ -3,8 +3,10 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import pathlib
 from typing import Any
 
@@ -46,18 +48,25 @@ class GuestFiles:
     def add(self, uuid: str) -> None:
         """Add a guest before it is spawned."""
         if self._path and uuidutils.is_uuid_like(uuid):
-            try:
+            # A guest without a file is kept.
+            with self._logged_errors(uuid):
                 self._path.mkdir(parents=True, exist_ok=True)
                 (self._path / uuid).touch()
-            except OSError as exc:
-                # A guest without a file is kept.
-                LOG.warning('Could not write a file for instance %s to %s: '
-                            '%s', uuid, self._path, exc.strerror)
 
     def remove(self, uuid: str) -> None:
         """Remove a guest; one that is not there is ignored."""
         if self._path and uuidutils.is_uuid_like(uuid):
-            (self._path / uuid).unlink(missing_ok=True)
+            # The row of a server that has arrived outweighs its file.
+            with self._logged_errors(uuid):
+                (self._path / uuid).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _logged_errors(self, uuid: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            LOG.warning('Could not change the file of instance %s in %s: %s',
+                        uuid, self._path, exc.strerror)
 
 
 class Guests:

@@ -180,7 +180,7 @@ class Invariants:
         """
         if uuid in self._arrived and uuid not in self._workload.to_delete:
             raise Violation('guests', f'the guest of {uuid} is destroyed, and '
-                                      'nobody deletes its server')
+                                      'no user deletes its server')
 
     def _look_at_places(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:

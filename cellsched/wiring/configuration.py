@@ -53,7 +53,7 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
         except exception.CellschedException as exc:
             yield exc
         except _VALUE_ERRORS:
-            pass
+            continue
     for namespace, base in _BASES.items():
         yield from _failures(enabled.load, conf, namespace, base)
     yield from _failures(enforcer.read, conf)

@@ -9,7 +9,7 @@ from nova import monkey_patch
 
 def main() -> int:
     """Run the scheduler until it is stopped; return an exit code."""
-    # With threads, whatever the default of this Nova is.
+    # Threads, also in releases of Nova whose default is eventlet.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
     monkey_patch.patch()
     # This imports other modules of Nova, so the patch must come first.

@@ -1122,6 +1122,17 @@ class TestGuests(agents.AgentTestCase):
 
         self.assertEqual([], unfinished.list_all())
 
+    def test_files_that_cannot_be_changed_fail_no_build(self):
+        path = pathlib.Path(self.temporary_directory(), 'unfinished')
+        path.touch()
+        unfinished = guests.GuestFiles(str(path.parent))
+
+        unfinished.add(self.uuid)
+        unfinished.remove(self.uuid)
+
+        self.assertEqual(2, self.logs.output.count(
+            f'Could not change the file of instance {self.uuid} in {path}: '))
+
     def test_files_are_named_by_uuids_only(self):
         directory = self.temporary_directory()
         unfinished = guests.GuestFiles(f'{directory}/state')
