@@ -5,6 +5,7 @@ For each service and each of its methods, twice as many requests as the
 service has threads wait for a lock, and an unrelated request is answered.
 """
 
+from collections.abc import Iterator
 import contextlib
 import inspect
 import sqlite3
@@ -64,6 +65,18 @@ class TestCase(base.TestCase):
         held.execute('BEGIN IMMEDIATE')
         self.addCleanup(held.close)
         return held
+
+    @contextlib.contextmanager
+    def locked(self, database: str) -> Iterator[None]:
+        """Lock a database; wait for the requests that it has kept waiting.
+
+        The requests of the next method would come on top of them.
+        """
+        with contextlib.closing(self.lock(database)):
+            yield
+        self.until(lambda: not any(
+            server.is_busy for service in self.world._services
+            for server in service.servers), 'the requests have ended')
 
     def transport(self, cell: str | None = None) -> Any:
         return (self.transports.get() if cell is None
@@ -170,7 +183,7 @@ class TestAgent(TestCase):
     def test_requests_wait_for_the_database_of_the_cell(self):
         api = ComputeAPI(self.transport('cell1'))
         for method, send in TO_AGENT.items():
-            with self.subTest(method), contextlib.closing(self.lock('cell1')):
+            with self.subTest(method), self.locked('cell1'):
                 for _ in range(2 * THREADS):
                     send(api)
                 self.ask('compute', 'cell1', 'a1')
@@ -275,7 +288,7 @@ class TestCellConductor(TestCase):
     def test_requests_wait_for_the_database_of_the_cell(self):
         api = ConductorAPI(self.transport('cell1'))
         for method, send in TO_CELL_CONDUCTOR.items():
-            with self.subTest(method), contextlib.closing(self.lock('cell1')):
+            with self.subTest(method), self.locked('cell1'):
                 for _ in range(2 * THREADS):
                     send(api)
                 self.ask('conductor', 'cell1')
@@ -301,8 +314,7 @@ class TestConductor(TestCase):
         api = ConductorAPI(self.transport())
         for method, send in TO_CONDUCTOR.items():
             if send is not None:
-                with (self.subTest(method),
-                      contextlib.closing(self.lock('cell1'))):
+                with self.subTest(method), self.locked('cell1'):
                     for uuid in uuids:
                         send(api, uuid)
                     self.ask('conductor')
