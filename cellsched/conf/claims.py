@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the claim store: ``[claims]``."""
+"""Options of the claim store and its locks.
+
+The groups are ``[claims]`` and ``[coordination]``.
+"""
 
 from oslo_config import cfg
 
@@ -49,5 +52,23 @@ Possible values:
 * ``consumer_list``: all consumers are listed without a query for each host
 * ``query``: the store finds hosts with capacity, as ``provider_scheduler``
   needs
+"""),
+]
+
+COORDINATION_GROUP = cfg.OptGroup(
+    'coordination', title='Locks between processes')
+
+COORDINATION_OPTS = [
+    cfg.StrOpt('backend_url', secret=True, help="""
+URL of the backend of tooz that has the locks between processes.
+
+Processes whose claims on the same host disturb each other in Cassandra or
+Placement wait for each other before they write. This saves work only: without
+an answer of the backend, or after a second, they write without the lock.
+
+By default it is the database of ``[api_database] connection``: advisory locks
+of PostgreSQL, which need the package ``psycopg2``, named locks of MySQL and
+MariaDB, or files beside a file of SQLite. Another backend is, for example,
+``etcd3+http://HOST:PORT``. An empty value turns the locks off.
 """),
 ]

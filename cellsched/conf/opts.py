@@ -6,9 +6,7 @@ import copy
 from cellsched.conf import api
 from cellsched.conf import cells
 from cellsched.conf import claims
-from cellsched.conf import compute
 from cellsched.conf import conductor
-from cellsched.conf import coordination
 from cellsched.conf import database
 from cellsched.conf import default
 from cellsched.conf import enabled
@@ -24,9 +22,9 @@ from cellsched import plugins
 #: Each group with its options.
 GROUPS = (
     (api.GROUP, api.OPTS), (cells.GROUP, cells.OPTS),
-    (claims.GROUP, claims.OPTS), (compute.GROUP, compute.OPTS),
+    (claims.GROUP, claims.OPTS), (default.COMPUTE_GROUP, default.COMPUTE_OPTS),
     (conductor.GROUP, conductor.OPTS),
-    (coordination.GROUP, coordination.OPTS),
+    (claims.COORDINATION_GROUP, claims.COORDINATION_OPTS),
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.GROUP, default.OPTS),
     (filter_scheduler.GROUP, filter_scheduler.OPTS),

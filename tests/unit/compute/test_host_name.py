@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from cellsched.compute import guests
 from cellsched.compute import host_name
-from cellsched.conf import compute as compute_conf
 from cellsched.conf import default
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import hosts
@@ -244,7 +243,7 @@ class TestHostIdentity(tracking.TrackerTestCase):
         """Start an agent on a machine; return the uuid of its host."""
         conf = cfg.ConfigOpts()
         conf.register_opts(default.OPTS)
-        conf.register_opts(compute_conf.OPTS, 'compute')
+        conf.register_opts(default.COMPUTE_OPTS, 'compute')
         conf([], default_config_files=[], default_config_dirs=[])
         conf.set_override('host', host)
         conf.set_override('adopt_guests', adopts, 'compute')
