@@ -414,7 +414,7 @@ def _lowest_environment() -> Check:
 #: Processes of tests that compute, and of those that wait most of the time.
 #: Each imports all tests before it runs some. Unit tests wait for a third of
 #: their time, for threads that look once a second whether to end.
-COMPUTING = 4
+COMPUTING = 6
 WAITING = profile.size(5, 8)
 
 #: The parts that wait most of the time, in their order.

@@ -956,7 +956,6 @@ class TestSharedQueue(base.LocalTestCase):
 
     def test_message_that_does_not_end_keeps_no_server_from_stopping(self):
         begun, go_on = threading.Event(), threading.Event()
-        self.addCleanup(go_on.set)
 
         class Endpoint:
             def hang(self, context):
@@ -964,6 +963,8 @@ class TestSharedQueue(base.LocalTestCase):
                 go_on.wait(600)
 
         pooled = self.pooled(Endpoint(), 'one')
+        # Before the server is waited for once more, at the end.
+        self.addCleanup(go_on.set)
         self.to('one').cast({}, 'hang')
         self.assertTrue(begun.wait(600))
 
