@@ -147,8 +147,8 @@ class Migrations:
                     move.migration_type)
             if ended:
                 instance_history.fail(
-                    connection, uuid, move.kind.action, move.migration_type,
-                    now, reason, self._host)
+                    connection, uuid, move.kind.action, move.kind.event, now,
+                    reason, self._host, move.migration_type)
             self._release_ended(connection, uuid)
         if ended:
             LOG.warning('Aborted the %s of instance %s: %s',
@@ -180,7 +180,8 @@ class Migrations:
             server_moves.advance(
                 connection, move.uuid, [server_moves.MOVED], after, now)
             instance_history.finish(
-                connection, uuid, move.kind.action, now)
+                connection, {uuid: None}, move.kind.action, move.kind.event,
+                now, current.dest_compute or current.source_compute)
             self._release_ended(connection, uuid)
         return True
 

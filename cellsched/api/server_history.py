@@ -53,8 +53,7 @@ class ActionRecord:
     :param finished_at: None while the action is in progress, and for an
         action without a duration
     :param reason: the reason of a failure, or empty
-    :param host: the host that reported the failure, for administrators; else
-        empty
+    :param host: the host of the last event, for administrators; else empty
     """
 
     action: str
@@ -66,6 +65,12 @@ class ActionRecord:
     failed: bool
     reason: str
     host: str
+
+    @property
+    def result(self) -> str:
+        """``Success``, ``Error``, or empty while it is in progress."""
+        return ('Error' if self.failed else
+                'Success' if self.finished_at else '')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,12 +202,13 @@ def migration(
 
 
 def _action(events: Sequence[Any], is_admin: bool) -> ActionRecord:
-    """Return an action; the reason is that of its last failed event."""
-    row = events[0]
-    failed = [each for each in events if each.result == 'Error']
-    last = failed[-1] if failed else None
+    """Return an action; the reason is that of its last event, if it failed.
+
+    A build that failed on a host can succeed on the next one.
+    """
+    last = events[-1]
     return ActionRecord(
-        row.action, row.request_id, row.user_id, row.project_id,
-        row.start_time, row.finish_time, row.message == 'Error',
-        last.details if last else '',
-        last.host if last and is_admin else '')
+        last.action, last.request_id, last.user_id, last.project_id,
+        last.start_time, last.finish_time, last.message == 'Error',
+        last.details if last.result == 'Error' else '',
+        last.host or '' if is_admin else '')

@@ -30,6 +30,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -615,7 +616,7 @@ class Deletion:
         if request is not None:
             with cell_context.cell.database.writer() as connection:
                 _forestall(connection, request.instance, self._clock.now())
-        instance = self._mark(cell_context.cell.database, uuid)
+        instance = self._mark(cell_context, uuid)
         if instance is None:
             self._claims.release([uuid])
             return
@@ -639,19 +640,28 @@ class Deletion:
                         exception.user_text(exc))
 
     def _mark(
-        self, database: session.Database, uuid: str
+        self, cell_context: RequestContext, uuid: str
     ) -> objects.Instance | None:
         """Delete a row without a host; else mark the row, and return it."""
+        assert cell_context.cell is not None
         while True:
             now = self._clock.now()
-            with database.writer() as connection:
+            with cell_context.cell.database.writer() as connection:
                 if instances.delete(connection, uuid, now, host=None):
+                    instance_history.create_all(
+                        connection, {uuid: cell_context}, 'delete', now,
+                        finished=True)
                     return None
                 instance = instances.get(connection, uuid)
+                if instance is None:
+                    return None
                 # The row may have changed its host since it was read.
-                if instance is None or instance.host and instances.transit(
+                if instance.host and instances.transit(
                         connection, uuid, 'mark_deleting', now,
                         host=instance.host):
+                    if instance.task_state != 'deleting':
+                        instance_history.create_all(
+                            connection, {uuid: cell_context}, 'delete', now)
                     return instance
 
 
@@ -882,6 +892,7 @@ class StateReset:
             if server_moves.live(connection, uuid) is not None:
                 raise _not_settable(uuid, 'moved')
             instances.transit(connection, uuid, f'reset_{state}', now)
+            instance_history.close(connection, uuid, now)
         LOG.warning('An administrator set instance %s to %s', uuid, state)
 
 

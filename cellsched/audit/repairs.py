@@ -78,7 +78,8 @@ class RowRepairs:
                 instances.fail(
                     connection, server.uuid, exception.TaskAbandoned(
                         uuid=server.uuid, task='build'), self._host,
-                    self._clock.now(), host=None)
+                    self._clock.now(), instance_history.RETRY_EVENT,
+                    host=None)
 
     def take_back(
         self, finding: findings.Finding, server: ServerState

@@ -440,7 +440,7 @@ def list_migrations(
     'Request ID': base.or_empty('request_id'), 'Action': 'action',
     'Start Time': base.time('started_at'),
     'Finish Time': base.time('finished_at'),
-    'Result': lambda each: 'Error' if each.failed else '',
+    'Result': 'result',
     'Reason': 'reason', 'Host': 'host', 'User ID': base.or_empty('user_id')},
     kinds=base.SERVERS)
 def list_events(

@@ -23,6 +23,7 @@ from cellsched.context import of_owner
 from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
@@ -202,7 +203,7 @@ class Agent:
 
         :param again: whether the build was begun on this host before
         """
-        node = message.chosen.nodename
+        node, started_at = message.chosen.nodename, self._clock.now()
         LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
                  context=context)
         try:
@@ -222,7 +223,7 @@ class Agent:
         else:
             self._reached('Spawn')
             self._outcomes.succeeded(node)
-            if self._progress.finish(instance.uuid):
+            if self._progress.finish(instance.uuid, started_at):
                 self._guests.arrive(instance.uuid)
                 LOG.info('The build is complete', instance_uuid=instance.uuid,
                          context=context)
@@ -276,6 +277,9 @@ class Agent:
             freed = instances.transit(
                 connection, uuid, 'hand_on', self._clock.now(),
                 {'host': None, 'node': None, **gone}, host=self._host)
+            if freed:
+                instance_history.give_up(
+                    connection, uuid, self._host, self._database.now(), reason)
         if not freed:
             return
         self._reached('HandOn')
@@ -317,8 +321,9 @@ class Agent:
         uuid = instance.uuid
         with self._database.writer() as connection:
             failed = instances.fail(
-                connection, uuid, reason, self._host, self._clock.now(),
-                host=self._host, task_state='spawning')
+                connection, uuid, reason, self._host, self._database.now(),
+                instance_history.BUILD_EVENT, host=self._host,
+                task_state='spawning')
         if failed:
             self._claims.release([uuid])
             self._deallocation.free(context, instance)
@@ -363,7 +368,11 @@ class Agent:
             if freed:
                 instances.update(
                     connection, uuid, {'network_allocated': False}, now)
-            instances.delete(connection, uuid, now)
+            ended_at = self._clock.now()
+            instance_history.finish(
+                connection, {uuid: now}, 'delete',
+                instance_history.DELETE_EVENT, ended_at, self._host)
+            instances.delete(connection, uuid, ended_at)
         self._reached('Terminate')
         # A task of a move may have claimed in between. If it reads the row
         # later, it releases its claims itself, because the server is deleted.

@@ -12,6 +12,7 @@ from cellsched import batching
 from cellsched.clock import Clock
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db import session
@@ -57,6 +58,8 @@ class _News:
 
     uuid: str
     message: build_casts.BuildMessage | None = None
+    #: When an ended build began on this host.
+    started_at: datetime.datetime | None = None
     #: Whether the build was as expected, and now is as it was to be.
     went: bool = False
     had_networks: bool = False
@@ -119,9 +122,14 @@ class ProgressReports:
         news = self._exchange(_News(uuid, message))
         return news.had_networks if news.went else None
 
-    def finish(self, uuid: str) -> bool:
-        """Set a server to ACTIVE, if its build is still in progress."""
-        return self._exchange(_News(uuid)).went
+    def finish(
+        self, uuid: str, started_at: datetime.datetime | None = None
+    ) -> bool:
+        """Set a server to ACTIVE, if its build is still in progress.
+
+        This finishes the action ``create``, with the event of this host.
+        """
+        return self._exchange(_News(uuid, started_at=started_at)).went
 
     def _exchange(self, news: _News) -> _News:
         self._group_commit.do(news)
@@ -145,6 +153,10 @@ class ProgressReports:
                 went = instances.transit_all(connection, [
                     news.change(self._host, now) for news in all_news
                     if news.node not in gone], now)
+                instance_history.finish(connection, {
+                    news.uuid: news.started_at for news in all_news
+                    if news.message is None and news.uuid in went
+                }, 'create', instance_history.BUILD_EVENT, now, self._host)
         except exception.DATABASE_UNAVAILABLE as exc:
             # Nobody knows whether that was committed, so that to say it of
             # each again could be taken for what is late; and each would wait

@@ -230,8 +230,8 @@ class TestHistory(TestCase):
                          (move.action, move.failed, move.user_id))
         self.assertIn('No valid host', move.reason)
         self.assertLessEqual(move.started_at, move.finished_at)
-        self.assertEqual(('create', False, ''),
-                         (create.action, create.failed, create.reason))
+        self.assertEqual(('create', 'Success', ''),
+                         (create.action, create.result, create.reason))
 
     def test_users_see_their_own_servers_only(self):
         stranger = context.member('x', 'other')

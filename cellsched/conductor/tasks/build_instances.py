@@ -14,6 +14,7 @@ from cellsched.clock import Clock
 from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import instance_history
 from cellsched.db.cell.instances import fail
 from cellsched.db.cell.instances import get
 from cellsched.db.cell.instances import lock
@@ -159,7 +160,8 @@ class BuildInstances:
         uuid, now = instance.uuid, self.clock.now()
         with self.database.writer() as connection:
             failed = fail(
-                connection, uuid, reason, self.host, now, host=None,
+                connection, uuid, reason, self.host, now,
+                instance_history.RETRY_EVENT, host=None,
                 task_state='scheduling', build_attempts=tried + 1)
             if failed:
                 # Undo the count: the attempt is not made.

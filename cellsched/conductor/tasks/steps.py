@@ -23,6 +23,7 @@ import oslo_messaging
 
 from cellsched import batching
 from cellsched.cells.cell0 import Cell0
+from cellsched.cells.cell0 import EVENT
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
@@ -737,7 +738,7 @@ class Cast(saga.Step):
             with self.targets.database(cell).writer() as connection:
                 failed = instances.fail(
                     connection, uuid, reason, self.host, self.clock.now(),
-                    host=None, task_state='scheduling')
+                    EVENT, host=None, task_state='scheduling')
             if failed:
                 self.claims.release([uuid])
                 self.notifier.failed(

@@ -23,6 +23,9 @@ _EVENTS = models.instance_actions_events
 #: Message of a failed action, and result of a failed event.
 _FAILED = 'Error'
 
+#: Result of an event without a failure.
+_SUCCESS = 'Success'
+
 #: The most characters of a stored traceback; its end is kept.
 _TRACEBACK_MAX = 10000
 
@@ -34,21 +37,33 @@ _LATEST = (
            _ACTIONS.c.action == sa.bindparam('name'))
     .group_by(_ACTIONS.c.instance_uuid))
 
+#: Nova's names of the events of a build and of a deletion on a host, and of a
+#: retry of a build. An event of the first name is evidence, see
+#: :func:`given_up`: only the host, or a service for it, records it.
+BUILD_EVENT = 'compute__do_build_and_run_instance'
+DELETE_EVENT = 'compute_terminate_instance'
+RETRY_EVENT = 'conductor_build_instances'
+
+_OPEN = (_ACTIONS.c.id, _ACTIONS.c.instance_uuid, _ACTIONS.c.start_time)
+
 
 def create_all(
     connection: sa.Connection, contexts: Mapping[str, Any], action: str,
     now: datetime.datetime, message: str | None = None,
+    finished: bool = False,
 ) -> None:
     """Record an action of several servers.
 
     :param contexts: the request context by server uuid
     :param message: ``Error`` for a failed action, which finishes it
+    :param finished: whether the action has no duration
     """
     rows = [
         {'created_at': now, 'action': action, 'instance_uuid': uuid,
          'request_id': context.request_id, 'user_id': context.user_id,
          'project_id': context.project_id, 'start_time': now,
-         'finish_time': now if message else None, 'message': message,
+         'finish_time': now if message or finished else None,
+         'message': message,
          'deleted': 0}
         for uuid, context in contexts.items()]
     if rows:
@@ -72,36 +87,77 @@ def create_failed(
 
 
 def finish(
-    connection: sa.Connection, uuid: str, action: str,
-    now: datetime.datetime,
+    connection: sa.Connection,
+    started: Mapping[str, datetime.datetime | None], action: str, event: str,
+    now: datetime.datetime, host: str | None,
 ) -> None:
-    """Finish an action; a finished action is not changed."""
-    _finish(connection, uuid, action, now, None)
+    """Finish an action of several servers, with its last event.
+
+    Finished actions are not changed.
+
+    :param started: by server uuid, when the event began; None if it began with
+        the action
+    :param event: the last step
+    :param host: the host that did it
+    """
+    for chunk in statements.chunks(started):
+        rows = _close(connection, now, None, _ACTIONS.c.action == action,
+                      _ACTIONS.c.instance_uuid.in_(chunk))
+        if rows:
+            connection.execute(sa.insert(_EVENTS), [
+                {'created_at': now, 'event': event, 'action_id': row.id,
+                 'start_time': started[row.instance_uuid] or row.start_time,
+                 'finish_time': now, 'result': _SUCCESS, 'host': host,
+                 'deleted': 0} for row in rows])
+
+
+def close(
+    connection: sa.Connection, uuid: str, now: datetime.datetime
+) -> None:
+    """Finish all open actions of a server, without an event."""
+    connection.execute(
+        sa.update(_ACTIONS).where(_ACTIONS.c.instance_uuid == uuid,
+                                  _ACTIONS.c.finish_time.is_(None))
+        .values(finish_time=now, updated_at=now))
 
 
 def fail(
     connection: sa.Connection, uuid: str, action: str, event: str,
     now: datetime.datetime, reason: Exception, host: str,
+    task: str = 'build',
 ) -> None:
     """Finish a failed action with its cause, unless it is finished.
 
-    :param event: the failed step, in one word
+    :param event: the failed step
     :param host: the host that reports it
+    :param task: the failed task, as users call it
     """
-    if _finish(connection, uuid, action, now, _FAILED):
-        _add_failure(connection, [uuid], action, event, now, reason, host,
-                     message_of(reason, event))
+    if _close(connection, now, _FAILED, _ACTIONS.c.action == action,
+              _ACTIONS.c.instance_uuid == uuid):
+        _add_failure(
+            connection, [uuid], action, event, now, reason, host,
+            message_of(reason, task), services.look(connection, host).host_id)
 
 
-def _finish(
-    connection: sa.Connection, uuid: str, action: str,
-    now: datetime.datetime, message: str | None,
-) -> bool:
-    return bool(connection.execute(
-        sa.update(_ACTIONS)
-        .where(_ACTIONS.c.instance_uuid == uuid, _ACTIONS.c.action == action,
-               _ACTIONS.c.finish_time.is_(None))
-        .values(finish_time=now, updated_at=now, message=message)).rowcount)
+def _close(
+    connection: sa.Connection, now: datetime.datetime, message: str | None,
+    *conditions: sa.ColumnElement[bool],
+) -> Sequence[sa.Row[Any]]:
+    """Finish the open actions that conditions select; return them.
+
+    The transaction holds the locks of their servers.
+    """
+    conditions = (*conditions, _ACTIONS.c.finish_time.is_(None))
+    closing = sa.update(_ACTIONS).values(
+        finish_time=now, updated_at=now, message=message)
+    if connection.dialect.update_returning:
+        return connection.execute(
+            closing.where(*conditions).returning(*_OPEN)).all()
+    rows = connection.execute(sa.select(*_OPEN).where(*conditions)).all()
+    if rows:
+        connection.execute(
+            closing.where(_ACTIONS.c.id.in_([row.id for row in rows])))
+    return rows
 
 
 def _add_failure(
@@ -119,9 +175,6 @@ def _add_failure(
             {**reported, 'action_id': each} for each in connection.execute(
                 _LATEST, {'these': chunk, 'name': action}).scalars()])
 
-
-#: Nova's name of the event of a build on a host.
-BUILD_EVENT = 'compute__do_build_and_run_instance'
 
 _GIVEN_UP = (
     sa.select(_ACTIONS.c.instance_uuid,

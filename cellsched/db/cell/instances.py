@@ -308,19 +308,21 @@ def _update(
 
 def fail(
     connection: sa.Connection, uuid: str, reason: Exception, by: str,
-    now: datetime.datetime, transition: str = 'fail', **expected: Any,
+    now: datetime.datetime, event: str, **expected: Any,
 ) -> bool:
-    """Put a server into ERROR with a fault, on a condition.
+    """End a build in ERROR with a fault, on a condition.
 
     :param by: the host that reports the fault
-    :param transition: a transition to ERROR
+    :param event: the failed step, for the action on the server
     :returns: whether the condition held
     """
     failed = transit(
-        connection, uuid, transition, now, {'host': None, 'node': None},
+        connection, uuid, 'fail', now, {'host': None, 'node': None},
         **expected)
     if failed:
         instance_history.record(connection, uuid, reason, by, now)
+        instance_history.fail(
+            connection, uuid, 'create', event, now, reason, by)
     return failed
 
 
@@ -337,6 +339,7 @@ def delete(
         {'deleted': True, 'deleted_at': now, 'terminated_at': now},
         **expected)
     if deleted:
+        instance_history.close(connection, uuid, now)
         instance_children.delete_tags(connection, [uuid])
         instance_children.mark_block_devices_deleted(connection, [uuid], now)
     return deleted

@@ -44,6 +44,7 @@ class MoveKind:
     """The state transitions of a kind of move.
 
     :param action: name of the action for users
+    :param event: Nova's name of the last step, for the history
     :param ask: the transition when the move is accepted; the other names are
         transitions, too, see :mod:`cellsched.db.cell.states`
     :param begin: None if nothing is built
@@ -51,6 +52,7 @@ class MoveKind:
     """
 
     action: str
+    event: str
     ask: str
     begin: str | None
     finish: str
@@ -63,16 +65,21 @@ SHELVE, UNSHELVE = 'shelve', 'unshelve'
 
 #: Kinds of moves by ``migration_type``; Nova has the first two.
 KINDS: Mapping[str, MoveKind] = {
-    EVACUATION: MoveKind('evacuate', 'evacuate', 'begin_evacuate',
-                         'finish_evacuate', 'fail_evacuate', leaves=True),
-    MIGRATION: MoveKind('migrate', 'migrate', 'begin_migrate',
-                        'finish_migrate', 'revert_migrate', leaves=True),
-    REBUILD: MoveKind('rebuild', 'rebuild', 'begin_rebuild', 'finish_rebuild',
-                      'fail_rebuild'),
-    SHELVE: MoveKind('shelve', 'offload', None, 'finish_offload',
-                     'revert_offload'),
-    UNSHELVE: MoveKind('unshelve', 'unshelve', 'begin_unshelve',
-                       'finish_unshelve', 'revert_unshelve'),
+    EVACUATION: MoveKind(
+        'evacuate', 'compute_rebuild_instance', 'evacuate', 'begin_evacuate',
+        'finish_evacuate', 'fail_evacuate', leaves=True),
+    MIGRATION: MoveKind(
+        'migrate', 'compute_finish_resize', 'migrate', 'begin_migrate',
+        'finish_migrate', 'revert_migrate', leaves=True),
+    REBUILD: MoveKind(
+        'rebuild', 'compute_rebuild_instance', 'rebuild', 'begin_rebuild',
+        'finish_rebuild', 'fail_rebuild'),
+    SHELVE: MoveKind(
+        'shelve', 'compute_shelve_offload_instance', 'offload', None,
+        'finish_offload', 'revert_offload'),
+    UNSHELVE: MoveKind(
+        'unshelve', 'compute_unshelve_instance', 'unshelve', 'begin_unshelve',
+        'finish_unshelve', 'revert_unshelve'),
 }
 
 

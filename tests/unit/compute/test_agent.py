@@ -641,7 +641,8 @@ class TestNetworks(agents.AgentTestCase):
 
     def test_build_that_was_ended_meanwhile_leaves_no_networks(self):
         self.end_elsewhere(lambda connection: instances.fail(
-            connection, self.uuid, self.broke(), 'x', self.clock.now()))
+            connection, self.uuid, self.broke(), 'x', self.clock.now(),
+            'event'))
 
         self.assertNoNetworks()
 

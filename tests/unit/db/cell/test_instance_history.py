@@ -97,6 +97,46 @@ class TestInstanceActions(base.TestCase):
 
         self.assertEqual(2, len({row.action_id for row in self.events()}))
 
+    def test_action_that_ends_has_a_last_event(self):
+        uuids = self.servers(3)
+        self.record(uuids)
+        self.write(
+            instance_history.fail, uuids[2], 'create', 'event', samples.NOW,
+            exception.NoValidHost(reason='None.'), 'conductor')
+        began = samples.NOW + (samples.LATER - samples.NOW) / 2
+
+        for _ in range(2):
+            self.write(
+                instance_history.finish, {uuids[0]: began, uuids[1]: None},
+                'create', 'event', samples.LATER, 'host')
+        self.write(instance_history.finish, {}, 'create', 'event',
+                   samples.LATER, 'host')
+
+        self.assertEqual(
+            [(uuids[2], 'Error', samples.NOW, samples.NOW, 'conductor'),
+             (uuids[0], 'Success', began, samples.LATER, 'host'),
+             (uuids[1], 'Success', samples.NOW, samples.LATER, 'host')],
+            sorted(((row.instance_uuid, row.result, row.start_time,
+                     row.finish_time, row.host) for row in self.events()),
+                   key=lambda each: (each[3], uuids.index(each[0]))))
+        self.assertEqual(
+            [(samples.LATER, None)] * 2 + [(samples.NOW, 'Error')],
+            [(row.finish_time, row.message) for row in self.read(
+                lambda connection: connection.execute(sa.select(
+                    models.instance_actions).order_by('id')).all())])
+
+    def test_deleted_server_has_no_open_action(self):
+        uuids = self.servers(2)
+        self.record(uuids)
+
+        self.write(instances.delete, uuids[0], samples.LATER)
+
+        self.assertEqual(
+            [samples.LATER, None],
+            [row.finish_time for row in self.read(
+                lambda connection: connection.execute(sa.select(
+                    models.instance_actions).order_by('id')).all())])
+
     def test_no_servers_are_no_action(self):
         self.assertEqual([], self.record([]))
         self.fail([], KeyError('x'))

@@ -290,7 +290,7 @@ class TestFail(InstanceCase):
     def fail_server(self, uuid, **expected):
         return self.write(
             instances.fail, uuid, exception.NoValidHost(reason='None.'),
-            'conductor', samples.LATER, **expected)
+            'conductor', samples.LATER, 'event', **expected)
 
     def test_server_in_error_has_a_fault_and_no_host(self):
         uuid = self.one(host='h', node='n')
