@@ -2,7 +2,9 @@
 """Identity of a host, and ownership of its name by one agent process."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
+import json
 import os
 import pathlib
 from typing import Any
@@ -98,50 +100,78 @@ class HostName:
 
 
 class StateFile:
-    """The uuid that a host keeps, in the file ``compute_id``.
+    """The uuids that a host keeps.
+
+    The file ``compute_id`` has that of the host, and ``compute_nodes`` those
+    of nodes without a uuid of their driver, as a JSON object by name.
 
     :param directory: the value of ``[DEFAULT] state_path``
     """
 
     def __init__(self, directory: str) -> None:
         self.path = pathlib.Path(directory) / 'compute_id'
+        self._nodes = self.path.with_name('compute_nodes')
 
     def read(self) -> str | None:
-        """Return the uuid, or None if there is no file.
+        """Return the uuid of the host, or None if there is no file.
 
         :raises cellsched.exception.ConfigurationInvalid: the file has no uuid,
             or cannot be read
         """
-        try:
-            text = self.path.read_text(encoding='ascii').strip()
-            return str(uuid.UUID(text))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            raise exception.ConfigurationInvalid(
-                field='[DEFAULT] state_path',
-                expected=f'a readable file {self.path} with the uuid of this '
-                         'host') from None
+        return self._read(self.path, 'the uuid of this host',
+                          lambda text: str(uuid.UUID(text.strip())))
 
     def write(self, host_id: str) -> None:
-        """Write the uuid, as a whole or not at all.
+        """Write the uuid of the host, as a whole or not at all.
 
         :raises cellsched.exception.ConfigurationInvalid: the directory cannot
             be written
         """
-        new = self.path.with_name(f'{self.path.name}.new')
+        self._write(self.path, host_id)
+
+    def read_nodes(self) -> dict[str, str]:
+        """Return the uuids of nodes by name; none if there is no file.
+
+        :raises cellsched.exception.ConfigurationInvalid: the file has anything
+            else, or cannot be read
+        """
+        return self._read(
+            self._nodes, 'a JSON object of the uuids of nodes by name',
+            lambda text: {
+                name: str(uuid.UUID(value))
+                for name, value in json.loads(text).items()}) or {}
+
+    def write_nodes(self, uuids: Mapping[str, str]) -> None:
+        """Write the uuids of nodes by name, as :meth:`write` does."""
+        self._write(self._nodes, json.dumps(uuids, sort_keys=True))
+
+    def _read(
+        self, path: pathlib.Path, content: str, parse: Callable[[str], Any]
+    ) -> Any:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return parse(path.read_text(encoding='ascii'))
+        except FileNotFoundError:
+            return None
+        except (OSError, AttributeError, RecursionError, TypeError,
+                ValueError):
+            raise exception.ConfigurationInvalid(
+                field='[DEFAULT] state_path',
+                expected=f'a readable file {path} with {content}') from None
+
+    def _write(self, path: pathlib.Path, text: str) -> None:
+        new = path.with_name(f'{path.name}.new')
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with new.open('w', encoding='ascii') as file:
-                file.write(f'{host_id}\n')
+                file.write(f'{text}\n')
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(self.path)
+            new.replace(path)
         except OSError as exc:
             raise exception.ConfigurationInvalid(
                 field='[DEFAULT] state_path',
                 expected='a directory in which the agent can write '
-                         f'{self.path}: {exc.strerror}') from None
+                         f'{path}: {exc.strerror}') from None
 
 
 class HostIdentity:

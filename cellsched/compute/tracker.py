@@ -63,6 +63,7 @@ class Tracker:
     :param outcomes: outcomes of the builds on this host
     :param provider_config: configuration files of the nodes; none by default
     :param name: protects the host's name; by default it is not protected
+    :param state: the uuids that the host keeps; by default it keeps none
     """
 
     def __init__(
@@ -72,8 +73,14 @@ class Tracker:
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         provider_config: ProviderConfig | None = None,
         name: host_name.HostName | None = None,
+        state: host_name.StateFile | None = None,
     ) -> None:
         self._name = name
+        self._state = state
+        # The uuids of nodes that the host keeps; None until they are read.
+        self._kept: dict[str, str] | None = None
+        # Former uuids of the nodes of this host, which have no inventory.
+        self._former: Set[str] = frozenset()
         self._provider_config = (
             provider_config or ProviderConfig(None))
         self._conf = conf
@@ -138,7 +145,11 @@ class Tracker:
                 former = compute_nodes.list_former(
                     connection, self._conf.host, self._host_id)
         self._emptied = {}
+        if self._kept is None and self._state is not None:
+            self._kept = self._state.read_nodes()
+        unnamed = {node for node, each in nodes.items() if each.uuid is None}
         nodes = self._place(nodes, held, now)
+        self._keep_uuids(nodes, unnamed, held)
         self._verify()
         for node, resources in nodes.items():
             self._report_node(node, resources, servers, now)
@@ -200,14 +211,60 @@ class Tracker:
     def _new_node_uuid(
         self, node: str, taken: Set[str], count: int
     ) -> str | None:
-        """Return the uuid of a new node without one of its driver.
+        """Return the uuid of a node without a row and one of its driver.
 
-        The only node of a host has the uuid of the host.
+        It is the uuid that the host keeps for the node, since a restored
+        database may have lost the row. The only node of a host has the uuid of
+        the host.
         """
         host_id = self._host_id
+        kept = (self._kept or {}).get(node)
+        if kept is not None and kept not in taken:
+            return kept
         if host_id is None or count == 1 and host_id not in taken:
             return host_id
-        return str(uuid5(UUID(host_id), f'node {node}'))
+        return _derived(host_id, node)
+
+    def _keep_uuids(
+        self, nodes: Mapping[str, virt_base.NodeResources],
+        unnamed: Set[str], held: Sequence[compute_nodes.HeldNode],
+    ) -> None:
+        """Store the uuids of nodes, before the nodes are reported.
+
+        A node can have a row with another uuid than before, for example in a
+        restored database. Its former provider is taken out of sale first, so
+        that only one of the two can be claimed. The audit names its claims.
+
+        :param unnamed: the nodes without a uuid of their driver
+        """
+        kept, host_id = self._kept, self._host_id
+        if kept is None or host_id is None or self._state is None:
+            return
+        uuids = {node: str(nodes[node].uuid)
+                 for node in nodes.keys() & unnamed}
+        uuids = {**{node: uuid for node, uuid in kept.items()
+                    if uuid not in uuids.values()}, **uuids}
+        current = {each.uuid for each in held}
+        current.update(str(each.uuid) for each in nodes.values())
+        former = {host_id, *kept.values(), *(
+            _derived(host_id, node) for node in uuids)} - current
+        if former - self._former:
+            with self._database.reader() as connection:
+                gone = {uuid for uuid in former if compute_nodes.holder(
+                    connection, uuid) is None}
+            gone.update([child_providers.uuid_of(uuid, name)
+                         for uuid in gone for node in nodes.values()
+                         for name in node.providers])
+            for usage in self._claims.usages(providers=sorted(gone)).usages:
+                if any(usage.capacity.values()):
+                    LOG.warning('Provider %s is a former one of host %s, and '
+                                'gets no more servers', usage.provider,
+                                self._conf.host)
+                    self._claims.set_inventory(usage.provider, {})
+        self._former = former
+        if uuids != kept:
+            self._state.write_nodes(uuids)
+        self._kept = uuids
 
     def _bring(self, uuid: str, node: str, now: datetime.datetime) -> bool:
         """Move a node's row to this host and name; return if that is done."""
@@ -523,6 +580,11 @@ class Tracker:
 
     def _reserved_disk_gb(self) -> int:
         return -(-self._conf.reserved_host_disk_mb // 1024)
+
+
+def _derived(host_id: str, node: str) -> str:
+    """Return the uuid of a new node of a host with several nodes."""
+    return str(uuid5(UUID(host_id), f'node {node}'))
 
 
 def _child_uuid(

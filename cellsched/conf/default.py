@@ -17,9 +17,10 @@ Compute hosts need names that are unique across all cells.
     cfg.StrOpt('state_path', default='/var/lib/cellsched', help="""
 Directory in which a compute agent keeps the identity of its host.
 
-The file ``compute_id`` has the uuid of the host and of its compute node. It
-must survive restarts and upgrades of the machine, and must not be copied to
-another one. If several agents run on one machine, each needs its own
+The file ``compute_id`` has the uuid of the host and of its compute node. The
+file ``compute_nodes`` has the uuids of all nodes whose driver gives them none.
+Both must survive restarts and upgrades of the machine, and must not be copied
+to another one. If several agents run on one machine, each needs its own
 directory.
 
 Related options:

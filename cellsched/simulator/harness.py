@@ -132,7 +132,7 @@ class Harness:
             url: store.image() for url, store in self.stores.items()}
         self._files = {
             path: path.read_text(encoding='ascii')
-            for path in pathlib.Path(self._state.name).glob('*/compute_id')}
+            for path in pathlib.Path(self._state.name).glob('*/compute_*')}
 
 
 def _mappings() -> list[objects.CellMapping]:

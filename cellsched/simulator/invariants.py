@@ -271,8 +271,10 @@ class Invariants:
         if self._node_moved:
             self.disturbed |= takers
         for provider, name, capacity, used in counts:
-            host = self._hosts.get(provider, machines.NODE)
-            if used > capacity and host != machines.NODE:
+            host = self._hosts.get(provider, provider)
+            # A provider without inventory was taken out of sale. The movable
+            # node keeps its claims when it has left and comes back.
+            if used > capacity > 0 and provider != machines.NODE_ID:
                 raise Violation('S1', f'{used} of {capacity} {name} are taken '
                                       f'on {host}')
             if used != held[provider, name] and (self._is_exact or quiet):
@@ -312,7 +314,7 @@ class Invariants:
         self._check_strays()
         for batch in self._workload.batches:
             self._check_batch(batch)
-        self._check_node()
+        self._check_nodes()
 
     def _check_one(self, uuid: str, claims: Mapping[str, Any]) -> None:
         """Check one server; an audit may report a disturbed one instead."""
@@ -395,29 +397,34 @@ class Invariants:
         return {name for machine in self._machines.values()
                 if machine.node is not None for name in machine.names}
 
-    def _check_node(self) -> None:
-        """Check that a node that no machine has is not for sale.
+    def _check_nodes(self) -> None:
+        """Check that each node is for sale once, and only where it is.
 
         No host is selected that is down.
         """
+        for_sale = self._for_sale()
+        for host_id, host in self._hosts.items():
+            providers = for_sale & self._machines[host].providers(host_id)
+            if len(providers) > 1:
+                raise Violation('nodes', f'the node of {host} is for sale as '
+                                         f'{sorted(providers)}')
         up = any(self._stores[url].query(
             'select 1 from compute_nodes n join services s on s.host = n.host '
             'where s.deleted = 0 and n.deleted = 0 and not s.forced_down '
             f"and n.uuid = '{machines.NODE_ID}'") for url in self._urls)
         if not self._node_moved or not up or self._names(machines.NODE_ID):
             return
-        if self._claims is not None:
-            capacity = sum(
-                sum(each.capacity.values())
-                for each in self._claims.usages().usages
-                if each.provider == machines.NODE_ID)
-        else:
-            capacity = sum(
-                row[2] for row in self._stores[harness.CLAIMS].query(
-                    _INVENTORIES) if row[0] == machines.NODE_ID)
-        if capacity and machines.NODE_ID not in self._audited():
+        if machines.NODE_ID in for_sale - self._audited():
             raise Violation('nodes', 'a node is for sale, and no machine has '
                                      'it')
+
+    def _for_sale(self) -> set[str]:
+        """Return the providers that have capacity."""
+        if self._claims is not None:
+            return {each.provider for each in self._claims.usages().usages
+                    if any(each.capacity.values())}
+        return {row[0] for row in self._stores[harness.CLAIMS].query(
+            _INVENTORIES) if row[2]}
 
     def _check_strays(self) -> None:
         """Check that no record exists of a server that was not accepted."""

@@ -59,9 +59,11 @@ class HostAgent:
         self._name = HostName(
             conf.host, parts.cell_database, parts.clock,
             conf.service_down_time)
+        self._state = StateFile(conf.state_path)
         self._tracker = Tracker(
             conf, parts.cell_database, parts.claims, parts.driver, outcomes,
-            new_uuid=parts.new_uuid, provider_config=config, name=self._name)
+            new_uuid=parts.new_uuid, provider_config=config, name=self._name,
+            state=self._state)
         self._guests = Guests(
             conf.host, parts.cell_database, parts.driver, parts.clock,
             GuestFiles(conf.state_path))
@@ -102,8 +104,7 @@ class HostAgent:
             conf.database.connection, conf.host)
         self._name.host_id = HostIdentity(
             conf, parts.cell_database, parts.claims, parts.driver,
-            StateFile(conf.state_path), self._guests,
-            parts.new_uuid).begin()
+            self._state, self._guests, parts.new_uuid).begin()
         if discovery and cell:
             discovery.map_host(cell, conf.host)
         self.report()

@@ -7,6 +7,7 @@ import types
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import base as claims
+from cellsched.compute import host_name
 from cellsched.compute import provider_config
 from cellsched.compute import tracker
 from cellsched.db.cell import hosts
@@ -24,6 +25,9 @@ from tests.unit import base
 from tests.unit.compute import tracking
 from tests.unit.db import recording
 from tests.unit.db import samples
+
+#: The uuid that the host keeps.
+HOST_ID = '22222222-2222-4222-8222-222222222222'
 
 
 class Losing(session.Database):
@@ -731,6 +735,104 @@ class TestIdentity(tracking.TrackerTestCase):
         tracker.report()
 
         self.assertEqual({}, self.nodes())
+
+
+class TestKeptUuids(tracking.TrackerTestCase):
+    """Nodes without a uuid of their driver, which the host keeps."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = host_name.StateFile(str(self.temporary_directory()))
+        self.own = virt.NodeResources(4, 8192, 100, providers={
+            'gpu': virt.ChildProvider({'VGPU': resources.Inventory(4)})})
+
+    def report(self, *names):
+        """Report nodes as an agent that has just started."""
+        self.driver.found = dict.fromkeys(names, self.own)
+        name = host_name.HostName('host1', self.cell, self.clock, 60)
+        name.host_id = HOST_ID
+        self.tracker(name=name, state=self.state).report()
+        return {row.hypervisor_hostname: row.uuid
+                for row in self.rows(models.compute_nodes) if not row.deleted}
+
+    def lose(self, *names):
+        """Have the database lose nodes, as a restored one has."""
+        with self.cell.writer() as connection:
+            connection.execute(models.compute_nodes.delete().where(
+                models.compute_nodes.c.hypervisor_hostname.in_(names)))
+
+    @property
+    def for_sale(self):
+        return {usage.provider for usage in self.claims.usages().usages
+                if any(usage.capacity.values())}
+
+    def sold(self, nodes):
+        """Return the providers of nodes, each with its child."""
+        return {*nodes.values(), *(
+            child_providers.uuid_of(uuid, 'gpu') for uuid in nodes.values())}
+
+    def test_node_keeps_its_uuid_after_its_row_is_lost(self):
+        first = self.report('node1')
+        both = self.report('node1', 'node2')
+        self.assertEqual(HOST_ID, first['node1'])
+        for lost in ('node1',), ('node2',), ('node1', 'node2'):
+            self.lose(*lost)
+
+            self.assertEqual(both, self.report('node1', 'node2'))
+            self.assertEqual(self.sold(both), self.for_sale)
+
+    def test_former_provider_of_a_node_is_taken_out_of_sale(self):
+        self.report('node1')
+        # An older release has kept no uuids of nodes.
+        self.state.path.with_name('compute_nodes').unlink()
+        self.lose('node1')
+
+        nodes = self.report('node1', 'node2')
+
+        self.assertNotIn(HOST_ID, nodes.values())
+        self.assertEqual(self.sold(nodes), self.for_sale)
+        self.assertIn(f'Provider {HOST_ID} is a former one of host host1',
+                      self.logs.output)
+
+    def test_row_of_a_restored_database_is_the_only_one_for_sale(self):
+        self.state.write_nodes({'node1': samples.uuids(1)[0]})
+        kept = self.report('node1')
+        with self.cell.writer() as connection:
+            connection.execute(models.compute_nodes.update().values(
+                uuid=HOST_ID))
+
+        nodes = self.report('node1')
+
+        self.assertEqual({'node1': HOST_ID}, nodes)
+        self.assertNotEqual(kept, nodes)
+        self.assertEqual(self.sold(nodes), self.for_sale)
+        self.assertEqual(nodes, self.state.read_nodes())
+
+    def test_node_of_another_host_stays_for_sale(self):
+        [other] = samples.uuids(1)
+        self.state.write_nodes({'node2': other})
+        self.driver.found = {'node2': self.own}
+        self.tracker(host='host2', new_uuid=lambda: other).report()
+
+        self.assertEqual(self.sold(self.report('node1')), self.for_sale)
+
+    def test_vanished_node_comes_back_with_its_uuid(self):
+        both = self.report('node1', 'node2')
+        self.assertEqual(['node1'], [*self.report('node1')])
+
+        self.assertEqual(both, self.report('node1', 'node2'))
+        self.assertEqual(self.sold(both), self.for_sale)
+
+    def test_file_that_cannot_be_read_stops_the_report(self):
+        file = self.state.path.with_name('compute_nodes')
+        for text in '', '[]', '{"node1": 7}', '{"node1": "x"}', '{"node':
+            file.write_text(text)
+
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.report, 'node1')
+
+            self.assertIn(str(file), str(error))
+            self.assertEqual(text, file.read_text())
 
 
 class TestFigures(tracking.TrackerTestCase):
