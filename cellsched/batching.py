@@ -283,6 +283,14 @@ class TaskQueue:
                     str(key[-1] if isinstance(key, tuple) else key)
                     for key in self._keys)}
 
+    def answers(self, timeout_s: float) -> bool:
+        """Return whether a thread of the queue runs in time; blocks.
+
+        Tasks that wait for something outside do not delay the answer.
+        """
+        return not futures.wait(
+            [self._executor.submit(self.state)], timeout_s).not_done
+
     def close(self) -> None:
         """Cancel the tasks that have not started."""
         with self._lock:

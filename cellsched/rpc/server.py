@@ -386,7 +386,7 @@ class Server:
         self._clock = clock
         self._executor: Any = None
         self._listener: Any = None
-        self._begun: set[futures.Future[None]] = set()
+        self._begun: dict[futures.Future[None], Any] = {}
         #: When the log had the last refused message.
         self._refused_at = -math.inf
         #: Maximum number of running messages of a method, by its name.
@@ -421,7 +421,8 @@ class Server:
         deadline = self._clock.monotonic() + timeout_s
         while self._begun and (
                 rest_s := deadline - self._clock.monotonic()) > 0:
-            futures.wait(set(self._begun), rest_s)
+            futures.wait(
+                set(self._begun), None if rest_s == math.inf else rest_s)
         unfinished = len(self._begun)
         if unfinished:
             LOG.warning('Stopping with %d messages of topic %s in progress '
@@ -431,6 +432,28 @@ class Server:
             self._executor.shutdown(wait=not unfinished)
         if self._listener is not None:
             self._listener.cleanup()
+
+    @property
+    def topic(self) -> str:
+        """The topic of the messages."""
+        return self._target.topic
+
+    def in_progress(self) -> dict[str, tuple[int, set[str]]]:
+        """Return the messages in progress, by method.
+
+        :returns: their number, and the uuids of the instances
+        """
+        found: dict[str, tuple[int, set[str]]] = {}
+        for message in list(self._begun.values()):
+            method = shown(str(message.get('method')))
+            count, uuids = found.get(method, (0, set()))
+            found[method] = (
+                count + 1, uuids.union(_instances(message.get('args'))))
+        return found
+
+    def answers(self, timeout_s: float) -> bool:
+        """Return whether the threads of messages run; blocks."""
+        return self._queue is None or self._queue.answers(timeout_s)
 
     @property
     def is_busy(self) -> bool:
@@ -451,7 +474,7 @@ class Server:
             future = self._queue.submit(
                 self._place(each), local.acknowledge_and_handle,
                 self.dispatcher, each)
-            self._begun.add(future)
+            self._begun[future] = each.message
             future.add_done_callback(functools.partial(self._end, each))
 
     def _end(self, message: Any, future: 'futures.Future[None]') -> None:
@@ -460,7 +483,7 @@ class Server:
             if isinstance(error, exception.ServiceBusy):
                 self._refuse(message, error)
         finally:
-            self._begun.discard(future)
+            self._begun.pop(future, None)
 
     def _refuse(self, message: Any, error: exception.ServiceBusy) -> None:
         now = self._clock.monotonic()

@@ -10,6 +10,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
+from cellsched.batching import STOP_S
 from cellsched.batching import TaskQueue
 from cellsched.compute import agent
 from cellsched.compute.agent import Semaphores
@@ -177,8 +178,8 @@ class _AgentGroup(Service):
         super().__init__(*args)
         self._pool = pool
 
-    def stop(self) -> None:
-        super().stop()
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        super().stop(timeout_s)
         self._pool.shutdown()
 
 

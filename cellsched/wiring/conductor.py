@@ -57,12 +57,14 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     """
     endpoints: list[Any] = []
     periodic: Periodic = []
+    leased: Callable[[], list[str]] = list
     if conf.api_database.connection:
         assert isinstance(parts, Components)
         builder = builds(parts)
         endpoints.append(conductor_service.SuperConductor(builder.task))
         endpoints.append(_moves(parts))
         periodic += builder.periodic
+        leased = builder.task.leases.uuids
     if conf.database.connection or not endpoints:
         cell_schema.SCHEMA.check(parts.cell_database)
         networks = NetworkDeallocation(
@@ -88,7 +90,7 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     return Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
         clock=parts.clock, make_threads=ThreadPoolExecutor)],
-        periodic, state=functools.partial(_cells, parts))
+        periodic, state=functools.partial(_cells, parts), builds=leased)
 
 
 def _cells(parts: CellComponents) -> dict[str, Any]:

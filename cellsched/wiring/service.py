@@ -2,9 +2,12 @@
 """A service that runs: its servers and its threads."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
+import math
 import threading
 from typing import Any
 
@@ -26,6 +29,35 @@ _AWAY = (*exception.DATABASE_UNAVAILABLE, *delivery.ERRORS)
 #: Errors after which a service must end.
 _FATAL = (exception.HostNameTaken,)
 
+#: Seconds after which a periodic task that runs, or is due, does not work.
+#: Queries and messages have shorter limits.
+_HUNG_S, _LATE_S = 1800.0, 120.0
+
+
+@dataclasses.dataclass(eq=False)
+class _Loop:
+    """A periodic task and its thread.
+
+    :param at: when the task began, or ended last, on the monotonic clock
+    """
+
+    name: str
+    spacing_s: float
+    at: float
+    runs: bool = False
+    worker: periodics.PeriodicWorker | None = None
+    thread: threading.Thread | None = None
+
+    def fault(self, now: float) -> str | None:
+        """Return why the loop does not work, or None."""
+        past_s = now - self.at
+        if self.thread is None or not self.thread.is_alive():
+            return 'has ended'
+        if self.runs:
+            return f'runs for {past_s:.0f} s' if past_s > _HUNG_S else None
+        return (f'last ran {past_s:.0f} s ago'
+                if past_s > self.spacing_s + _LATE_S else None)
+
 
 class Service:
     """A running service: RPC servers and periodic tasks.
@@ -35,6 +67,8 @@ class Service:
         the service starts
     :param state: returns what a report adds to the requests in progress: a
         mapping of titles to values that JSON has
+    :param builds: returns the instances that are being built, also those that
+        no message in progress is about
     """
 
     def __init__(
@@ -43,15 +77,16 @@ class Service:
         periodic: Sequence[tuple[Callable[[], object], float]] = (),
         at_once: Sequence[tuple[Callable[[], object], float]] = (),
         state: Callable[[], Mapping[str, Any]] = dict,
+        builds: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.parts = parts
         self._servers = rpc_servers
         self._periodic = periodic
         self._at_once = at_once
         self._state = state
+        self._builds = builds
         self._started: list[Server] = []
-        self._workers: list[
-            tuple[periodics.PeriodicWorker, threading.Thread]] = []
+        self._loops: list[_Loop] = []
         self._stopping = threading.Event()
         #: The fatal error, and the function called after it, in any thread.
         self.failure: exception.CellschedException | None = None
@@ -79,26 +114,64 @@ class Service:
             server.start()
             self._started.append(server)
         for function, spacing_s, at_once in self.periodic:
-            task = periodics.periodic(spacing_s, at_once)(self._task(function))
-            worker = periodics.PeriodicWorker([(task, (), {})])
-            thread = threading.Thread(target=worker.start, daemon=True)
-            thread.start()
-            self._workers.append((worker, thread))
+            loop = _Loop(_name(function), spacing_s,
+                         self.parts.clock.monotonic())
+            task = periodics.periodic(spacing_s, at_once)(
+                self._task(function, loop))
+            loop.worker = periodics.PeriodicWorker([(task, (), {})])
+            loop.thread = threading.Thread(
+                target=loop.worker.start, daemon=True)
+            loop.thread.start()
+            self._loops.append(loop)
 
-    def stop(self) -> None:
-        """Stop the RPC servers, and wait for running messages and tasks."""
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Stop the RPC servers, and wait for running messages and tasks.
+
+        :param timeout_s: seconds to wait for each server and each task
+        """
         self._stopping.set()
         for server in self._started:
             server.stop()
         for server in self._started:
-            server.wait()
-        for worker, thread in self._workers:
+            server.wait(timeout_s)
+        for loop in self._loops:
+            assert loop.worker is not None and loop.thread is not None
             # The thread ends with the running call of the task.
-            worker.stop()
-            thread.join(STOP_S)
+            loop.worker.stop()
+            loop.thread.join(None if timeout_s == math.inf else timeout_s)
         self.parts.close()
 
-    def _task(self, function: Callable[[], object]) -> Callable[[], object]:
+    def in_progress(self) -> list[str]:
+        """Return the work that a stop waits for, in words."""
+        found = []
+        uuids = set(self._builds())
+        for server in self._servers:
+            for method, (count, about) in server.in_progress().items():
+                uuids -= about
+                found.append((f'message {method}' if count == 1 else
+                              f'{count} messages {method}')
+                             + _instances(about))
+        if uuids:
+            found.append(f'{len(uuids)} leased builds{_instances(uuids)}')
+        return found + [f'periodic task {loop.name}'
+                        for loop in self._loops if loop.runs]
+
+    def stuck(self, timeout_s: float) -> list[str]:
+        """Return the loops of this service that do not work, in words.
+
+        A database or a broker that does not answer is no fault of a loop.
+
+        :param timeout_s: seconds to wait for the threads of messages
+        """
+        now = self.parts.clock.monotonic()
+        found = [f'the threads of topic {server.topic} do not run'
+                 for server in self._started if not server.answers(timeout_s)]
+        return found + [f'periodic task {loop.name} {fault}'
+                        for loop in self._loops if (fault := loop.fault(now))]
+
+    def _task(
+        self, function: Callable[[], object], loop: _Loop
+    ) -> Callable[[], object]:
         """Return a periodic task of futurist, which cannot mark methods.
 
         The unavailability of a database or a broker is logged once, and again
@@ -112,6 +185,7 @@ class Service:
             nonlocal away
             if self._stopping.is_set():
                 return
+            loop.at, loop.runs = self.parts.clock.monotonic(), True
             try:
                 function()
             except _FATAL as exc:
@@ -132,6 +206,8 @@ class Service:
                     LOG.info('Periodic task %s: the server is available again',
                              _name(function))
                 away = False
+            finally:
+                loop.at, loop.runs = self.parts.clock.monotonic(), False
         return task
 
     def _fail(self, exc: exception.CellschedException) -> None:
@@ -139,6 +215,21 @@ class Service:
         self.failure = exc
         LOG.error('Service stops: %s', exc.format_message())
         self.on_failure()
+
+
+#: Instances that a line names.
+_NAMED = 10
+
+
+def _instances(uuids: Iterable[str]) -> str:
+    """Return text that names some instances."""
+    ordered = sorted(uuids)
+    if not ordered:
+        return ''
+    more = len(ordered) - _NAMED
+    return (f' for instance{"s" * (len(ordered) > 1)} '
+            + ', '.join(ordered[:_NAMED])
+            + (f' and {more} more' if more > 0 else ''))
 
 
 def _name(function: Callable[[], object]) -> str:

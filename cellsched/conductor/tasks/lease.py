@@ -58,6 +58,11 @@ class Leases:
                 if self._owners.get(uuid) == owner:
                     del self._owners[uuid]
 
+    def uuids(self) -> list[str]:
+        """Return the instances whose requests are leased."""
+        with self._lock:
+            return list(self._owners)
+
     def renew(self) -> None:
         """Extend the leases that this process still owns."""
         with self._lock:

@@ -22,6 +22,7 @@ from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
+from cellsched.testing.clock import FakeClock
 from cellsched.wiring import services
 from tests.unit.db import samples
 from tests.unit.wiring import configured
@@ -183,6 +184,91 @@ class TestService(configured.WiringTestCase):
 
             self.assertEqual('done', answer.result(configured.DEADLINE_S))
             stopped.result(configured.DEADLINE_S)
+
+    def test_work_in_progress_is_named(self):
+        begun, go_on = threading.Semaphore(0), threading.Event()
+        self.addCleanup(go_on.set)
+
+        class Endpoint:
+
+            def work(self, context, instance_uuids):
+                begun.release()
+                go_on.wait(configured.DEADLINE_S)
+
+        def tidy_up():
+            begun.release()
+            go_on.wait(configured.DEADLINE_S)
+
+        service = self.service()
+        transport = service.parts.transports.get()
+        service = services.Service(
+            service.parts,
+            [server.server(transport, 'topic', 'host', [Endpoint()])],
+            [(tidy_up, 0.01)], builds=lambda: ['1', 'leased'])
+        self.assertEqual(
+            ['2 leased builds for instances 1, leased'],
+            service.in_progress())
+        service.start()
+        self.addCleanup(service.stop)
+        self.addCleanup(go_on.set)
+        asked = client.Client(transport, 'topic', '1.0')
+        asked.cast(context.admin(), 'work', instance_uuids=['a'])
+        asked.cast(context.admin(), 'work',
+                   instance_uuids=list(map(str, range(12))))
+        for _ in range(3):
+            self.assertTrue(begun.acquire(timeout=configured.DEADLINE_S))
+
+        self.assertEqual(
+            ['2 messages work for instances 0, 1, 10, 11, 2, 3, 4, 5, 6, 7 '
+             'and 3 more', '1 leased builds for instance leased',
+             'periodic task TestService.test_work_in_progress_is_named.'
+             '<locals>.tidy_up'],
+            service.in_progress())
+
+    def test_loops_that_do_not_run_are_named(self):
+        begun, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def hang():
+            begun.set()
+            go_on.wait(configured.DEADLINE_S)
+
+        fake = FakeClock()
+        service = services.Service(
+            services.Components(self.conf(), fake), [],
+            [(hang, 0.01), (lambda: None, 3600)])
+        service.start()
+        self.addCleanup(service.stop)
+        self.addCleanup(go_on.set)
+        begun.wait(configured.DEADLINE_S)
+        self.assertEqual([], service.stuck(configured.DEADLINE_S))
+
+        fake.advance(1900)
+        [hung] = service.stuck(configured.DEADLINE_S)
+        self.assertIn('hang runs for 1900 s', hung)
+
+        fake.advance(1900)
+        _, late = service.stuck(configured.DEADLINE_S)
+        self.assertIn('<lambda> last ran 3800 s ago', late)
+
+    def test_threads_that_do_not_run_are_named(self):
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        pool = futures.ThreadPoolExecutor(1)
+        self.addCleanup(pool.shutdown)
+        parts = services.Components(self.conf())
+        service = services.Service(parts, [server.server(
+            parts.transports.get(), 'topic', 'host', [],
+            make_threads=lambda count: pool)])
+        service.start()
+        self.addCleanup(service.stop)
+        self.addCleanup(go_on.set)
+        self.assertEqual([], service.stuck(configured.DEADLINE_S))
+
+        pool.submit(go_on.wait, configured.DEADLINE_S)
+
+        self.assertEqual(['the threads of topic topic do not run'],
+                         service.stuck(0.01))
 
     def test_service_stops_however_far_it_came(self):
         class Server:
