@@ -8,30 +8,34 @@ import copy
 import gc
 import logging
 from logging import handlers
+import math
+import multiprocessing
 import os
 import pathlib
 import queue
 import signal
 import sys
 import threading
+from typing import Any
+from typing import NoReturn
 
 # The imports below would warn of eventlet.
 from cellsched import silence_eventlet  # noqa: F401
 
+import cotyledon
 from oslo_concurrency import processutils
 from oslo_config import cfg
 from oslo_context import context
 from oslo_log import log
 import oslo_messaging
-from oslo_service import service
 
 from cellsched.clock import Clock
 from cellsched.cmd import reports
+from cellsched.cmd.systemd import Systemd
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
-from cellsched.wiring.base import AgentComponents
 from cellsched.wiring.service import Service
 
 LOG = log.getLogger(__name__)
@@ -60,10 +64,17 @@ def run(
     the connection ends the process with one line before the service starts. If
     the broker or a database cannot be reached, the service waits for it.
 
+    ``SIGTERM`` stops the service when the messages and tasks in progress have
+    ended. It ends at once, with exit code 1, after
+    ``graceful_shutdown_timeout`` and at a second signal. ``SIGINT`` does the
+    same, but ends several workers at once. ``SIGHUP`` makes the service read
+    the options that can change.
+
     :param workers: returns the number of processes; None for one per CPU
     :param kinds: namespaces of the plug-ins that the service uses
     """
     program = pathlib.Path(sys.argv[0]).name
+    systemd = Systemd()
     try:
         conf = loader.load(sys.argv[1:], kinds=kinds)
         _set_up_logging(conf)
@@ -75,19 +86,41 @@ def run(
             # A worker that cannot start would be restarted again and again.
             # So the service was made here once, as a check.
             made.parts.close()
-            launched = _LaunchedService(program, lambda: factory(conf))
-        else:
-            # A single worker needs no parent process.
-            launched = _LaunchedService(
-                program, lambda: made,
-                at_hangup=lambda: _read_again(conf, made.parts))
-        launcher = service.launch(
-            conf, launched, workers=count, restart_method='mutate',
-            no_fork=count == 1)
-        return launcher.wait() or 0
+            _run_workers(conf, lambda worker: _Process(
+                program, conf, lambda: factory(conf), systemd, worker),
+                count, systemd)
+        # A single worker needs no parent process.
+        return _Process(program, conf, lambda: made, systemd).run()
     except exception.CellschedException as exc:
         print(f'{program}: {exc.format_message()}', file=sys.stderr)
         return 1
+
+
+def _run_workers(
+    conf: cfg.ConfigOpts, make: Callable[[int], '_Process'], count: int,
+    systemd: Systemd,
+) -> NoReturn:
+    """Run worker processes, and restart those that end unexpectedly."""
+    # Without a timeout: each worker has its own, and then names what is left.
+    manager = cotyledon.ServiceManager(
+        graceful_shutdown_timeout=0,
+        mp_context=multiprocessing.get_context('fork'))
+
+    def end_workers(number: int, frame: Any) -> None:
+        os.killpg(0, signal.SIGINT)
+
+    def begin_to_stop() -> None:
+        systemd.notify('STOPPING=1')
+        # cotyledon would ignore a second signal.
+        signal.signal(signal.SIGTERM, end_workers)
+
+    # Workers that are started later have the new values, too.
+    manager.register_hooks(
+        on_terminate=begin_to_stop, on_reload=lambda: _read_again(conf))
+    manager.add(_Worker, count, args=(make,))
+    systemd.relay(count)
+    manager.run()
+    raise SystemExit(0)
 
 
 def _wait_for_databases(program: str, make: Callable[[], Service]) -> Service:
@@ -130,40 +163,78 @@ def _set_up_logging(conf: cfg.ConfigOpts) -> None:
             expected=f'files that can be used: {exc}') from None
 
 
-def _read_again(conf: cfg.ConfigOpts, parts: AgentComponents) -> None:
+def _read_again(conf: cfg.ConfigOpts) -> None:
     try:
-        conf.mutate_config_files()
+        changed = conf.mutate_config_files()
     except (OSError, cfg.Error):
         LOG.exception('The configuration cannot be read again')
-    parts.compute_cap.forget()
+        return
+    # A value may be a password.
+    LOG.info('The configuration was read again; changed options: %s',
+             ', '.join(f'[{group or "DEFAULT"}] {name}'
+                       for group, name in changed) or 'none')
 
 
-class _LaunchedService(service.Service):
-    """A service as oslo.service runs it.
+#: Bytes that wake the main thread of a process.
+_END, _HANGUP = b'.', b'h'
 
-    :param make: makes the service, in the process that runs it
-    :param at_hangup: called at SIGHUP if there is no parent process
+#: Seconds that a process which ends at once writes its last lines.
+_LAST_LINES_S = 2.0
+
+
+class _Process:
+    """One process of a service: its start, its signals and its end.
+
+    :param make: makes the service
+    :param worker: the number of the process in the service
     """
 
     def __init__(
-        self, program: str, make: Callable[[], Service],
-        at_hangup: Callable[[], None] | None = None,
+        self, program: str, conf: cfg.ConfigOpts,
+        make: Callable[[], Service], systemd: Systemd, worker: int = 0,
     ) -> None:
-        super().__init__()
         self._program = program
+        self._conf = conf
         self._make = make
-        self._at_hangup = at_hangup
+        self._systemd = systemd
+        self._worker = worker
         self._service: Service | None = None
         self._log_queue = LogQueue()
-
-    def start(self) -> None:
-        super().start()
+        self._stopping = threading.Event()
+        self._terminated = False
         # Not an event: a signal that interrupts this thread while it holds the
         # lock of the event would wait for itself.
-        self._ended, self._end = os.pipe()
-        hangup = self._at_hangup
-        if hangup is not None:
-            signal.signal(signal.SIGHUP, lambda number, frame: hangup())
+        self._wakeups, self._wakeup = os.pipe()
+
+    def run(self) -> NoReturn:
+        """Run the service without a parent process, in the main thread."""
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._receive)
+        self.start()
+        while os.read(self._wakeups, 1) == _HANGUP:
+            self.reload()
+        self._systemd.notify('STOPPING=1')
+        code = self.stop()
+        sys.stdout.flush()
+        # Threads that wait for a cell would delay the end of the interpreter.
+        os._exit(code)
+
+    def _receive(self, number: int, frame: Any) -> None:
+        if number == signal.SIGHUP:
+            os.write(self._wakeup, _HANGUP)
+        elif self._service is None:
+            # A stop would wait for the start, which this thread may be in.
+            raise SystemExit(0)
+        elif not self._terminated:
+            self._terminated = True
+            os.write(self._wakeup, _END)
+        else:
+            self.end_at_once(f'at {signal.Signals(number).name}')
+
+    def start(self) -> None:
+        """Start the service; return when it receives messages."""
+        if self._systemd.interval_s:
+            threading.Thread(target=self._watch, daemon=True).start()
         made = self._begin()
         freeze_objects()
         sys.setswitchinterval(SWITCH_S)
@@ -172,11 +243,12 @@ class _LaunchedService(service.Service):
         self._service = made
         reports.add_state(made.state)
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
+        self._systemd.ready(self._worker)
 
     def _begin(self) -> Service:
         try:
             made = _wait_for_databases(self._program, self._make)
-            made.on_failure = self._wake
+            made.on_failure = lambda: os.write(self._wakeup, _END)
             made.start()
             return made
         except (exception.CellschedException,
@@ -188,28 +260,104 @@ class _LaunchedService(service.Service):
                   file=sys.stderr, flush=True)
             raise SystemExit(1) from None
 
-    def _wake(self) -> None:
-        os.write(self._end, b'.')
-
     def wait(self) -> None:
-        os.read(self._ended, 1)
-        failure = self._service and self._service.failure
-        if failure:
-            self.stop()
-            raise SystemExit(1)
+        """Return when the service is to stop after a failure."""
+        os.read(self._wakeups, 1)
 
-    def stop(self, graceful: bool = False) -> None:
+    def reload(self) -> None:
+        """Read the options that can change."""
+        _read_again(self._conf)
+        if self._service is not None:
+            self._service.parts.compute_cap.forget()
+
+    def stop(self) -> int:
+        """Stop the service when its work is done; return the exit code.
+
+        Ends the process after ``graceful_shutdown_timeout``.
+        """
         if self._service is None:
-            # The signal came during the start, maybe in this thread: a stop
-            # would wait for itself.
-            raise SystemExit(0)
+            # The signal came during the start.
+            return 0
+        self._stopping.set()
+        timeout_s = self._conf.graceful_shutdown_timeout
+        if timeout_s:
+            timer = threading.Timer(timeout_s, self.end_at_once, [
+                f'after the {timeout_s} seconds of graceful_shutdown_timeout'])
+            timer.daemon = True
+            timer.start()
+        LOG.info('%s stops%s; it waits for: %s', self._program,
+                 f' within {timeout_s} seconds' if timeout_s else '',
+                 self._in_progress())
         try:
-            self._service.stop()
-            super().stop(graceful)
+            self._service.stop(math.inf)
             LOG.info('%s has stopped', self._program)
         finally:
             self._log_queue.stop()
-        self._wake()
+        return 1 if self._service.failure else 0
+
+    def end_at_once(self, when: str) -> None:
+        """End this process, and log the work that it leaves to others.
+
+        Returns before that. A signal handler can call it: a thread does it,
+        because the interrupted thread may hold a lock.
+        """
+        threading.Thread(target=self._leave, args=(when,), daemon=True).start()
+
+    def _leave(self, when: str) -> None:
+        # Where the log is written may block.
+        last = threading.Timer(_LAST_LINES_S, os._exit, [1])
+        last.daemon = True
+        last.start()
+        LOG.warning('%s ends %s; in progress: %s', self._program, when,
+                    self._in_progress())
+        self._log_queue.stop()
+        os._exit(1)
+
+    def _in_progress(self) -> str:
+        return '; '.join(
+            self._service.in_progress() if self._service else ()) or 'nothing'
+
+    def _watch(self) -> None:
+        """Report to systemd as long as the loops of the service run."""
+        interval_s, known = self._systemd.interval_s or 0.0, None
+        while not self._stopping.wait(interval_s):
+            # A service that waits for its databases does not run yet.
+            stuck = self._service.stuck(interval_s) if self._service else []
+            if not stuck:
+                self._systemd.beat(self._worker)
+            elif stuck != known:
+                LOG.error('%s does not work, and is not reported to systemd '
+                          'as alive: %s', self._program, '; '.join(stuck))
+            known = stuck
+
+
+class _Worker(cotyledon.Service):
+    """One of several processes of a service, as cotyledon runs it."""
+
+    def __init__(
+        self, worker_id: Any, make: Callable[[int], _Process]
+    ) -> None:
+        super().__init__(worker_id)
+        self._process = make(worker_id)
+        # cotyledon would end the process before the log is written.
+        signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, number: int, frame: Any) -> None:
+        self._process.end_at_once('at SIGINT')
+        while True:
+            signal.pause()
+
+    def run(self) -> None:
+        self._process.start()
+        self._process.wait()
+        self._process.stop()
+        raise SystemExit(1)
+
+    def reload(self) -> None:
+        self._process.reload()
+
+    def terminate(self) -> None:
+        raise SystemExit(self._process.stop())
 
 
 #: Lines that may be queued. With a full queue, lines are written directly.

@@ -73,14 +73,13 @@ MAKERS = re.compile(
     r'random\.\w+|secrets\.\w+|numpy\.random\.\w+|threading\.(Thread|Timer)|'
     r'(concurrent\.)?futur\w+\.\w+Executor|multiprocessing\.\w+')
 SEEDED = re.compile(r'random\.Random|numpy\.random\.default_rng')
-WIRING = ('cellsched/wiring/*', 'cellsched/cmd/reports.py',
+WIRING = ('cellsched/wiring/*', 'cellsched/cmd/*',
           'cellsched/embedding.py', 'cellsched/simulator/*',
           'cellsched/standalone/*', 'cellsched/testing/*')
 
 #: Who makes clocks. A transport driver is made by oslo.messaging, which knows
 #: of none.
-CLOCKED = (*WIRING, 'cellsched/cli/app.py', 'cellsched/cmd/launch.py',
-           'cellsched/rpc/local.py')
+CLOCKED = (*WIRING, 'cellsched/cli/app.py', 'cellsched/rpc/local.py')
 
 #: Functions of columns; of oslo they know options only.
 COLUMNAR = ('cellsched/filters/*', 'cellsched/weighers/*',

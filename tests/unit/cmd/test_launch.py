@@ -3,17 +3,21 @@
 
 import logging
 import pathlib
+import re
 import signal
 import threading
 
+import fixtures
 from oslo_log import formatters
 
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell.services import COMPUTE
 from cellsched.db.cell.services import report
+from tests import profile
 from tests.unit import base
 from tests.unit.cmd import services
+from tests.unit.cmd import test_systemd
 from tests.unit.db import samples
 
 #: A service that sends itself a message, which is not done with before it is
@@ -30,7 +34,7 @@ from cellsched.rpc import client, server
 
 class Endpoint:
 
-    def work(self, context):
+    def work(self, context, instance_uuid):
         print('begun', flush=True)
         stopping.wait(600)
         print('done', flush=True)
@@ -41,11 +45,17 @@ class Service(service.Service):
     def start(self):
         super().start()
         client.Client(self.parts.transports.get(), 'topic', '1.0').cast(
-            context.admin(), 'work')
+            context.admin(), 'work', instance_uuid='uuid1')
 
-    def stop(self):
+    def stop(self, timeout_s):
         stopping.set()
-        super().stop()
+        super().stop(timeout_s)
+
+
+class Busy(Service):
+
+    def stop(self, timeout_s):
+        service.Service.stop(self, timeout_s)
 
 
 class Asking(service.Service):
@@ -99,7 +109,40 @@ class TestLaunch(services.ServiceTestCase):
             self.assertEqual(0, service.stop(), service.output)
 
             self.assertEqual(workers, service.output.count('done'))
+            self.assertEqual(workers, service.output.count(
+                'stops within 60 seconds; it waits for: message work for '
+                'instance uuid1\n'))
             self.assertNotIn('Traceback', service.output)
+
+    def test_second_signal_ends_it_and_the_log_has_what_it_leaves(self):
+        for workers in (1, 2):
+            service = self.run_code('Busy', workers)
+            service.until('begun', workers)
+            service.until('has started', workers)
+
+            service.signal(signal.SIGTERM)
+            service.until('stops within', workers)
+            service.signal(signal.SIGTERM)
+            code = service.popen.wait(600)
+
+            # The parent of the workers ends as always.
+            self.assertEqual(1 if workers == 1 else 0, code, service.output)
+            self.assertEqual(workers, len(re.findall(
+                r'service ends at SIG\w+; in progress: message work for '
+                'instance uuid1\n', service.output)), service.output)
+            self.assertNotIn('Traceback', service.output)
+
+    def test_timeout_ends_it(self):
+        service = self.run_code(
+            'Busy', 1, DEFAULT={'graceful_shutdown_timeout': 1})
+        service.until('begun')
+        service.until('has started')
+
+        self.assertEqual(1, service.stop(), service.output)
+
+        self.assertIn('service ends after the 1 seconds of '
+                      'graceful_shutdown_timeout; in progress: message work',
+                      service.output)
 
     def test_signal_while_it_starts_ends_it(self):
         service = self.run_code('Impatient', 1)
@@ -155,11 +198,42 @@ class TestLaunch(services.ServiceTestCase):
                 'Asking', workers, cell=True,
                 upgrade_levels={'compute': 'auto'})
             service.until('The oldest compute service', workers)
+            self.configure(
+                cell=True, upgrade_levels={'compute': 'auto'},
+                DEFAULT={'debug': True})
 
             service.signal(signal.SIGHUP)
 
             service.until('The oldest compute service', 2 * workers)
+            # The parent reads it too.
+            service.until(r'changed options: \[DEFAULT\] debug',
+                          workers + (workers > 1))
             self.assertEqual(0, service.stop(), service.output)
+            self.assertEqual(workers, service.output.count('has started'))
+
+
+@profile.full_only('tests.unit.cmd.test_systemd has the notifications')
+class TestSystemd(services.ServiceTestCase):
+    """A service as systemd starts it."""
+
+    def test_unit_of_type_notify_learns_all(self):
+        for workers in (1, 2):
+            received = test_systemd.Socket(self)
+            self.useFixture(fixtures.EnvironmentVariable(
+                'NOTIFY_SOCKET', received.path))
+            self.useFixture(fixtures.EnvironmentVariable(
+                'WATCHDOG_USEC', '300000'))
+            service = self.start_code(
+                CODE, '--config-file', str(self.configure()), str(workers),
+                'Service')
+
+            received.until('READY=1')
+            service.until('has started', workers)
+            received.until('WATCHDOG=1')
+            received.until('WATCHDOG=1')
+            self.assertEqual(0, service.stop(), service.output)
+            received.until('STOPPING=1')
+            self.assertEqual(1, received.seen.count('READY=1'))
 
 
 class Handler(logging.Handler):
