@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "Installation" names existing extras and files."""
+"""The page "Installation" and the units name existing extras and files."""
 
 import configparser
 from importlib import metadata
@@ -8,16 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 
 from tests.unit import base
 from tests.unit import tidy
 
 PAGE = tidy.ROOT / 'doc' / 'source' / 'admin' / 'installation.rst'
+UNITS = sorted((tidy.ROOT / 'etc' / 'systemd').glob('*.service'))
 
-_UNIT = re.compile(
-    r'^\.\. code-block:: ini\n   :caption: (.*)\n\n((?:   .*\n|\n)+)',
-    re.MULTILINE)
+#: The default of ``graceful_shutdown_timeout``.
+STOP_S = 60
 
 
 class TestInstallation(base.TestCase):
@@ -25,9 +24,14 @@ class TestInstallation(base.TestCase):
     def setUp(self):
         super().setUp()
         self.text = PAGE.read_text(encoding='utf-8')
-        #: The units by their captions.
-        self.units = {caption: textwrap.dedent(text)
-                      for caption, text in _UNIT.findall(self.text)}
+        #: The sections of the units, by their file names.
+        self.units = {path.name: self.read(path) for path in UNITS}
+
+    def read(self, path):
+        unit = configparser.RawConfigParser()
+        unit.optionxform = str
+        unit.read(path, encoding='utf-8')
+        return unit
 
     def test_extras_are_those_of_the_package(self):
         # What is installed has one of pbr's too.
@@ -40,12 +44,12 @@ class TestInstallation(base.TestCase):
     def test_units_run_each_service_with_files_of_the_page(self):
         files = {*re.findall(r'(?m)^   \* - ``(/etc/\S+)``$', self.text)}
         named, run = set(), set()
-        for text in self.units.values():
-            [command] = re.findall(r'(?m)^ExecStart=(.*)$', text)
-            program, *options = command.split()
+        for unit in self.units.values():
+            program, *options = unit['Service']['ExecStart'].split()
             run.add(pathlib.Path(program).name)
             self.assertEqual({'--config-file'}, {*options[::2]})
-            named |= {*options[1::2]}
+            named |= {path.replace('%i', name) for path in options[1::2]
+                      for name in ('api', 'cell1')}
 
         self.assertEqual(
             {'cellsched-scheduler', 'cellsched-conductor',
@@ -55,16 +59,40 @@ class TestInstallation(base.TestCase):
         self.assertEqual(set(), run - scripts.names)
         self.assertEqual(files, named)
 
+    def test_page_lists_the_units(self):
+        self.assertEqual(
+            {*self.units},
+            {*re.findall(r'(?m)^   \* - ``(\S+\.service)``$', self.text)})
+
+    def test_units_leave_time_to_stop_and_are_hardened(self):
+        for unit in self.units.values():
+            service = unit['Service']
+            self.assertGreater(int(service['TimeoutStopSec']), STOP_S)
+            # Workers would get a second signal, which ends them at once.
+            self.assertEqual('mixed', service['KillMode'])
+            self.assertEqual(
+                ('notify', 'cellsched', 'true', 'strict', 'on-failure'),
+                (service['Type'], service['User'],
+                 service['NoNewPrivileges'], service['ProtectSystem'],
+                 service['Restart']))
+
+    def test_wheel_has_the_units(self):
+        setup = (tidy.ROOT / 'setup.cfg').read_text(encoding='utf-8')
+        [place] = re.findall(r'(?m)^    (\S+) = etc/systemd/\*$', setup)
+        self.assertIn(f' /opt/cellsched/{place}/*.service\n', self.text)
+
     def test_systemd_reads_the_units(self):
         if shutil.which('systemd-analyze') is None:
             self.skipTest('systemd-analyze is missing; Debian has it in the '
                           'package systemd')
         directory = self.temporary_directory()
         programs = str(pathlib.Path(sys.executable).parent)
-        for number, text in enumerate(self.units.values()):
-            unit = directory / f'cellsched-{number}.service'
-            # Whether a program is there is looked at too.
-            unit.write_text(text.replace('/opt/cellsched/bin', programs))
+        for path in UNITS:
+            unit = directory / path.name.replace('@', '@cell1')
+            # Whether a program is there is looked at too. The pages of the
+            # manual are not installed.
+            unit.write_text(re.sub('Documentation=.*\n', '', path.read_text(
+                encoding='utf-8').replace('/opt/cellsched/bin', programs)))
 
             done = subprocess.run(
                 ['systemd-analyze', 'verify', str(unit)],
