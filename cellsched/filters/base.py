@@ -131,6 +131,18 @@ class Filter(abc.ABC):
         """
         return {}
 
+    def reason_for(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> str:
+        """Return the reason why these hosts were rejected.
+
+        Override it to name more than :attr:`reason` does, in the same form. It
+        must not name hosts. It is called only if no host was found.
+
+        :param hosts: the hosts that this filter rejected, at least one
+        """
+        return self.reason
+
     def shortfall(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> tuple[view.Column, str] | None:

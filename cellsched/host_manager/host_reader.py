@@ -134,7 +134,8 @@ class HostReader:
         """Return the current hosts."""
         # The hosts of a disabled cell take the servers that move inside it.
         cells = {cell.uuid: cell for cell in self.cells.real()}
-        disabled = {uuid for uuid, cell in cells.items() if cell.disabled}
+        disabled = {uuid: cell.name or uuid
+                    for uuid, cell in cells.items() if cell.disabled}
         gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._ask(cell_context, scope))
@@ -157,7 +158,8 @@ class HostReader:
             self._fill_usages(made.table, marks, scope, sharing)
         return HostReading(
             made.table, sorted(
-                cells[uuid].identity for uuid in quiet - disabled), marks)
+                cells[uuid].identity
+                for uuid in quiet - disabled.keys()), marks)
 
     def beats(self, context: RequestContext) -> HostTable:
         """Return all hosts with only the times of their last reports.

@@ -311,7 +311,8 @@ class HostManager(source.HostSource):
     ) -> None:
         # The hosts of a disabled cell take the servers that move inside it.
         cells = {cell.uuid: cell for cell in self.cells.real()}
-        disabled = {uuid for uuid, cell in cells.items() if cell.disabled}
+        disabled = {uuid: cell.name or uuid
+                    for uuid, cell in cells.items() if cell.disabled}
         with self._lock:
             self.table.cells.disable(disabled)
         for uuid in self._followers.keys() - cells.keys():
@@ -334,7 +335,7 @@ class HostManager(source.HostSource):
             for uuid in quiet:
                 self.table.cells.failed(uuid, 1, self.clock.steady())
             self.silent = sorted(
-                cells[uuid].identity for uuid in quiet - disabled)
+                cells[uuid].identity for uuid in quiet - disabled.keys())
 
     def _read_cell(
         self, cell_context: RequestContext, now: float

@@ -2,7 +2,6 @@
 """The health of cells: the time of the last answer, and failures."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import math
@@ -67,8 +66,8 @@ class Cells:
         # The cells that had at least one failure.
         self._failed: dict[str, CellHealth] = {}
         self._oldest: float | None = None
-        #: The cells that take no new servers, by uuid.
-        self.disabled: frozenset[str] = frozenset()
+        #: The names of the cells that take no new servers, by uuid.
+        self.disabled: Mapping[str, str] = {}
         #: The number of changes.
         self.version = 0
 
@@ -97,11 +96,10 @@ class Cells:
         self._failed[uuid] = cell
         self._note()
 
-    def disable(self, uuids: Iterable[str]) -> None:
-        """Set the cells that take no new servers."""
-        disabled = frozenset(uuids)
-        if disabled != self.disabled:
-            self.disabled = disabled
+    def disable(self, names: Mapping[str, str]) -> None:
+        """Set the names of the cells that take no new servers, by uuid."""
+        if names != self.disabled:
+            self.disabled = dict(names)
             self._note()
 
     def drop(self, uuid: str) -> None:

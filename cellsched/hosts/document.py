@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     names: dict[str, str] = {}
-    disabled = []
+    disabled = {}
     for place, value in items('cells', given, CELLS_MAX):
         where = f'cells[{place}]'
         check_keys(
@@ -196,7 +196,7 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
         if value.get('disabled', False) not in (True, False):
             raise invalid(f'{where}.disabled', 'true or false')
         if value.get('disabled'):
-            disabled.append(uuid)
+            disabled[uuid] = names[uuid]
     cells.disable(disabled)
     return names
 

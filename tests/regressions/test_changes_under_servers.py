@@ -124,6 +124,7 @@ class TestMoves(TestCase):
         self.disable('cell2')
         [refused] = self.built()
         self.assertEqual('ERROR', refused.status)
-        self.assertIn('of 3 hosts 3 are in a disabled cell', refused.reason)
+        self.assertIn('of 3 hosts 3 are in a disabled cell (cell1, cell2)',
+                      refused.reason)
         self.disable('cell1', False)
         self.assertEqual('cell1', self.built()[0].cell)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cellsched import exception
 from cellsched.filters import availability_zone
 from cellsched.filters import base
 from cellsched.filters import retry
@@ -69,6 +70,14 @@ class DisabledCell(_Stage):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
         return ~hosts['cell_disabled'] if hosts.any_cell_disabled else None
+
+    def reason_for(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> str:
+        names = hosts.columns.snapshot.cells.disabled
+        own = sorted({names[hosts.value('cell', code)]
+                      for code in np.unique(hosts['cell']).tolist()})
+        return f'{self.reason} ({exception.name_some(own)})'
 
 
 class RequestedCell(_Stage):

@@ -387,7 +387,10 @@ class Candidates:
                 nearest = calls.ask(
                     stage, _nearest, stage, self.filtered.hosts.at(rows),
                     request)
-                yield Rejection(stage.name, len(rows), stage.reason, nearest)
+                reason = calls.ask(
+                    stage, stage.reason_for, self.filtered.hosts.at(rows),
+                    request)
+                yield Rejection(stage.name, len(rows), reason, nearest)
 
 
 def _nearest(

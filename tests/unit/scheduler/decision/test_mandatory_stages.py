@@ -83,7 +83,7 @@ class TestStages(base.TestCase):
             self.assertEqual(([0, 1, 2, 3], []), self.kept(**fields))
 
     def test_disabled_cell_takes_only_what_moves_inside_it(self):
-        self.hosts.columns.snapshot.cells.disable([CELL_B])
+        self.hosts.columns.snapshot.cells.disable({CELL_B: 'north'})
 
         for fields in ({}, destination(host='alpha'),
                        {'force_hosts': ['alpha', 'BETA']},
