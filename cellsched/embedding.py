@@ -322,7 +322,7 @@ class EmbeddedConductor:
         _check(context, names, spec, min_count)
         return _accept(
             self.parts.database, self.parts.quotas, context, names, spec,
-            min_count)
+            min_count, self.parts.conf.quota.recheck_quota)
 
     def run(self, context: RequestContext, uuids: Sequence[str]) -> None:
         """Build accepted servers; return after the casts to compute hosts.
@@ -439,11 +439,15 @@ def _check_existing(
 def _accept(
     database: session.Database, quotas: QuotaDriver,
     context: RequestContext, names: Mapping[str, str],
-    spec: objects.RequestSpec, min_count: int = 1,
+    spec: objects.RequestSpec, min_count: int = 1, recheck: bool = True,
 ) -> list[str]:
     """Write servers to the API database; return the uuids of the new ones.
 
+    The limits are recorded, so that they hold for any conductor that builds
+    the servers.
+
     :param names: names of the servers, by uuid
+    :param recheck: whether the quota is checked before a server is built
     :raises cellsched.exception.ServerExists: a uuid is that of another server
     :raises cellsched.exception.OverQuota: the quota lacks capacity for all
     """
@@ -458,6 +462,11 @@ def _accept(
             return []
         quotas.check(connection, context.project_id, context.user_id,
                      spec.flavor, len(uuids), len(uuids))
+        limits = {
+            name: quotas.limits(connection, project_id, user_id)
+            for name, user_id in (('project', None),
+                                  ('user', context.user_id))
+            if recheck and (user_id or name == 'project')}
         now = database.now()
         build_requests.create(connection, [
             objects.BuildRequest(
@@ -465,7 +474,7 @@ def _accept(
                 instance=_instance(
                     context, uuid, names[uuid], index, spec, now),
                 block_device_mappings=None, tags=None, buried=False)
-            for index, uuid in enumerate(uuids)], now, min_count)
+            for index, uuid in enumerate(uuids)], now, min_count, limits)
         request_specs.create(connection, _specs(context, spec, uuids), now)
         instance_mappings.create(
             connection, uuids, project_id, context.user_id, now, spec.flavor)

@@ -3,6 +3,7 @@
 
 import abc
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import datetime
 from typing import Any
@@ -34,12 +35,16 @@ class QuotaBatch(NamedTuple):
         during the call uses no quota, but may cause the refusal of another
         build of the same call
     :param min_count: admit none of them if fewer than this fit
+    :param limits: the limits of the project and of the user, by ``project``
+        and ``user``, if they were recorded when the request was accepted. A
+        driver gets only batches without recorded limits
     """
 
     project_id: str | None
     user_id: str | None
     builds: Sequence[QuotaBuild]
     min_count: int = 1
+    limits: Mapping[str, Mapping[str, int]] | None = None
 
 
 class QuotaClock(Protocol):

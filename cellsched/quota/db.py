@@ -4,6 +4,7 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import datetime
 from typing import Any
 
 from oslo_config import cfg
@@ -22,6 +23,35 @@ def limited(limits: Mapping[str, int]) -> dict[str, int]:
     """Return the limits of counted resources, without unlimited ones."""
     return {resource: limits[resource] for resource in base.RESOURCES
             if limits.get(resource, -1) >= 0}
+
+
+def admit_recorded(
+    connection: Any, batches: Iterable[base.QuotaBatch],
+    now: datetime.datetime,
+) -> dict[str, exception.OverQuota]:
+    """Admit builds within the limits that their batches name.
+
+    Otherwise it is as :meth:`cellsched.quota.base.QuotaDriver.admit_all`.
+    """
+    used: dict[quotas.Owner, dict[str, int]] = {}
+    refused: dict[str, exception.OverQuota] = {}
+    for batch in sorted(batches, key=_owner):
+        limits = batch.limits or {}
+        if not any(limits.values()):
+            continue
+        project_id, user_id = owner = _owner(batch)
+        quotas.lock(connection, project_id, now)
+        if owner not in used:
+            for each, usage in zip(
+                    ((project_id, None), owner),
+                    instance_mappings.usages(
+                        connection, project_id, user_id, False)):
+                used.setdefault(each, usage._asdict())
+        refused.update(_refused([
+            _Room(limited(limits[name]), used[each])
+            for name, each in (('project', (project_id, None)),
+                               ('user', owner)) if limits.get(name)], batch))
+    return refused
 
 
 class DbQuotaDriver(base.QuotaDriver):
@@ -180,7 +210,7 @@ def _refused(
     least = min(batch.min_count, len(builds))
     if len(builds) - len(refused) < least:
         for each, used in zip(room, before):
-            each.used = used
+            each.used.update(used)
         if least > 1:
             error = _over(room, _sum(builds[:least]), _TOO_LARGE)
         refused = [build.uuid for build in builds]

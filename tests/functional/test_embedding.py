@@ -130,6 +130,30 @@ class TestEmbedding(base.TestCase):
             mapped[small].cell_mapping.uuid, host.cell_mapping.uuid)
         self.assertClaimsMatch()
 
+    def test_its_quota_holds_for_any_conductor(self):
+        theirs = self.world.conf('api')
+
+        def make(**quota):
+            made = embedding.EmbeddedConductor(embedding.configuration(
+                theirs.api_database.connection, theirs.transport_url,
+                theirs.claims.connection, 'orchestra', quota=quota))
+            self.addCleanup(made.close)
+            return made
+
+        free, bound = make(driver='NoopQuotaDriver'), make(instances=1)
+        first, second, third = (str(uuid.uuid4()) for _ in range(3))
+        spec = objects.RequestSpec(flavor=objects.Flavor(
+            name='small', vcpus=1, memory_mb=512, root_gb=10))
+        bound.accept(base.USER, {first: 'first'}, spec)
+        free.accept(base.USER, {second: 'second', third: 'third'}, spec)
+
+        bound.run(base.USER, [second, third])
+        free.run(base.USER, [first])
+
+        self.assertEqual(['ACTIVE'] * 2 + ['ERROR'], [
+            found.status for found in self.settled([second, third, first])])
+        self.assertIn('Quota exceeded for instances', self.get(first).reason)
+
     def test_periodic_functions_build_servers_without_a_run(self):
         [one] = self.accept(flavor='small')
         later = self.later(3600)

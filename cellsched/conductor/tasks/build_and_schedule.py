@@ -180,7 +180,7 @@ class BuildAndSchedule:
             return []
         builds = [
             Build(entry.request, entry.spec, context, lease.owner,
-                  entry.revision, entry.tries)
+                  entry.revision, entry.tries, entry.quota)
             for entry in leased]
         for build, entry in zip(builds, leased, strict=True):
             if entry.broken:

@@ -107,6 +107,8 @@ class Build:
     revision: int = 0
     #: Number of attempts, including this one.
     tries: int = 1
+    #: The quota limits under which it was accepted, if recorded.
+    quota: Mapping[str, Mapping[str, int]] | None = None
     #: The batch that it was accepted in.
     batch: 'Batch | None' = None
     selections: list[objects.Selection] = dataclasses.field(

@@ -49,6 +49,7 @@ from cellsched import exception
 from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.quota import base as quota
+from cellsched.quota.db import admit_recorded
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
@@ -560,7 +561,8 @@ class Release(saga.Step):
     request since it was read, the row is corrected first.
 
     The quota is checked in the same transaction, so that each server counts
-    for the next check. Builds over quota fail.
+    for the next check. Builds over quota fail. The limits that an embedding
+    service recorded hold in place of those of this conductor.
     """
 
     final = batched = True
@@ -601,11 +603,26 @@ class Release(saga.Step):
                 lease.resolve_lost(connection, [
                     build for build in builds if build not in held])
             # 4. Count the quota and delete the requests together.
-            refused = self.quotas.admit_all(connection, _by_batch(held))
+            refused = self._admit(connection, _by_batch(held))
             build_requests.drop(connection, revisions.keys() - refused.keys())
         for build in held:
             if build.uuid in refused:
                 build.end(Outcome.FAILED, refused[build.uuid])
+
+    def _admit(
+        self, connection: Any, batches: Sequence[quota.QuotaBatch]
+    ) -> dict[str, exception.OverQuota]:
+        recorded = [each for each in batches if each.limits is not None]
+        if not recorded:
+            return self.quotas.admit_all(connection, batches)
+        own = [each for each in batches if each.limits is None]
+        refused = self.quotas.admit_all(connection, own)
+        # The admitted builds count for the others.
+        build_requests.drop(connection, [
+            build.uuid for batch in own for build in batch.builds
+            if build.uuid not in refused])
+        return refused | admit_recorded(
+            connection, recorded, self.clock.now())
 
     def _change(self, builds: Sequence[Build]) -> None:
         """Correct the rows in the cells after changes of the requests.
@@ -666,7 +683,7 @@ def _by_batch(builds: Sequence[Build]) -> list[quota.QuotaBatch]:
             build.request.project_id, build.instance.user_id,
             [quota.QuotaBuild(each.uuid, each.instance.vcpus,
                               each.instance.memory_mb) for each in batch],
-            build.batch.needed if build.batch else 1)
+            build.batch.needed if build.batch else 1, build.quota)
         for batch in batches.values() for build in batch[:1]]
 
 

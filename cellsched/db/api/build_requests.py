@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import datetime
 from typing import Any
 
+from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.api import models
@@ -69,27 +70,33 @@ _MANY = (
 def create(
     connection: sa.Connection, requests: Iterable[objects.BuildRequest],
     now: datetime.datetime, min_count: int = 1,
+    quota: request_rows.RecordedQuota | None = None,
 ) -> None:
     """Add the requests of one batch.
 
     :param min_count: if fewer can be built, none is built
+    :param quota: the limits that hold when they are built; None for those of
+        the conductor
     """
     create_all(connection, map(request_rows.stored_form, requests), now,
-               min_count)
+               min_count, quota)
 
 
 def create_all(
     connection: sa.Connection, requested: Iterable[request_rows.StoredRequest],
     now: datetime.datetime, min_count: int = 1,
+    quota: request_rows.RecordedQuota | None = None,
 ) -> None:
     """Add the requests of one batch, given as primitives.
 
-    :param min_count: if fewer can be built, none is built
+    The parameters are those of :func:`create`.
     """
+    recorded = None if quota is None else jsonutils.dumps(quota)
     statements.insert_all(connection, _INSERT, [
         {'created_at': now, 'instance_uuid': each.uuid,
          'project_id': each.project_id, **request_rows.texts(each),
-         'buried': each.buried, 'min_count': min_count, 'lease_count': 0}
+         'buried': each.buried, 'min_count': min_count, 'lease_count': 0,
+         'quota': recorded}
         for each in requested])
 
 

@@ -75,7 +75,8 @@ build_requests = _table(
     # Additions: the minimum number of servers of its batch; the lease with
     # owner, expiry (seconds since the epoch) and number of attempts; the
     # number of changes by the user; whether cell0 has an earlier record of it;
-    # the failure, if cell0 could not record it.
+    # the failure, if cell0 could not record it; the quota limits under which
+    # an embedding service accepted it (JSON, cellsched.quota.base.QuotaBatch).
     sa.Column('min_count', sa.Integer, nullable=False, default=1),
     sa.Column('lease_owner', sa.String(255)),
     sa.Column('lease_expires_at', mysql.DOUBLE),
@@ -83,6 +84,7 @@ build_requests = _table(
     sa.Column('revision', sa.Integer, nullable=False, default=0),
     sa.Column('buried', sa.Boolean, nullable=False, default=False),
     sa.Column('failure', sa.Text),
+    sa.Column('quota', sa.Text),
     sa.UniqueConstraint('instance_uuid',
                         name='uniq_build_requests0instance_uuid'),
     sa.Index('build_requests_project_id_idx', 'project_id'),

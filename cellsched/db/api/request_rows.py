@@ -17,6 +17,11 @@ from cellsched import objects
 _OWN = ('uuid', 'display_name', 'launch_index')
 
 
+#: Limits of the project and of the user, each by resource, under the keys
+#: ``project`` and ``user``.
+RecordedQuota = Mapping[str, Mapping[str, int]]
+
+
 class StoredRequest(NamedTuple):
     """A request, with the primitives of its objects."""
 
@@ -38,6 +43,7 @@ class LeasedRequest:
     :param broken: why this release can never build it, or None. A broken
         request has only the values of its columns, and its spec has only the
         owner
+    :param quota: the limits under which it was accepted, if recorded
     """
 
     request: objects.BuildRequest
@@ -46,6 +52,7 @@ class LeasedRequest:
     tries: int = 1
     revision: int = 0
     broken: exception.RequestUnreadable | None = None
+    quota: RecordedQuota | None = None
 
 
 def stored_form(request: objects.BuildRequest) -> StoredRequest:
@@ -130,7 +137,8 @@ def _leased(
                 exc)
     return LeasedRequest(
         request=request, min_count=row.min_count, tries=row.lease_count,
-        revision=row.revision, spec=spec, broken=broken)
+        revision=row.revision, spec=spec, broken=broken,
+        quota=row.quota and jsonutils.loads(row.quota))
 
 
 def _request(

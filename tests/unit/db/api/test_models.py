@@ -40,7 +40,8 @@ TABLES = {
 #: What is here and not in Nova.
 OURS = {'aggregates': {'lane', 'position'},
         'build_requests': {'min_count', 'lease_owner', 'lease_expires_at',
-                           'lease_count', 'revision', 'buried', 'failure'},
+                           'lease_count', 'revision', 'buried', 'failure',
+                           'quota'},
         'instance_mappings': {'vcpus', 'memory_mb'}}
 
 #: Tables that are here and not in Nova.

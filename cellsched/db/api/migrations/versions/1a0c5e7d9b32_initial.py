@@ -87,6 +87,7 @@ _table(
     sa.Column('revision', sa.Integer, nullable=False),
     sa.Column('buried', sa.Boolean, nullable=False),
     sa.Column('failure', sa.Text),
+    sa.Column('quota', sa.Text),
     sa.UniqueConstraint('instance_uuid',
                         name='uniq_build_requests0instance_uuid'),
     sa.Index('build_requests_project_id_idx', 'project_id'),
