@@ -14,6 +14,7 @@ from tests.integration import mariadb
 from tests.integration import servers
 from tests import profile
 from tests.unit.db import drift
+from tests.unit.db import released
 
 SCHEMAS = (api.SCHEMA, cell.SCHEMA, claims.SCHEMA)
 
@@ -41,6 +42,17 @@ class MigrationTests:
 
             self.assertEqual(
                 [], drift.differences(database, schema), schema.name)
+            schema.check(database)
+
+    def test_release_1_0_is_upgraded_with_its_rows(self):
+        for name, schema in released.SCHEMAS.items():
+            database = self.open(f'released_{name}', schema)
+            rows = released.create(database, name)
+
+            schema.sync(database)
+
+            self.assertEqual(rows, released.read(database, name))
+            self.assertEqual([], drift.differences(database, schema), name)
             schema.check(database)
 
     def test_constraints_have_the_names_that_they_have_elsewhere(self):

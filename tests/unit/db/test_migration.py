@@ -17,6 +17,8 @@ from cellsched.db.schema import Schema
 from cellsched.db import session
 from cellsched import exception
 from tests.unit import base
+from tests.unit.db import drift
+from tests.unit.db import released
 
 REVISION = '''
 from alembic import op
@@ -208,3 +210,36 @@ class TestSchema(base.TestCase):
         schema.sync(self.database)
 
         self.assertEqual('claimsone', schema.version(self.database))
+
+
+class TestReleased(base.TestCase):
+    """A database of release 1.0 can be upgraded to every later release."""
+
+    def open(self, name):
+        database = session.Database(
+            f'sqlite:///{self.temporary_directory()}/{name}.db',
+            released.SCHEMAS[name].name, clock=clock.Clock())
+        self.addCleanup(database.close)
+        return database
+
+    def test_upgrade_keeps_the_rows_and_makes_the_newest_tables(self):
+        for name, schema in released.SCHEMAS.items():
+            database = self.open(name)
+            rows = released.create(database, name)
+            self.assertEqual(rows, released.read(database, name))
+
+            schema.sync(database)
+
+            self.assertEqual(rows, released.read(database, name))
+            self.assertEqual([], drift.differences(database, schema), name)
+            schema.check(database)
+
+    def test_first_revision_does_not_change(self):
+        for name in released.SCHEMAS:
+            self.assertEqual(
+                released.REVISIONS[name],
+                migration.versions(released.SCHEMAS[name].package)[-1])
+            for dialect in released.DIALECTS:
+                self.assertEqual(
+                    released.stored(name, dialect),
+                    [*released.statements(name, dialect)], (name, dialect))
