@@ -3,6 +3,7 @@
 
 import configparser
 from importlib import metadata
+import os
 import pathlib
 import re
 import shutil
@@ -40,6 +41,31 @@ class TestInstallation(base.TestCase):
         self.assertEqual(
             {*setup['extras']},
             {*re.findall(r'(?m)^   \* - ``(\w+)``$', self.text)})
+
+    def test_version_is_the_one_of_setup_cfg_whatever_git_has(self):
+        tree = self.temporary_directory()
+        for name in ('setup.py', 'setup.cfg', 'README.rst',
+                     'requirements.txt', 'pyproject.toml'):
+            shutil.copy(tidy.ROOT / name, tree)
+        git = ['git', '-C', str(tree), '-c', 'user.name=a', '-c',
+               'user.email=a@example.org']
+        env = {name: value for name, value in os.environ.items()
+               if name != 'PBR_VERSION'}
+        for command in (['init', '--quiet'],
+                        ['commit', '--quiet', '--allow-empty', '-m', 'a'],
+                        ['tag', '9.0.0'],
+                        ['commit', '--quiet', '--allow-empty', '-m', 'b']):
+            subprocess.run([*git, *command], check=True)
+
+        ended = subprocess.run(
+            [sys.executable, 'setup.py', '--version'], cwd=tree, env=env,
+            capture_output=True, text=True)
+
+        setup = configparser.RawConfigParser()
+        setup.read(tidy.ROOT / 'setup.cfg', encoding='utf-8')
+        version = setup['metadata']['version']
+        self.assertEqual(version, ended.stdout.split('\n')[-2], ended.stderr)
+        self.assertEqual(version, metadata.version('cellsched'))
 
     def test_units_run_each_service_with_files_of_the_page(self):
         files = {*re.findall(r'(?m)^   \* - ``(/etc/\S+)``$', self.text)}
