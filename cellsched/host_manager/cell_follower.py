@@ -227,8 +227,11 @@ class CellFollower:
             self._note(gone | {
                 uuid for uuid, host, old in zip(uuids, hosts, before)
                 if old not in (None, host)}, zip(hosts, uuids))
+            # The nodes that were just written have their services.
+            written = set(uuids)
             beats = [(row, uuid) for row in served
-                     for uuid in self._nodes.get(row.host, ())]
+                     for uuid in self._nodes.get(row.host, ())
+                     if uuid not in written]
             if beats:
                 table.put([uuid for _, uuid in beats],
                           node_columns.of_services(

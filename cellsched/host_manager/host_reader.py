@@ -281,10 +281,10 @@ class HostReader:
             providers=None if scope.nodes is None else [*uuids, *children],
         ).usages if uuids else ()
         chosen = self.choices.current(self.clock.steady())
-        for usage in with_held(
-                (*usages, *sharing.usages), chosen):
-            table.set_usage(usage.provider, usage.capacity, usage.used,
-                            usage.consumers, usage.units)
+        table.set_usages(
+            (each.provider, each.capacity, each.used, each.consumers,
+             each.units)
+            for each in with_held((*usages, *sharing.usages), chosen))
         count_builds(table, chosen, marks)
 
 

@@ -409,21 +409,23 @@ class HostManager(source.HostSource):
             self._reading.release()
 
     def _apply(self, usages: Iterable[Any]) -> None:
-        for usage in usages:
-            problem = claims_base.flaw(usage)
-            if problem:
-                # It keeps no other provider, and is read again each time, as
-                # a correction by hand is no reported change.
-                if problem != self._flaws.get(usage.provider):
-                    LOG.error('Provider %s in the claim store cannot be read, '
-                              'and gets no servers: %s', usage.provider,
-                              problem)
-                self._flaws[usage.provider] = problem
-                usage = claims_base.Usage(usage.provider, {}, {}, 0)
-            else:
-                self._flaws.pop(usage.provider, None)
-            self.table.set_usage(usage.provider, usage.capacity, usage.used,
-                                 usage.consumers, usage.units)
+        self.table.set_usages(map(self._readable, usages))
+
+    def _readable(self, usage: Any) -> table.Usage:
+        """Return a usage in the form of the table; log one with a flaw."""
+        problem = claims_base.flaw(usage)
+        if problem:
+            # It keeps no other provider, and is read again each time, as a
+            # correction by hand is no reported change.
+            if problem != self._flaws.get(usage.provider):
+                LOG.error('Provider %s in the claim store cannot be read, '
+                          'and gets no servers: %s', usage.provider, problem)
+            self._flaws[usage.provider] = problem
+            return usage.provider, {}, {}, 0, {}
+        if self._flaws:
+            self._flaws.pop(usage.provider, None)
+        return (usage.provider, usage.capacity, usage.used, usage.consumers,
+                usage.units)
 
 
 #: The maximum number of instances; the oldest ones are removed.

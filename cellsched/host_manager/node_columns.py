@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a cell's database rows to columns of the host table."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import datetime
@@ -16,6 +17,9 @@ from cellsched.objects import child_providers
 
 LOG = log.getLogger(__name__)
 
+#: Times in databases are in UTC, without a time zone.
+_EPOCH = datetime.datetime(1970, 1, 1)
+
 #: Statistics that are columns, besides the names that begin with num_.
 _COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 
@@ -28,10 +32,10 @@ def of_nodes(
     :param sourced: columns of plug-ins that have sources
     """
     stats = [_object(row, 'stats') for row in rows]
-    children = [_children(row) for row in rows]
-    traits = _traits(rows)
+    children = [_children(row) if row.providers else [] for row in rows]
+    traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)))
     return _sourced(sourced, rows, stats, traits) | {
-        'children': [*map(_numbered, children)],
+        'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
                         for value in children],
         # Most node names are host names, and many values are equal.
@@ -56,15 +60,16 @@ def of_nodes(
             row.disk_allocation_ratio or 1.0 for row in rows],
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
-        'free_pci_devices': [_free_devices(row) for row in rows],
+        'free_pci_devices': [
+            _free_devices(row) if row.pci_stats else 0 for row in rows],
         # The database column is not nullable: an unknown type is empty text.
         'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
         'cpu_info': [row.cpu_info or '' for row in rows],
-        'supported_instances': [
-            tuple(tuple(map(str, each)) for each
-                  in _list(row, 'supported_instances')
-                  if isinstance(each, list)) for row in rows],
+        'supported_instances': _each(
+            rows, 'supported_instances', lambda listed: tuple(
+                tuple(map(str, each)) for each in listed
+                if isinstance(each, list))),
         'image_props': [_image_props(each) for each in stats],
         'stats': [_lasting(each) for each in stats],
         'metrics': [row.metrics or '' for row in rows],
@@ -113,7 +118,7 @@ def timestamp(time: datetime.datetime | None, ahead_s: float = 0.0) -> float:
     """
     if time is None:
         return 0.0
-    return time.replace(tzinfo=datetime.UTC).timestamp() - ahead_s
+    return (time - _EPOCH).total_seconds() - ahead_s
 
 
 def _json(row: Any, name: str, kind: type) -> Any:
@@ -140,13 +145,18 @@ def _list(row: Any, name: str) -> list[Any]:
     return _json(row, name, list)
 
 
-def _traits(rows: Sequence[Any]) -> list[frozenset[str]]:
-    """Return the traits of each row; most hosts have the same ones."""
-    known: dict[str, frozenset[str]] = {}
+def _each(
+    rows: Sequence[Any], name: str, convert: Callable[[list[Any]], Any]
+) -> list[Any]:
+    """Return a JSON list of each row, converted; most hosts have the same."""
+    known: dict[str, Any] = {}
+    result = []
     for row in rows:
-        if row.traits not in known:
-            known[row.traits] = frozenset(map(str, _list(row, 'traits')))
-    return [known[row.traits] for row in rows]
+        text = getattr(row, name)
+        if text not in known:
+            known[text] = convert(_list(row, name))
+        result.append(known[text])
+    return result
 
 
 def _children(row: Any) -> list[child_providers.Child]:
@@ -155,8 +165,6 @@ def _children(row: Any) -> list[child_providers.Child]:
     They are sorted by their properties, then by name, so that nodes with
     similar providers number them alike.
     """
-    if not row.providers:
-        return []
     providers = sorted(child_providers.load(row.providers), key=lambda each: (
         each.parent is not None, sorted(each.traits), each.name))
     if len(providers) > columns.CHILDREN_MAX:
@@ -207,8 +215,6 @@ def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
 
 def _free_devices(row: Any) -> int:
     """Return the number of free PCI devices in Nova's device pools."""
-    if not row.pci_stats:
-        return 0
     pools = _object(row, 'pci_stats').get('nova_object.data', {})
     objects = pools.get('objects') if isinstance(pools, dict) else None
     if not isinstance(objects, list):

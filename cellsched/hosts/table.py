@@ -39,6 +39,10 @@ _LASTING = frozenset({
 
 _UNBOUNDED: Mapping[str, tuple[int, int, int]] = {}
 
+#: The usage of a provider, as :meth:`HostTable.set_usages` takes it.
+Usage = tuple[str, Mapping[str, int], Mapping[str, int], int,
+              Mapping[str, tuple[int, int, int]]]
+
 #: The number of unused values that a coded column may hold, beyond one for
 #: each host.
 _SPARE_VALUES = 1000
@@ -568,54 +572,74 @@ class HostTable:
         consumers: int,
         units: Mapping[str, tuple[int, int, int]] = _UNBOUNDED,
     ) -> None:
-        """Set the usage of a provider, as reported by the claim store.
+        """Set the usage of one provider; see :meth:`set_usages`."""
+        self.set_usages([(uuid, capacity, used, consumers, units)])
 
-        The provider is a host, a child provider of a host, or a sharing
+    def set_usages(self, usages: Iterable[Usage]) -> None:
+        """Set the usage of providers, as reported by the claim store.
+
+        A provider is a host, a child provider of a host, or a sharing
         provider. An unknown provider is ignored.
 
-        :param units: the minimum, the maximum and the step size of one
-            allocation, by resource class; a class that is left out has no
-            limits
+        :param usages: for each provider its uuid, its capacity and its usage
+            by resource class, the number of its consumers, and the minimum,
+            the maximum and the step size of one allocation by resource class;
+            a class that is left out has no limits
         """
         with self._lock:
-            row = self._rows.get(uuid)
-            if row is None:
-                self._set_other(uuid, _remaining(
-                    capacity, used), _bounds(units))
-                return
-            self._fold(reported=uuid)
-            for allocation in self._pending.get(uuid, ()):
-                allocation.maybe_reported = True
-            self._changed = True
-            self._set_available(row, _remaining(capacity, used))
-            memory_mb = used.get('MEMORY_MB', 0)
-            disk_mb = used.get('DISK_GB', 0) * 1024
-            for name, value in (
-                    ('vcpus_used', used.get('VCPU', 0)),
-                    ('free_ram_mb',
-                     self._columns['unreserved_ram_mb'][row] - memory_mb),
-                    ('free_disk_mb',
-                     self._columns['unreserved_disk_mb'][row] - disk_mb),
-                    ('disk_mb_used', disk_mb), ('num_instances', consumers)):
-                self._writable(name)[row] = value
-            self._set_lasting('units', row, _bounds(units))
+            rows, of_hosts = [], []
+            for usage in usages:
+                uuid, capacity, used, _, units = usage
+                row = self._rows.get(uuid)
+                if row is None:
+                    self._set_other(uuid, _remaining(
+                        capacity, used), _bounds(units))
+                    continue
+                if self._pending:
+                    self._fold(reported=uuid)
+                    for allocation in self._pending.get(uuid, ()):
+                        allocation.maybe_reported = True
+                rows.append(row)
+                of_hosts.append(usage)
+            if rows:
+                self._changed = True
+                self._write_usages(np.array(rows), of_hosts)
 
-    def _set_available(
-        self, row: int, remaining: Mapping[str, float], place: str = ''
-    ) -> None:
-        """Set the available amounts of a host or of one of its children.
-
-        :param place: suffix of the resource names for a child provider
-        """
+    def _write_usages(self, rows: Column, usages: Sequence[Usage]) -> None:
+        """Set the usage of hosts, a column at a time."""
         for name in self._columns:
-            if name.startswith(host_columns.AVAILABLE) and (
-                    name.endswith(place) if place
-                    else host_columns.AT not in name):
-                self._writable(name)[row] = 0
-        for resource, room in remaining.items():
-            self._available_column(resource + place)
-            self._writable(
-                host_columns.AVAILABLE + resource + place)[row] = room
+            if (name.startswith(host_columns.AVAILABLE)
+                    and host_columns.AT not in name):
+                self._writable(name)[rows] = 0
+        # 1. The room for each class, on the hosts that have the class.
+        rooms: dict[str, tuple[list[int], list[float]]] = {}
+        for place, (_, capacity, used, _, _) in enumerate(usages):
+            for resource, room in _remaining(capacity, used).items():
+                places, values = rooms.setdefault(resource, ([], []))
+                places.append(place)
+                values.append(room)
+        for resource, (places, values) in rooms.items():
+            self._available_column(resource)
+            self._writable(host_columns.AVAILABLE + resource)[
+                rows[places]] = values
+        # 2. The columns that are named as Nova's attributes.
+        memory_mb = np.array([
+            used.get('MEMORY_MB', 0) for _, _, used, _, _ in usages])
+        disk_mb = np.array([
+            used.get('DISK_GB', 0) * 1024 for _, _, used, _, _ in usages])
+        for name, given in (
+                ('vcpus_used', [
+                    used.get('VCPU', 0) for _, _, used, _, _ in usages]),
+                ('free_ram_mb',
+                 self._columns['unreserved_ram_mb'][rows] - memory_mb),
+                ('free_disk_mb',
+                 self._columns['unreserved_disk_mb'][rows] - disk_mb),
+                ('disk_mb_used', disk_mb),
+                ('num_instances', [
+                    consumers for _, _, _, consumers, _ in usages])):
+            self._writable(name)[rows] = given
+        self._set_lasting('units', rows, [
+            _bounds(units) for _, _, _, _, units in usages])
 
     def _set_other(
         self, uuid: str, remaining: Mapping[str, float],
@@ -635,17 +659,27 @@ class HostTable:
         if not node:
             self._others.set_available(uuid, remaining, units)
             return
-        row = self._rows[node]
-        self._set_available(row, remaining, f'{host_columns.AT}{number}')
+        row, place = self._rows[node], f'{host_columns.AT}{number}'
+        for name in self._columns:
+            if name.startswith(host_columns.AVAILABLE) and (
+                    name.endswith(place)):
+                self._writable(name)[row] = 0
+        for resource, room in remaining.items():
+            self._available_column(resource + place)
+            self._writable(
+                host_columns.AVAILABLE + resource + place)[row] = room
         value = list(self._value('child_units', row))
         value[number - 1] = units
-        self._set_lasting('child_units', row, tuple(value))
+        self._set_lasting('child_units', np.array([row]), [tuple(value)])
 
-    def _set_lasting(self, name: str, row: int, value: Hashable) -> None:
-        """Set a host's value of a coded column that seldom changes."""
-        if self._value(name, row) == value:
+    def _set_lasting(
+        self, name: str, rows: Column, values: Sequence[Hashable]
+    ) -> None:
+        """Set hosts' values of a coded column that seldom change."""
+        codes = self._encodings[name].encode(values)
+        if np.array_equal(self._column(name)[rows], codes):
             return
-        self._writable(name)[row] = self._encodings[name].encode([value])[0]
+        self._writable(name)[rows] = codes
         self._lasting_changed = True
         self._compact(name)
 
@@ -774,7 +808,9 @@ def _remaining(
 
 def _bounds(units: Mapping[str, tuple[int, int, int]]) -> Units:
     """Return allocation units in the form of the units columns."""
-    return tuple((name, *units[name]) for name in sorted(units))
+    # Most providers have none.
+    return tuple((name, *units[name])
+                 for name in sorted(units)) if units else ()
 
 
 def _listed(given: Any) -> Iterable[Any]:
