@@ -2,6 +2,7 @@
 """The command ``cellsched-status``."""
 
 from collections.abc import Sequence
+from importlib import metadata
 import logging
 import sys
 from typing import NoReturn
@@ -25,9 +26,15 @@ class Status(upgradecheck.UpgradeCommands):
 
     def __init__(self) -> None:
         self._conf = loader.new_conf()
+        #: Whether the command line names files.
+        self._named = False
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the command; return the exit code."""
+        if [*argv] == ['--version']:
+            print(f'cellsched-status {metadata.version("cellsched")}')
+            return 0
+        self._named = any(each.startswith('--config') for each in argv)
         # The results of the checks have the problems.
         logging.getLogger().addHandler(logging.NullHandler())
         try:
@@ -44,8 +51,10 @@ class Status(upgradecheck.UpgradeCommands):
     def check(self) -> upgradecheck.Code:
         """Run the checks, and print the results."""
         try:
-            conf = loader.load(files=self._conf.config_file,
-                               dirs=self._conf.config_dir)
+            # The library does not know the environment variable.
+            conf = loader.load(
+                files=self._conf.config_file if self._named else None,
+                dirs=self._conf.config_dir if self._named else None)
             for group in ('api_database', 'database'):
                 # Do not retry: a person waits for the result.
                 conf.set_default('max_retries', 0, group)

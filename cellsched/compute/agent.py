@@ -217,8 +217,8 @@ class Agent:
             self._hand_on(context, instance, message, exc)
         except Exception as exc:
             self._outcomes.failed(node)
-            LOG.exception('The build of instance %s failed for good',
-                          instance.uuid)
+            LOG.exception('The build failed for good',
+                          instance_uuid=instance.uuid, context=context)
             self._end_in_error(context, instance, exc)
         else:
             self._reached('Spawn')
@@ -229,7 +229,8 @@ class Agent:
                          context=context)
                 self._reached('Finish')
             else:
-                LOG.info('%s was deleted while it was built', instance.uuid)
+                LOG.info('The server was deleted while it was built',
+                         instance_uuid=instance.uuid, context=context)
                 self._leave(context, instance)
 
     def _give_networks(
@@ -263,8 +264,8 @@ class Agent:
         again.
         """
         uuid = instance.uuid
-        LOG.info('The build of instance %s failed on this host: %s', uuid,
-                 reason)
+        LOG.info('The build failed on this host: %s', reason,
+                 instance_uuid=uuid, context=context)
         if not self._is_spawning(uuid):
             self._leave(context, instance)
             return

@@ -52,17 +52,19 @@ class Deployment(fixtures.Fixture):
 
     :param cells: the hosts of each cell, with what they have
     :param workers: processes of what is above the cells, of each service
+    :param above: further options of ``[DEFAULT]`` there
     """
 
     def __init__(
         self, broker: servers.Part, database: servers.Part,
         cells: Mapping[str, Mapping[str, Mapping[str, int]]] = CELLS,
-        workers: int = 2,
+        workers: int = 2, above: Mapping[str, str] | None = None,
     ) -> None:
         self._broker = broker
         self._database = database
         self._cells = cells
         self._workers = workers
+        self._above = above or {}
         self.services: list[processes.Process] = []
 
     def _setUp(self) -> None:
@@ -127,7 +129,8 @@ class Deployment(fixtures.Fixture):
     def _write_configuration(self) -> None:
         claims = {'connection': self._database.url('claims')}
         self._write(_ABOVE, {
-            'DEFAULT': {'host': 'control', **self._transport(_ABOVE)},
+            'DEFAULT': {'host': 'control', **self._transport(_ABOVE),
+                        **self._above},
             'api_database': {'connection': self._database.url(_ABOVE)},
             'claims': claims,
             'scheduler': {'workers': self._workers},

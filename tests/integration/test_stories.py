@@ -25,7 +25,8 @@ class TestStories(base.TestCase):
         super().setUpClass()
         cls.world = cls.of_class(deployment.Deployment(
             cls.part_of_class(servers.RabbitMQ),
-            cls.part_of_class(servers.PostgreSQL)))
+            cls.part_of_class(servers.PostgreSQL),
+            above={'use_json': 'true'}))
 
     def setUp(self) -> None:
         super().setUp()
@@ -42,6 +43,24 @@ class TestStories(base.TestCase):
             ('web', 'ACTIVE', server['Cell'], server['Host']),
             tuple(shown[name] for name in ('name', 'status', 'cell', 'host')))
         self.assertIn(server, self.world.list_servers())
+
+    def test_json_lines_have_the_server_and_the_request(self):
+        [server] = self.create('web', '--flavor', 'small')
+        request = self.world._json(
+            'server', 'event', 'list', server['ID'])[-1]['Request ID']
+
+        steps = {}
+        for service in self.world.services[:2]:
+            lines = [json.loads(line)
+                     for line in service.output().splitlines()]
+            steps[service.name] = [
+                (line['context']['request_id'], line['levelname'])
+                for line in lines
+                if line['extra'].get('instance_uuid') == server['ID']]
+
+        self.assertEqual(
+            {'cellsched-scheduler-api': [(request, 'INFO')],
+             'cellsched-conductor-api': [(request, 'INFO')]}, steps)
 
     def test_servers_of_one_request_are_spread_over_the_cells(self):
         found = self.create(

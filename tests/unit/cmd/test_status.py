@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 
+import fixtures
+
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched.cmd import status
@@ -62,6 +64,18 @@ class TestStatus(base.TestCase):
         self.assertEqual((255, ''), (code, out))
         self.assertEqual(1, len(err.splitlines()), err)
         self.assertIn(text, err)
+
+    def test_configuration_is_found_by_the_environment(self):
+        self.add_cells()
+        self.useFixture(fixtures.EnvironmentVariable(
+            loader.VARIABLE, str(self.conf)))
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            code = status.Status().run(['upgrade', 'check'])
+
+        self.assertEqual(0, code, out.getvalue())
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(0, status.Status().run(['--version']))
+        self.assertRegex(out.getvalue(), r'^cellsched-status \d')
 
     def test_deployment_that_is_ready_ends_with_0(self):
         self.add_cells()
