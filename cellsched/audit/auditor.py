@@ -119,8 +119,7 @@ class Auditor:
             for server in self._reader.servers(uuids, asked=True).values():
                 if any(judge(server)):
                     suspects.add(server.uuid)
-                if server.moved:
-                    moved.add(migrations.consumer(server.uuid))
+                moved.update(claim.consumer for claim in server.moved)
             done += len(uuids)
             progress(done)
         servers = done
@@ -187,6 +186,12 @@ class Auditor:
             for pages in self._reader.cell_pages(audit_queries.moved_after):
                 for uuids in pages.values():
                     lost -= set(map(migrations.consumer, uuids))
+        if lost:
+            for moves in self._reader.ask(
+                    lambda cell, connection: audit_queries.moves_among(
+                        connection, sorted(lost)),
+                    self._reader.cells()).values():
+                lost -= moves
         return set() if self._reader.unheard else lost
 
     def _of_servers(

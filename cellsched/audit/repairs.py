@@ -221,25 +221,33 @@ class Repairs:
             mapping = api.lock(connection, uuid)
             if mapping is None or api.requested(connection, [uuid]):
                 return False
-            if not self._still_leaks(held, mapping, uuid, action):
+            leaking = self._leaking(held, mapping, uuid, action)
+            if leaking is None:
                 return False
-            store.release([_holder(uuid, action)])
+            store.release(leaking)
         return True
 
-    def _still_leaks(
+    def _leaking(
         self, held: contextlib.ExitStack, mapping: api.MappingRow,
         uuid: str, action: Action,
-    ) -> bool:
-        """Lock the row until the stack is closed, and check it."""
-        if mapping.cell is None:
-            return mapping.deleted
-        connection = held.enter_context(self._cell(mapping.cell).writer())
-        row = audit_queries.lock(connection, uuid)
-        if row is None or mapping.cell == objects.CELL0_UUID:
-            return mapping.deleted or mapping.cell == objects.CELL0_UUID
-        if action is Action.RELEASE_MOVE:
-            return row.deleted or (row.task_state is None and not row.moving)
-        return checks.expected_in_cell(row) is checks.Expected.NONE
+    ) -> list[str] | None:
+        """Lock the row until the stack is closed, and check it.
+
+        :returns: the consumers whose claims leak; None if they no longer do
+        """
+        is_move, row = action is Action.RELEASE_MOVE, None
+        names = [migrations.consumer(uuid) if is_move else uuid]
+        leaks = mapping.deleted or mapping.cell == objects.CELL0_UUID
+        if mapping.cell is not None:
+            connection = held.enter_context(self._cell(mapping.cell).writer())
+            row = audit_queries.lock(connection, uuid)
+        if row is not None and mapping.cell != objects.CELL0_UUID:
+            leaks = (
+                row.deleted or (row.task_state is None and not row.moving)
+                if is_move else
+                checks.expected_in_cell(row) is checks.Expected.NONE)
+            names += row.moves if is_move else ()
+        return names if leaks else None
 
     def expire(self, limit_s: float) -> None:
         """End the leases that would last longer than a limit."""
@@ -456,7 +464,3 @@ class Repairs:
 
     def _cell(self, uuid: str) -> Any:
         return self._targets.database(self._reader.cells()[uuid])
-
-
-def _holder(uuid: str, action: Action) -> str:
-    return migrations.consumer(uuid) if action is Action.RELEASE_MOVE else uuid

@@ -283,12 +283,19 @@ class StateReader:
             self._cells.refresh()
         rows = self._rows(by_cell)
         host_cells = self._host_cells(rows, mappings)
+        moves = {uuid: [migrations.consumer(uuid), *(
+            move for row in rows.get(uuid, {}).values() for move in row.moves)]
+            for uuid in uuids}
+        # A move that begins later is not in the rows, nor are its claims.
+        held.update(self._held(
+            [name for names in moves.values() for name in names], holders))
         names, unheard = self.names(), frozenset(self.unheard)
         shared = frozenset(provider.uuid for provider in self.shared())
         return {uuid: ServerState(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
-            held.get(migrations.consumer(uuid), ()), unheard, names,
+            [claim for name in moves[uuid] for claim in held.get(name, ())],
+            unheard, names,
             request.broken if (request := broken.get(uuid)) else None,
             size := sizes.get(uuid), host_cells, shared,
             _projects(size, request), groups_of.get(uuid, frozenset()),
@@ -393,8 +400,7 @@ class StateReader:
         if self.claims is None:
             return {}
         held = self.claims.claims_of([
-            name for name in migrations.consumers(uuids)
-            if holders is None or name in holders])
+            name for name in uuids if holders is None or name in holders])
         # The amounts of other claims cannot be added up.
         return {name: claims for name, claims in held.items()
                 if all(map(claims_base.is_readable, claims))}

@@ -75,10 +75,11 @@ class RequestSpec(base.Object):
     """A request for one or more servers of one size.
 
     Fields with objects of Nova that this project does not read are passed on
-    unchanged.
+    unchanged. Nova has no ``migration_uuid``: it is the migration that the
+    request is for, whose claims are made under this uuid.
     """
 
-    VERSION = '1.15'
+    VERSION = '1.16'
 
     fields = {
         'id': fields.IntegerField(),
@@ -106,6 +107,7 @@ class RequestSpec(base.Object):
         'requested_resources': base.RawField(nullable=True),
         'request_level_params': base.RawField(),
         'requested_networks': base.RawField(),
+        'migration_uuid': fields.UUIDField(nullable=True),
     }
 
     def hint(self, name: str) -> list[str]:

@@ -29,7 +29,8 @@ _OWNERS = ('project_id', 'user_id')
 #: Fields of a request that are checked.
 _CHECKED = (
     'flavor', 'scheduler_hints', 'image', 'num_instances', 'instance_uuid',
-    'instance_group', 'requested_destination', *_OWNERS, *_HOST_LISTS)
+    'migration_uuid', 'instance_group', 'requested_destination', *_OWNERS,
+    *_HOST_LISTS)
 
 #: Required fields of a flavor.
 _REQUIRED = ('vcpus', 'memory_mb', 'root_gb')
@@ -96,8 +97,12 @@ def check(
     if not 1 <= count <= _AMOUNT_MAX:
         raise invalid('spec_obj.num_instances',
                       f'a whole number from 1 to {_AMOUNT_MAX}')
-    if value['instance_uuid'] is not None:
-        check_ids('spec_obj.instance_uuid', [value['instance_uuid']])
+    for name in ('instance_uuid', 'migration_uuid'):
+        if value[name] is not None:
+            check_ids(f'spec_obj.{name}', [value[name]])
+    if value['migration_uuid'] is not None and (
+            count != 1 or uuids is not None and len(uuids) != 1):
+        raise invalid('spec_obj.migration_uuid', 'a migration of one instance')
     for name in _OWNERS:
         if value[name]:
             claims_validation.check_id(

@@ -112,6 +112,7 @@ class ServerRow:
     :param served: whether its host has a compute service, up or down
     :param children: uuids of the child providers of its compute node
     :param node: name of its compute node
+    :param moves: uuids of all its moves
     :param known_host: whether its host has a compute service or a node
     :param size: vcpus, memory_mb, root_gb and ephemeral_gb
     :param down: whether its host has a service that is down
@@ -135,6 +136,7 @@ class ServerRow:
     node: str | None = None
     known_host: bool = False
     size: Size = (None, None, None, None)
+    moves: tuple[str, ...] = ()
     down: bool = dataclasses.field(default=False, compare=False)
 
     @property
@@ -175,6 +177,17 @@ def moved_after(
     return [(row.id, row.instance_uuid) for row in rows]
 
 
+def moves_among(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> set[str]:
+    """Return those of some uuids that are uuids of moves."""
+    return {uuid for chunk in statements.chunks(uuids)
+            for uuid in connection.execute(
+                sa.select(_MOVES.c.uuid).where(
+                    statements.in_list(_MOVES.c.uuid)),
+                {'these': chunk}).scalars()}
+
+
 def rows(
     connection: sa.Connection, uuids: Iterable[str],
     up_since: datetime.datetime | None = None,
@@ -192,6 +205,8 @@ def rows(
         for uuid, kind, status in connection.execute(
                 _MOVING, {'these': [row.uuid for row in present]}):
             moving.setdefault(uuid, []).append(MoveRow(kind, status))
+        moves = server_moves.uuids_of(
+            connection, [row.uuid for row in present])
         wrong = [row.uuid for row in present
                  if row.vm_state == 'error' and not row.deleted]
         reasons, failed = _reasons(connection, wrong)
@@ -209,6 +224,7 @@ def rows(
                 children.get(row.provider, frozenset()), row.node,
                 row.service is not None or bool(row.has_nodes),
                 (row.vcpus, row.memory_mb, row.root_gb, row.ephemeral_gb),
+                tuple(moves.get(row.uuid, ())),
                 row.service is not None and (bool(row.forced_down) or (
                     up_since is not None and row.last_seen_up is not None
                     and row.last_seen_up < up_since)))

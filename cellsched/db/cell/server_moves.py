@@ -157,6 +157,20 @@ def live(connection: sa.Connection, instance_uuid: str) -> Migration | None:
     return None if row is None else _from_row(row)
 
 
+def uuids_of(
+    connection: sa.Connection, instance_uuids: Iterable[str]
+) -> dict[str, list[str]]:
+    """Return the uuids of all moves of servers, by server."""
+    found: dict[str, list[str]] = {}
+    for chunk in statements.chunks(instance_uuids):
+        for server, uuid in connection.execute(
+                sa.select(_TABLE.c.instance_uuid, _TABLE.c.uuid).where(
+                    statements.in_list(_TABLE.c.instance_uuid),
+                    _TABLE.c.uuid.is_not(None)), {'these': chunk}):
+            found.setdefault(server, []).append(uuid)
+    return found
+
+
 def has_migrated(
     connection: sa.Connection, instance_uuid: str, host: str,
     statuses: Iterable[str],

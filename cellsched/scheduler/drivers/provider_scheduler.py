@@ -219,7 +219,9 @@ class RequestHosts(HostSource):
         """Return relevant nodes and host names, including full hosts."""
         rest = self.pipeline.located(self.request).difference(self.uuids)
         held = self.claims.claims_of(
-            [*rest, *migrations.consumers(self.uuids)])
+            [*rest, *self.uuids, *(
+                existing_claims.consumer_of_move(self.request, uuid)
+                for uuid in self.uuids)])
         providers = self._refused.union(
             each.provider for claims in held.values() for each in claims)
         roots = self.claims.roots(providers)

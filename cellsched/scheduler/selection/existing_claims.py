@@ -65,6 +65,15 @@ def has_tried(request: objects.RequestSpec) -> bool:
     return _TRIED.applies(request)
 
 
+def consumer_of_move(request: objects.RequestSpec, instance: str) -> str:
+    """Return the consumer of an instance's claims on its destination.
+
+    The requests of other services do not name the migration.
+    """
+    uuid: str | None = request.get('migration_uuid')
+    return uuid or migrations.consumer(instance)
+
+
 def locate(
     hosts: view.Hosts, request: objects.RequestSpec,
     instances: Sequence[str], held: Held,
@@ -83,7 +92,7 @@ def locate(
     nodes = {name: node_of(hosts, claims) for name, claims in held.items()}
     kept, consumers, kept_claims = {}, {}, {}
     for instance in instances:
-        other = migrations.consumer(instance)
+        other = consumer_of_move(request, instance)
         for name in (instance, other):
             if name in held and _suits(hosts, request, held[name]) and not (
                     name == instance and _leaves_unknown_host(
@@ -92,10 +101,10 @@ def locate(
                 kept_claims[instance] = held[name]
                 break
         else:
-            if instance in held:
+            if instance in held or request.get('migration_uuid'):
                 consumers[instance] = other
                 # A claim on the host to leave is no location.
-                del nodes[instance]
+                nodes.pop(instance, None)
     return InstanceLocations(nodes, kept, consumers, stale, kept_claims)
 
 
@@ -165,7 +174,7 @@ def _stale(
     requested = totals(request)
     found = {}
     for instance in instances:
-        for name in (instance, migrations.consumer(instance)):
+        for name in (instance, consumer_of_move(request, instance)):
             claims = held.get(name)
             if not claims or _sums(claims) != requested:
                 continue

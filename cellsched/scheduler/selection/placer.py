@@ -222,7 +222,7 @@ class Placer:
         rounds = 0
         # Repeated requests are rare, and the claim store detects them. The
         # first round omits the query, which costs as much as a claim.
-        query_own = False
+        query_own = claim and bool(attempt.request.get('migration_uuid'))
         while rounds < self.attempts_max:
             # 1. Select a host for each instance and reserve it in the table.
             self._locate(attempt, query_own)
@@ -273,7 +273,9 @@ class Placer:
         if not related and not query_own:
             attempt.located = existing_claims.NO_LOCATIONS
             return
-        held = self.claims.claims_of([*related, *migrations.consumers(uuids)])
+        held = self.claims.claims_of([*related, *uuids, *(
+            existing_claims.consumer_of_move(request, uuid)
+            for uuid in uuids)])
         reported = self.loader.reported_nodes(related - held.keys())
         own = (self.loader.reported_nodes(uuids)
                if existing_claims.has_tried(request) else {})

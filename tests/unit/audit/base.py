@@ -27,7 +27,6 @@ from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched import exception
-from cellsched import migrations
 from cellsched.testing import clock as clocks
 from tests.unit.cells import base
 from tests.unit.db import samples
@@ -243,12 +242,12 @@ class TestCase(base.TestCase):
 
     def move(self, uuid, cell='cell1', status=server_moves.PREPARING,
              kind=server_moves.MIGRATION):
-        """Write a move of a server, in progress or ended."""
+        """Write a move of a server; return the consumer of its claims."""
         migration = server_moves.Migration(
             samples.uuids(1)[0], uuid, kind, status, 'a1', 'node-a1')
         self.write(self.cell(cell), server_moves.create, migration,
                    context.admin(), samples.NOW)
-        return migrations.consumer(uuid)
+        return migration.uuid
 
     def take_down(self, name):
         self._set_url(name, 'sqlite:////nowhere/gone.sqlite')

@@ -8,6 +8,7 @@ from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -139,7 +140,7 @@ class TestMoves(base.TestCase):
             ('L1', 'move-stranded', uuid, 'cell1') for uuid in made))
 
         for uuid in made:
-            self.assertEqual({}, self.held(base.migrations.consumer(uuid)))
+            self.assertEqual({}, self.held(migrations.consumer(uuid)))
             self.assertEqual(
                 {self.providers['a1']: base.SIZE}, self.held(uuid))
             self.assertEqual('error', self.row(uuid, 'cell1').vm_state)

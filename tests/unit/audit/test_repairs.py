@@ -8,6 +8,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched import exception
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -67,7 +68,7 @@ class TestFences(base.TestCase):
 
     def test_claim_of_a_move_that_begins_stays(self):
         uuid = self.running()
-        name = base.migrations.consumer(uuid)
+        name = migrations.consumer(uuid)
         self.take(name, 'a2')
 
         self.repair_late(uuid, lambda: self.move(uuid))
@@ -257,7 +258,7 @@ class TestFences(base.TestCase):
         self.take(uuid, 'a2')
 
         def claim():
-            self.take(base.migrations.consumer(uuid), 'a2')
+            self.take(migrations.consumer(uuid), 'a2')
 
         self.assertRaises(
             exception.ClaimConflict, self.repair_late, uuid, claim)

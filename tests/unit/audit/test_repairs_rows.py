@@ -10,6 +10,7 @@ from cellsched.cells import cell0
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -111,7 +112,7 @@ class TestMoves(TestCase):
         self.assertIn('migration', fault.message)
         self.assertIn(uuid, fault.message)
         self.assertEqual(server_moves.ERROR, self.status(uuid))
-        self.assertEqual({}, self.held(base.migrations.consumer(uuid)))
+        self.assertEqual({}, self.held(migrations.consumer(uuid)))
 
     def test_move_stays_where_claims_are_another_process_s(self):
         uuid = self.stranded()
@@ -141,7 +142,7 @@ class TestMoves(TestCase):
 
             self.assertNoFault(uuid)
             self.assertEqual(status, self.status(uuid))
-            self.claims.release(base.migrations.consumers([uuid]))
+            self.claims.release(migrations.consumers([uuid]))
 
 
 class TestReasons(TestCase):

@@ -210,3 +210,12 @@ class TestCheck(base.TestCase):
     def test_uuids_are_in_a_list(self):
         for uuids in ({*UUIDS}, dict.fromkeys(UUIDS), UUIDS[0], 7):
             self.assertRefused('instance_uuids', builders.request(), uuids)
+
+    def test_migration_is_of_one_instance(self):
+        uuids = [*UUIDS]
+        for request, named in (
+                (builders.request(migration_uuid='x' * 300), uuids[:1]),
+                (builders.request(migration_uuid=uuids[0]), uuids[1:]),
+                (builders.request(migration_uuid=uuids[0], num_instances=2),
+                 uuids[:1])):
+            self.assertRefused('spec_obj.migration_uuid', request, named)

@@ -47,6 +47,25 @@ class TestMoves(schedulers.PlacingTestCase):
                          self.held())
         self.assertTableIsRight()
 
+    def test_named_migrations_have_claims_of_their_own(self):
+        moves = samples.uuids(2)
+        for uuid in (*moves, *moves):
+            self.assertEqual('a2', self.move(
+                ignore_hosts=['a1'], migration_uuid=uuid))
+
+        claims = self.world.claims.claims_of(
+            [*migrations.consumers(self.uuids), *moves])
+        self.assertEqual({*self.uuids, *moves}, {*claims})
+        self.assertTableIsRight()
+
+    def test_migration_of_an_instance_without_claims_has_its_own(self):
+        self.uuids, [move] = samples.uuids(1), samples.uuids(1)
+
+        self.move(migration_uuid=move)
+
+        self.assertEqual({move}, {*self.world.claims.claims_of(
+            [*migrations.consumers(self.uuids), move])})
+
     def test_claim_of_a_move_is_for_the_same_project_and_user(self):
         self.move(ignore_hosts=['a1'])
 
