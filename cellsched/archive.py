@@ -4,6 +4,7 @@
 import collections
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
@@ -16,6 +17,7 @@ from cellsched.claims import base as claims_base
 from cellsched import context
 from cellsched.db.api import archive as api_archive
 from cellsched.db.cell import archive
+from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
 from cellsched import migrations
@@ -194,7 +196,7 @@ class Archiver:
                 if found is None:
                     return
                 present |= found
-            free = uuids - present - self._holding(uuids)
+            free = uuids - present - self._holding(uuids, {})
             with self._database.writer() as connection:
                 free = api_archive.forget(connection, free, None)
             report.kept |= uuids - free
@@ -244,20 +246,27 @@ class Archiver:
         before: datetime.datetime, page: Sequence[tuple[int, str]],
     ) -> _Batch:
         uuids = {uuid for _, uuid in page}
-        free = uuids - self._holding(uuids)
+        with database.reader() as connection:
+            moves = server_moves.uuids_of(connection, uuids)
+        free = uuids - self._holding(uuids, moves)
         with self._database.writer() as connection:
             free = api_archive.forget(connection, free, cell.id)
         with database.writer() as connection:
             rows = archive.move_servers(connection, free, before)
         return _Batch(rows, page[-1][0], len(page), uuids - free)
 
-    def _holding(self, uuids: Iterable[str]) -> set[str]:
+    def _holding(
+        self, uuids: Iterable[str], moves: Mapping[str, Sequence[str]]
+    ) -> set[str]:
         """Return the servers that have claims, or whose migrations have."""
         if self._claims is None:
             return set()
-        held = self._claims.claims_of(migrations.consumers(sorted(uuids)))
-        return {uuid for uuid in uuids
-                if uuid in held or migrations.consumer(uuid) in held}
+        names = {uuid: {*migrations.consumers([uuid]), *moves.get(uuid, ())}
+                 for uuid in sorted(uuids)}
+        held = self._claims.claims_of(
+            [each for of_one in names.values() for each in of_one])
+        return {uuid for uuid, of_one in names.items()
+                if not of_one.isdisjoint(held)}
 
 
 def _database(cell_context: context.RequestContext) -> session.Database:

@@ -2,9 +2,10 @@
 """Migrations of servers: their claims, and their end; local deletion.
 
 Until a server is on its destination it holds its claims on the source, and
-the claims on the destination belong to a second consumer, whose uuid follows
-from the server's. At the end of the migration they are transferred to the
-server.
+the claims on the destination belong to a second consumer: the migration, by
+its uuid. If another service asks the scheduler, which cannot know the
+migration then, the uuid of the consumer follows from the server's. At the end
+of the migration the claims are transferred to the server.
 
 A migration transfers the local disks of a server if both hosts can do that,
 see :attr:`cellsched.virt.base.ComputeDriver.supports_migration`. Otherwise the
@@ -42,12 +43,12 @@ _NAMESPACE = UUID('6f1e2c7a-5b0d-4d3e-9a84-c2f7d0b9e615')
 
 
 def consumer(instance: str) -> str:
-    """Return the consumer of an instance's claims on its destination."""
+    """Return the consumer of claims for a migration that is not known."""
     return str(uuid5(_NAMESPACE, instance))
 
 
 def consumers(instances_: Sequence[str]) -> list[str]:
-    """Return all consumers of some instances."""
+    """Return the consumers of some instances, except known migrations."""
     return [*instances_, *map(consumer, instances_)]
 
 
@@ -99,9 +100,10 @@ def local_disks(connection: Any, uuid: str) -> list[str]:
 class Migrations:
     """Ends migrations in a cell: their rows, their servers and their claims.
 
-    The server's row is locked while its claims are changed, and they are
-    changed only for the migration in progress, or if there is none. So a late
-    call takes no claims from a later migration, which has the same consumer.
+    No row is locked while the claim store works. A late call changes no claims
+    of a later migration: the claims on a destination belong to the migration
+    itself, and no other migration begins before the claims of a server that
+    has moved are transferred.
 
     :param host: recorded as the host of faults
     """
@@ -122,7 +124,8 @@ class Migrations:
 
         The server returns to its previous state, or goes to ERROR after a
         rebuild, with a fault. A server that is being deleted is not changed
-        and gets no fault. The claims on the destination are released.
+        and gets no fault. The claims on the destination are released
+        afterwards; if that fails, a conductor of the cell repeats it.
         Idempotent.
 
         :param statuses: the migration must have one of these
@@ -149,12 +152,12 @@ class Migrations:
                 instance_history.fail(
                     connection, uuid, move.kind.action, move.kind.event, now,
                     reason, self._host, move.migration_type)
-            self._release_ended(connection, uuid)
         if ended:
             LOG.warning('Aborted the %s of instance %s: %s',
                         move.migration_type, uuid, exception.describe(reason))
         if stays:
             notify()
+        self.release_ended(database, move)
         return ended
 
     def finish(
@@ -162,46 +165,63 @@ class Migrations:
     ) -> bool:
         """Transfer the claims of a server that is on its destination.
 
-        Idempotent, and safe for concurrent callers.
+        A server that was shelved releases its claims. Idempotent, and safe for
+        concurrent callers.
 
         :returns: whether this call finished the migration
         """
         uuid = move.instance_uuid
         after = (server_moves.FINISHED if move.kind.leaves
                  else server_moves.DONE)
+        # 1. Change the claims. The server has the status of a move meanwhile,
+        #    so that no other move of it begins.
+        with database.reader() as connection:
+            current = server_moves.get(connection, move.uuid)
+            row = instances.get(connection, uuid)
+        if current is None or current.status != server_moves.MOVED:
+            return False
+        if move.kind.leaves or move.migration_type == server_moves.UNSHELVE:
+            if not self._claims.transfer(move.uuid, uuid):
+                # A scheduler that does not know the migration has claimed.
+                self._claims.transfer(consumer(uuid), uuid)
+        elif row is not None and row.host is None:
+            self._claims.release([uuid])
+        # 2. End the move. The server may have been deleted meanwhile.
         with database.writer() as connection:
             now = database.now()
             server_moves.hold(connection, uuid)
-            current = server_moves.get(connection, move.uuid)
-            if current is None or current.status != server_moves.MOVED:
-                return False
-            if move.kind.leaves:
-                self._claims.transfer(consumer(uuid), uuid)
-            server_moves.advance(
+            ended = server_moves.advance(
                 connection, move.uuid, [server_moves.MOVED], after, now)
-            instance_history.finish(
-                connection, {uuid: None}, move.kind.action, move.kind.event,
-                now, current.dest_compute or current.source_compute)
-            self._release_ended(connection, uuid)
-        return True
+            if ended:
+                instance_history.finish(
+                    connection, {uuid: None}, move.kind.action,
+                    move.kind.event, now,
+                    current.dest_compute or current.source_compute)
+        self.release_ended(database, move)
+        return ended
 
-    def release_ended(self, database: session.Database, uuid: str) -> None:
-        """Release the claims of a server's migrations that have ended.
+    def release_ended(
+        self, database: session.Database, move: server_moves.Migration
+    ) -> None:
+        """Release the claims of a migration that has ended.
 
-        A slow scheduler may claim after the end of the migration.
+        A slow scheduler may claim after the end of the migration. Does nothing
+        while the migration is in progress.
         """
-        with database.writer() as connection:
-            server_moves.hold(connection, uuid)
-            self._release_ended(connection, uuid)
-
-    def _release_ended(self, connection: Any, uuid: str) -> None:
-        """Release claims that no migration needs."""
-        row = instances.get(connection, uuid)
-        if row is None:
-            self._claims.release(consumers([uuid]))
-        elif server_moves.live(connection, uuid) is None:
-            self._claims.release(
-                consumers([uuid]) if row.host is None else [consumer(uuid)])
+        uuid = move.instance_uuid
+        with database.reader() as connection:
+            current = server_moves.get(connection, move.uuid)
+            live = server_moves.live(connection, uuid)
+            is_deleted = instances.get(connection, uuid) is None
+        names = []
+        if current is None or current.status not in server_moves.LIVE:
+            names.append(move.uuid)
+        if live is None:
+            names.append(consumer(uuid))
+        if is_deleted:
+            names = [*consumers([uuid]), move.uuid]
+        if names:
+            self._claims.release(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,9 +249,10 @@ class LocalDeletion:
         with database.reader() as connection:
             if not self._is_stranded(connection, database, uuid):
                 return False
+            moves = server_moves.uuids_of(connection, [uuid]).get(uuid, ())
         # The claims go first, without a lock. If the process stops here, the
         # row is found again. A claim that a late move makes goes at the end.
-        self.claims.release(consumers([uuid]))
+        self.claims.release([*consumers([uuid]), *moves])
         with database.writer() as connection:
             now = database.now()
             server_moves.hold(connection, uuid)
@@ -242,7 +263,8 @@ class LocalDeletion:
                 server_moves.advance(connection, move.uuid, server_moves.LIVE,
                                      server_moves.ERROR, now)
             instances.delete(connection, uuid, now)
-        self.claims.release(consumers([uuid]))
+            moves = server_moves.uuids_of(connection, [uuid]).get(uuid, ())
+        self.claims.release([*consumers([uuid]), *moves])
         LOG.warning('Deleted instance %s in its cell: its host is down', uuid)
         return True
 
@@ -293,8 +315,8 @@ class LocalDeletion:
                                      server_moves.ERROR, database.now())
                 # The agent of the source still removes the guest.
                 remains = instances.get(connection, server) is not None
-            self.claims.release(
-                [consumer(server)] if remains else consumers([server]))
+            self.claims.release([move.uuid, consumer(server)] + (
+                [] if remains else [server]))
             LOG.warning('Ended the %s of instance %s, which is deleted: its '
                         'destination %s is down', move.migration_type, server,
                         move.dest_compute)

@@ -473,12 +473,12 @@ class StalledMigrations:
                 # A failure of one migration does not stop the others.
                 LOG.exception('Could not end the %s of instance %s',
                               move.migration_type, move.instance_uuid)
-        for uuid in ended:
+        for move in ended:
             try:
-                self._migrations.release_ended(self.database, uuid)
+                self._migrations.release_ended(self.database, move)
             except Exception:
-                LOG.exception('Could not give back what ended moves of '
-                              'instance %s claimed', uuid)
+                LOG.exception('Could not release the claims of an ended move '
+                              'of instance %s', move.instance_uuid)
 
     def _end(
         self, move: server_moves.Migration, before: datetime.datetime

@@ -137,8 +137,8 @@ class TestCase(base.TestCase):
         row = self.rested(uuid)
         self.assertEqual((vm_state, host), (row.vm_state, row.host))
         self.assertClaimsMatch()
-        self.soon(lambda: self.assertNotIn(
-            migrations.consumer(uuid), self.holding(uuid)))
+        self.soon(lambda: self.assertEqual(
+            set(), self.holding(uuid).keys() - {uuid}))
         self.assertIsIn('cell1', uuid)
         self.soon(lambda: self.assertEqual(
             [host] if host else [], self.running(uuid)))
@@ -150,8 +150,16 @@ class TestCase(base.TestCase):
         self.soon(lambda: self.assertEqual([], self.running(uuid)))
 
     def holding(self, uuid):
+        """Return the claims of a server and its moves, by consumer."""
         return self.world.api.parts.claims.claims_of(
-            migrations.consumers([uuid]))
+            [*migrations.consumers([uuid]), *self.move_uuids(uuid)])
+
+    def move_uuids(self, uuid):
+        """Return the uuids of a server's moves, the last one first."""
+        table = models.migrations
+        return [each for each, in self.query('cell1', sa.select(
+            table.c.uuid).where(table.c.instance_uuid == uuid)
+            .order_by(table.c.id.desc()))]
 
     def running(self, uuid):
         """Return the hosts that have a server."""

@@ -5,7 +5,6 @@ import threading
 
 import fixtures
 
-from cellsched import migrations
 from cellsched.scheduler.selection.claims import ClaimBatcher
 from tests.functional import base
 from tests.functional import moving
@@ -122,7 +121,7 @@ class TestLateAnswers(repeating.TestCase):
             self.go_on()
             self.post.quiet()
             for uuid in (staying, moved):
-                self.assertEqual({uuid, migrations.consumer(uuid)},
+                self.assertEqual({uuid, self.move_uuids(uuid)[0]},
                                  set(self.holding(uuid)))
             self.assertEqual(1, len(self.holding(deleted)))
 

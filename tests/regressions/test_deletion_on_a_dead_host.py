@@ -10,7 +10,6 @@ from cellsched.conductor import recovery
 from cellsched.db.cell import models
 from cellsched.db.cell import on_host
 from cellsched import exception
-from cellsched import migrations
 from cellsched.wiring import services
 from tests.functional import base
 from tests.functional import moving
@@ -167,7 +166,7 @@ class TestDeletion(moving.TestCase):
 
         self.assertIsGone(uuid)
         self.soon(lambda: self.assertEqual([host], self.running(uuid)))
-        self.assertNotIn(migrations.consumer(uuid), self.holding(uuid))
+        self.assertEqual(set(), self.holding(uuid).keys() - {uuid})
         self.assertHostCanGo(host)
 
     def migrate_to_dead_host(self, dies):
@@ -183,7 +182,7 @@ class TestDeletion(moving.TestCase):
         self.at['MoveDecide'] = die
         self.moves.migrate(base.ADMIN, uuid, rebuild=True)
         self.soon(lambda: self.assertIn('MoveDecide', self.done))
-        self.assertIn(migrations.consumer(uuid), self.holding(uuid))
+        self.assertIn(self.move_uuids(uuid)[0], self.holding(uuid))
         return uuid, destination
 
     def test_server_that_moves_to_a_dead_host_leaves_no_claim_there(self):
@@ -201,7 +200,7 @@ class TestDeletion(moving.TestCase):
         deletions = recovery.StrandedDeletions(
             parts.cell_database, self.world.api.parts.claims, 60)
         deletions.run()
-        self.assertIn(migrations.consumer(uuid), self.holding(uuid))
+        self.assertIn(self.move_uuids(uuid)[0], self.holding(uuid))
 
         self.down(destination)
         deletions.run()

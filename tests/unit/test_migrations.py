@@ -6,10 +6,26 @@ import sqlalchemy as sa
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
+from cellsched.db import session
 from cellsched import exception
 from cellsched import migrations
 from tests.unit.compute import agents
 from tests.unit.compute import mover
+
+
+def watched(method, watch):
+    """Return a method that is watched when it is called."""
+    def call(*args):
+        watch()
+        return method(*args)
+
+    return call
+
+
+def failing(*args):
+    """Fail as a claim store that does not answer."""
+    raise exception.DatabaseUnreachable(
+        url='claims://', schema='claims', reason='silence')
 
 
 class TestMoving(mover.MoverTestCase):
@@ -97,22 +113,103 @@ class TestMoving(mover.MoverTestCase):
         move = self.accept()
         self.end(move)
         self.transit('revert_migrate')
-        self.claims.release([migrations.consumer(self.uuid)])
+        self.claims.release([move.uuid])
         self.accept()
 
         self.assertFalse(self.abort(move))
         self.migrations.finish(self.cell, move)
-        self.migrations.release_ended(self.cell, self.uuid)
+        self.migrations.release_ended(self.cell, move)
 
         self.assertState('active', 'resize_prep', 'host1')
         self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+
+    def patch(self, name, method):
+        """Replace a method of the claim store; return what restores it."""
+        former = getattr(self.claims, name)
+        setattr(self.claims, name, method)
+        return lambda: setattr(self.claims, name, former)
+
+    def locked(self):
+        """Return whether another connection cannot lock the server."""
+        other = session.Database(
+            self.cell.url, 'cell', {'lock_timeout': 0.001}, clock=self.clock)
+        self.addCleanup(other.close)
+        try:
+            with other.writer() as connection:
+                server_moves.hold(connection, self.uuid)
+        except exception.DatabaseBusy:
+            return True
+        return False
+
+    def test_row_is_not_locked_while_the_claim_store_works(self):
+        aborted = self.accept()
+        seen = []
+        for method in 'release', 'transfer':
+            self.patch(method, watched(
+                getattr(self.claims, method),
+                lambda: seen.append(self.locked())))
+        self.abort(aborted)
+        moved = self.accept()
+        self.end(moved, server_moves.MOVED)
+        self.migrations.finish(self.cell, moved)
+        self.migrations.release_ended(self.cell, moved)
+
+        self.assertEqual({False}, {*seen})
+        self.assertLess(2, len(seen))
+
+    def test_store_that_fails_leaves_the_move_to_be_finished_later(self):
+        move = self.accept()
+        self.end(move, server_moves.MOVED)
+        down = self.patch('transfer', failing)
+        self.assertRaises(exception.DatabaseUnreachable,
+                          self.migrations.finish, self.cell, move)
+        self.assertEqual(server_moves.MOVED, self.status(move))
+        down()
+
+        self.assertTrue(self.migrations.finish(self.cell, move))
+
+        self.assertEqual({'own': 'host2'}, self.places)
+
+    def test_store_that_fails_leaves_the_claims_of_an_aborted_move(self):
+        move = self.accept()
+        down = self.patch('release', failing)
+        self.assertRaises(exception.DatabaseUnreachable, self.abort, move)
+        self.assertState('active', None, 'host1')
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        down()
+
+        self.migrations.release_ended(self.cell, move)
+
+        self.assertEqual({'own': 'host1'}, self.places)
+
+    def test_late_transfer_takes_no_claims_of_the_next_move(self):
+        first = self.accept()
+        self.end(first, server_moves.MOVED)
+        transfer, following = self.claims.transfer, []
+
+        def late(source, target):
+            if not following:
+                # Another process finishes the move, and the next one begins.
+                following.append(None)
+                self.migrations.finish(self.cell, first)
+                self.transit('revert_migrate')
+                following.append(self.accept())
+            return transfer(source, target)
+
+        self.patch('transfer', late)
+
+        self.assertFalse(self.migrations.finish(self.cell, first))
+
+        self.assertEqual({'own': 'host2', 'move': 'host2'}, self.places)
+        self.assertIn(following[1].uuid,
+                      self.claims.claims_of([following[1].uuid]))
 
     def test_claim_that_comes_after_the_end_is_given_back(self):
         move = self.accept()
         self.end(move)
         self.transit('revert_migrate')
 
-        self.migrations.release_ended(self.cell, self.uuid)
+        self.migrations.release_ended(self.cell, move)
 
         self.assertEqual({'own': 'host1'}, self.places)
 

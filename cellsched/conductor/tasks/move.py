@@ -390,6 +390,7 @@ def restrict(
     asked.requested_destination = destination
     asked.ignore_hosts = ([move.source_compute] if move.kind.leaves else None)
     asked.force_hosts = asked.force_nodes = asked.retry = None
+    asked.migration_uuid = move.uuid
     return asked
 
 

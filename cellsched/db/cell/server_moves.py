@@ -230,14 +230,15 @@ def list_before(
 def list_given_up(
     connection: sa.Connection, after: datetime.datetime,
     before: datetime.datetime,
-) -> list[str]:
-    """Return the servers whose moves were aborted between two times."""
-    return list(connection.execute(
-        sa.select(_TABLE.c.instance_uuid).distinct().where(
+) -> list[Migration]:
+    """Return the moves that were aborted between two times."""
+    return [_from_row(row) for row in connection.execute(
+        sa.select(_TABLE).where(
             _TABLE.c.status == ERROR,
             _TABLE.c.migration_type.in_(list(KINDS)),
             _TABLE.c.instance_uuid.is_not(None),
-            _TABLE.c.updated_at.between(after, before))).scalars())
+            _TABLE.c.updated_at.between(after, before))
+        .order_by(_TABLE.c.id))]
 
 
 def list_unreachable(

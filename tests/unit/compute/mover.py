@@ -46,7 +46,7 @@ class MoverTestCase(agents.AgentTestCase):
                 connection, move, agents.USER, self.clock.now())
         if move.kind.leaves and ask:
             self.claims.claim([claims_base.Claim(
-                migrations.consumer(self.uuid), self.there, {'VCPU': 1})])
+                move.uuid, self.there, {'VCPU': 1})])
         return move
 
     def end(self, move, status=server_moves.ERROR):
@@ -74,7 +74,11 @@ class MoverTestCase(agents.AgentTestCase):
     @property
     def places(self):
         """The nodes where something is claimed, by the names."""
-        names = {self.uuid: 'own', migrations.consumer(self.uuid): 'move'}
+        with self.cell.reader() as connection:
+            moves = server_moves.uuids_of(connection, [self.uuid])
+        names = {self.uuid: 'own', **dict.fromkeys(
+            [migrations.consumer(self.uuid), *moves.get(self.uuid, ())],
+            'move')}
         nodes = {self.provider: 'host1', self.there: 'host2'}
         return {names[consumer]: nodes[claim.provider] for consumer, [claim]
                 in self.claims.claims_of(names).items()}
