@@ -352,26 +352,48 @@ class HostIdentity:
         comes first: after a failure, the cell's rows still have the former
         name, and the next start repeats both.
         """
+        with self._database.reader() as connection:
+            names = self._names(
+                compute_nodes.list_held(connection, former), former, host_id)
+            taken = {row.node for row in compute_nodes.list_held(
+                connection, self._host)}.intersection(names.values())
+        if taken:
+            # An older release has reported them.
+            raise self._conflict(
+                'another machine has taken this name, and has the nodes '
+                + ', '.join(sorted(taken)),
+                'another name, or that host to be deleted')
         LOG.warning('Host %s of the cell is named %s now', former, self._host)
-        nodes = self._driver.nodes()
         self._claims.rename_host(former, self._host)
         with self._database.writer() as connection:
             now = self._database.now()
+            rows = compute_nodes.list_held(connection, former)
             try:
                 services.rename(
                     connection, former, self._host, now, up=self._adopts)
+                for held in rows:
+                    compute_nodes.take(connection, held, self._host,
+                                       names.get(held.uuid, held.node), now)
             except exception.HostNameTaken:
                 raise self._taken() from None
-            rows = compute_nodes.list_held(connection, former)
-            # A node without a uuid of its driver can have the host's name.
-            new = [name for name in nodes.keys() - {row.node for row in rows}
-                   if nodes[name].uuid is None]
-            for held in rows:
-                name = held.node
-                if name not in nodes and len(new) == 1 and (
-                        held.uuid == host_id or name == former):
-                    [name] = new
-                compute_nodes.take(connection, held, self._host, name, now)
+
+    def _names(
+        self, rows: Sequence[compute_nodes.HeldNode], former: str,
+        host_id: str,
+    ) -> dict[str, str]:
+        """Return the present names of a host's nodes, by uuid.
+
+        A node without a uuid of its driver can have the host's name.
+        """
+        nodes = self._driver.nodes()
+        new = [name for name in nodes.keys() - {row.node for row in rows}
+               if nodes[name].uuid is None]
+        names = {row.uuid: row.node for row in rows}
+        for row in rows:
+            if row.node not in nodes and len(new) == 1 and (
+                    row.uuid == host_id or row.node == former):
+                [names[row.uuid]] = new
+        return names
 
     def _taken(self) -> exception.HostIdentityConflict:
         return self._conflict(

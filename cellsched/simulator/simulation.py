@@ -60,6 +60,10 @@ class Outcome:
 #: A run with more steps counts as endless.
 STEPS_MAX = 20_000
 
+#: Steps after which the faults of a run end: with many outages, an agent could
+#: otherwise try to start for ever.
+FAULTY_STEPS_MAX = STEPS_MAX // 2
+
 #: Seconds between the last runs of the recoverers. They are enough for all
 #: leases to expire, including those of a clock that was far ahead.
 ROUNDS = (61.0, 61.0, 61.0, 700.0, 61.0, 61.0, 3600.0, 61.0, 61.0, 61.0)
@@ -300,6 +304,8 @@ class Simulation(processes.World):
         self.now += self._random.random() * 0.01
         if len(self.trace) > STEPS_MAX:
             self._fail(f'L1: not at an end after {STEPS_MAX} steps')
+        if len(self.trace) > FAULTY_STEPS_MAX:
+            self.faults.stop()
         if not self.faults.kinds:
             return
         if self.faults.death():

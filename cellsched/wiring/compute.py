@@ -180,7 +180,8 @@ class _AgentGroup(Service):
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         super().stop(timeout_s)
-        self._pool.shutdown()
+        # The servers have waited for its threads, up to the deadline.
+        self._pool.shutdown(wait=False)
 
 
 def moving_agent(

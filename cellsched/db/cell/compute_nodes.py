@@ -9,11 +9,13 @@ import json
 from typing import Any
 from typing import NamedTuple
 
+from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.db import statements
+from cellsched import exception
 from cellsched.objects import child_providers
 
 _TABLE = models.compute_nodes
@@ -168,13 +170,20 @@ def take(
 
     The uuid of the node, and so the claims of its servers, stay. Rows of
     deleted servers follow too, because they say which host loses them.
+
+    :raises cellsched.exception.HostNameTaken: the host has another node of
+        this name
     """
     lane = models.FEED.move(connection, host)
-    connection.execute(
-        sa.update(_TABLE).where(_TABLE.c.uuid == held.uuid).values({
-            'updated_at': now, 'host': host, 'hypervisor_hostname': node,
-            'mapped': 0 if host != held.host else _TABLE.c.mapped,
-            **models.FEED.marks}), {'in_lane': lane})
+    try:
+        connection.execute(
+            sa.update(_TABLE).where(_TABLE.c.uuid == held.uuid).values({
+                'updated_at': now, 'host': host, 'hypervisor_hostname': node,
+                'mapped': 0 if host != held.host else _TABLE.c.mapped,
+                **models.FEED.marks}), {'in_lane': lane})
+    except db_exc.DBDuplicateEntry:
+        raise exception.HostNameTaken(
+            host=host, by=f'another node {node}') from None
     moves, casts = models.migrations.c, models.build_casts.c
     for on_host, on_node in (
             (models.instances.c.host, models.instances.c.node),

@@ -296,6 +296,20 @@ class TestHostIdentity(tracking.TrackerTestCase):
 
         self.assertEqual([(node, 'host1')], self.nodes())
 
+    def test_renamed_host_takes_no_node_of_its_new_name(self):
+        self.begin('host1')
+        self.clock.advance(DOWN_S + 1)
+        with self.cell.writer() as connection:
+            for uuid, node in zip(samples.uuids(2), ('node1', 'node2')):
+                compute_nodes.save(connection, uuid, 'host2', node,
+                                   samples.NODE, self.clock.now())
+        before = self.nodes()
+
+        error = self.refused('host2')
+
+        self.assertIn('has taken this name, and has the nodes node1;', error)
+        self.assertEqual(before, self.nodes())
+
     def test_host_that_lost_its_state_does_not_start(self):
         host_id = self.begin()
 

@@ -201,6 +201,9 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual([], self.rows(models.compute_nodes))
 
     def test_node_that_can_transfer_disks_has_a_trait(self):
+        # The trait of the driver's nodes does not count.
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, traits={migrations.TRANSFER_TRAIT})}
         reports = self.tracker()
         for able in True, False:
             self.driver.supports_migration = able

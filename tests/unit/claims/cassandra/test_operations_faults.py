@@ -136,7 +136,8 @@ class _Thread:
                      PROVIDERS, chance.choice((1, 1, 2, 3)))]
         known = {name: checks.own.get(name) for name in names}
         since = len(checks.seen)
-        disturbed = checks.disturbed + checks.disturbing
+        disturbed = checks.disturbed.copy()
+        quiet = {name for name in names if not checks.disturbing[name]}
         self._guess(dict.fromkeys(names))
         try:
             self._store.claim(batch)
@@ -149,7 +150,8 @@ class _Thread:
             self._guess({name: requested})
             # Whoever releases it at the time may come after it, and be seen
             # before it.
-            if name in SHARED and checks.disturbed[name] == disturbed[name]:
+            if name in SHARED and name in quiet and (
+                    checks.disturbed[name] == disturbed[name]):
                 checks.check_seen(since, name, requested)
 
     def _release(self, names):

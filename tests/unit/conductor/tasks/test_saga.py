@@ -514,6 +514,8 @@ class TestPasses(base.TestCase):
                 (exception.CellUnreachable(cell='c', reason='r'), True),
                 (exception.TransactionLost(schema='API', reason='r'), True),
                 (exception.ClaimStoreFailed(reason='r'), True),
+                (exception.ServiceBusy(waiting=9), True),
+                (oslo_messaging.RemoteError('ServiceBusy'), True),
                 (oslo_messaging.RemoteError('ClaimStoreFailed'), True),
                 (oslo_messaging.MessagingTimeout(), True),
                 (oslo_messaging.RemoteError('MessagingTimeout'), True),
