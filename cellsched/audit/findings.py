@@ -8,6 +8,7 @@ import enum
 #: The invariant of each kind of finding. A kind may be followed by a colon and
 #: a resource class.
 KINDS = {
+    'node-record': 'S1',
     'provider-missing': 'S1', 'provider-twice': 'S1', 'provider-root': 'S1',
     'wrong-inventory': 'S1', 'aggregate-unknown': 'S1',
     'over-capacity': 'S1', 'miscounted': 'S1', 'miscounted-consumers': 'S1',

@@ -198,6 +198,11 @@ def check_inventories(
     :param unreadable: providers to leave out
     """
     for uuid, (_, node) in nodes.items():
+        if node.flaws:
+            yield Finding(
+                'node-record', uuid,
+                f'is a node of host {node.host}, whose row has '
+                f'{", ".join(node.flaws)}', advice=_REPORT_AGAIN)
         if uuid not in usages and uuid not in unreadable and (
                 node.mapped and not node.vanished
                 and any(offer[0] for offer in node.offers.values())):

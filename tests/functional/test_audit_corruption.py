@@ -61,6 +61,10 @@ CASES = {
         ('UPDATE compute_nodes SET deleted = id WHERE uuid = :node', 'cell1'),
         {'node-missing server', 'node-missing member',
          'provider-unknown node', 'provider-unknown child'}),
+    'node has texts instead of numbers': (
+        ("UPDATE compute_nodes SET vcpus = 'junk', "
+         "ram_allocation_ratio = 'junk' WHERE uuid = :node", 'cell1'),
+        {'node-record node'}),
     'nodes of two cells have one uuid': (
         ("UPDATE compute_nodes SET uuid = :node WHERE host = 'b1'", 'cell2'),
         {'provider-twice node', 'provider-unknown far'}),

@@ -87,6 +87,7 @@ class NodeRow(NamedTuple):
         in the claim store
     :param name: name of the node
     :param vanished: whether the driver of its host no longer reports it
+    :param flaws: columns that are no numbers; their classes have no offer
     """
 
     host: str
@@ -95,6 +96,7 @@ class NodeRow(NamedTuple):
     children: frozenset[str] = frozenset()
     name: str = ''
     vanished: bool = False
+    flaws: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,20 +240,34 @@ def lock(connection: sa.Connection, uuid: str) -> ServerRow | None:
     return rows(connection, [uuid]).get(uuid)
 
 
+#: Total, reserved amount and allocation ratio of each resource class.
+_OFFERS = {
+    'VCPU': ('vcpus', 'vcpus_used', 'cpu_allocation_ratio'),
+    'MEMORY_MB': ('memory_mb', 'memory_mb_used', 'ram_allocation_ratio'),
+    'DISK_GB': ('local_gb', 'local_gb_used', 'disk_allocation_ratio')}
+
+
 def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
     """Return the compute nodes that have a uuid and a host, by uuid."""
-    return {
-        row.uuid: NodeRow(row.host, bool(row.mapped and row.mapped > 0), {
-            'VCPU': (row.vcpus, row.vcpus_used,
-                     row.cpu_allocation_ratio or 1.0),
-            'MEMORY_MB': (row.memory_mb, row.memory_mb_used,
-                          row.ram_allocation_ratio or 1.0),
-            'DISK_GB': (row.local_gb, row.local_gb_used,
-                        row.disk_allocation_ratio or 1.0)},
+    found = {}
+    for row in connection.execute(sa.select(_NODES).where(
+            _NODES.c.deleted == 0, _NODES.c.host.is_not(None))):
+        offers, flaws = {}, []
+        for resource, columns in _OFFERS.items():
+            values = [getattr(row, column) for column in columns]
+            values[2] = values[2] or 1.0
+            # SQLite stores a text in a column of numbers.
+            wrong = [f'{column} = {value!r:.80}'
+                     for column, value in zip(columns, values)
+                     if not isinstance(value, (int, float))]
+            flaws += wrong
+            if not wrong:
+                offers[resource] = (values[0], values[1], values[2])
+        found[row.uuid] = NodeRow(
+            row.host, bool(row.mapped and row.mapped > 0), offers,
             _uuids(row.providers), row.hypervisor_hostname or row.host,
-            row.vanished_at is not None)
-        for row in connection.execute(sa.select(_NODES).where(
-            _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
+            row.vanished_at is not None, tuple(flaws))
+    return found
 
 
 def live_in_shadow(
