@@ -65,6 +65,9 @@ CASES = {
         ("UPDATE compute_nodes SET vcpus = 'junk', "
          "ram_allocation_ratio = 'junk' WHERE uuid = :node", 'cell1'),
         {'node-record node'}),
+    'service has no host': (
+        ("UPDATE services SET host = NULL WHERE host = 'a2'", 'cell1'),
+        {'service-missing a2'}),
     'nodes of two cells have one uuid': (
         ("UPDATE compute_nodes SET uuid = :node WHERE host = 'b1'", 'cell2'),
         {'provider-twice node', 'provider-unknown far'}),

@@ -293,7 +293,8 @@ def set_guests(connection: sa.Connection, host: str, text: str) -> None:
 
 _GUESTS = sa.select(_TABLE.c.host, _TABLE.c.guests).where(
     _TABLE.c.binary == COMPUTE, _TABLE.c.deleted == 0,
-    _TABLE.c.guests.is_not(None)).order_by(_TABLE.c.host)
+    _TABLE.c.host.is_not(None), _TABLE.c.guests.is_not(None),
+).order_by(_TABLE.c.host)
 
 _GUESTS_OF = _GUESTS.where(statements.in_list(_TABLE.c.host))
 
