@@ -142,8 +142,6 @@ def _server(
         pool_use_lifo=True, **arguments)
     replace_dead_connections(engine, clock)
     if engine.dialect.name == 'postgresql':
-        # psycopg would execute an INSERT of many rows once for each row.
-        engine.dialect.use_insertmanyvalues_wo_returning = True
         # The first listener that raises wins, so these precede oslo.db's.
         guarded_statements.listen(engine)
         postgresql.listen(engine)

@@ -19,8 +19,6 @@ from cellsched import objects
 _TABLE = models.build_requests
 _SPECS = models.request_specs
 
-_INSERT = sa.insert(_TABLE).inline()
-
 _THESE = statements.in_list(_TABLE.c.instance_uuid)
 
 # Without the hint, MariaDB would search the index of lease_expires_at and lock
@@ -92,7 +90,7 @@ def create_all(
     The parameters are those of :func:`create`.
     """
     recorded = None if quota is None else jsonutils.dumps(quota)
-    statements.insert_all(connection, _INSERT, [
+    statements.insert_all(connection, _TABLE, [
         {'created_at': now, 'instance_uuid': each.uuid,
          'project_id': each.project_id, **request_rows.texts(each),
          'buried': each.buried, 'min_count': min_count, 'lease_count': 0,

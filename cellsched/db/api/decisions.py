@@ -75,7 +75,7 @@ def create(
     named = [(uuidutils.generate_uuid(), each) for each in decisions]
     if not named:
         return
-    connection.execute(sa.insert(_TABLE), [
+    statements.insert_all(connection, _TABLE, [
         {'created_at': now, 'uuid': uuid, 'request_id': each.request_id,
          'decided_at': each.decided_at, 'document': each.text}
         for uuid, each in named])
@@ -83,8 +83,7 @@ def create(
               'instance_uuid': instance}
              for uuid, each in named
              for instance in dict.fromkeys(each.instances)]
-    if about:
-        connection.execute(sa.insert(_INSTANCES), about)
+    statements.insert_all(connection, _INSTANCES, about)
 
 
 def find(

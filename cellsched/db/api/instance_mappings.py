@@ -25,8 +25,6 @@ _TABLE = models.instance_mappings
 _CELLS = models.cell_mappings
 _REQUESTS = models.build_requests
 
-_INSERT = sa.insert(_TABLE).inline()
-
 _MINE = statements.in_list(_TABLE.c.instance_uuid)
 _WANTED = _TABLE.c.queued_for_delete.is_not(sa.true())
 
@@ -126,7 +124,7 @@ def create(
     shared = {'created_at': now, 'project_id': project_id, 'user_id': user_id,
               'queued_for_delete': False, 'vcpus': flavor and flavor.vcpus,
               'memory_mb': flavor and flavor.memory_mb}
-    statements.insert_all(connection, _INSERT, [
+    statements.insert_all(connection, _TABLE, [
         {**shared, 'instance_uuid': uuid} for uuid in uuids])
 
 

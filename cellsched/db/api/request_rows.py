@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 from typing import NamedTuple
@@ -186,8 +187,8 @@ def unreadable(
 class _Alike:
     """Reads many objects that differ in a few fields.
 
-    Objects of one batch share their common part, such as the flavor: parsing
-    it takes ten times as long as comparing it.
+    The texts of one batch are equal except for these fields: parsing a text
+    takes ten times as long as comparing it.
 
     :param own: the fields that differ; they have plain values
     """
@@ -195,22 +196,54 @@ class _Alike:
     def __init__(self, kind: type[Any], *own: str) -> None:
         self._kind = kind
         self._own = own
-        self._common: dict[str, Any] = {}
+        #: The fields that differ, in order, and the texts around their values.
+        self._names: Sequence[str] = ()
+        self._literals: Sequence[str] = ()
         self._last: Any = None
 
     def read(self, text: str) -> Any:
         """Return an object from its text."""
-        primitive = jsonutils.loads(text)
-        data = primitive['nova_object.data']
-        own = {name: data[name] for name in self._own if name in data}
-        common = {**primitive, 'nova_object.data': {
-            **data, **dict.fromkeys(own)}}
-        if common == self._common:
+        own = self._differences(text)
+        if own is not None:
             return self._last.but(**own)
-        self._last = self._kind.obj_from_primitive(primitive)
+        primitive = jsonutils.loads(text)
+        made = self._kind.obj_from_primitive(primitive)
         # Cache it only now: the text may be unreadable.
-        self._common = common
-        return self._last
+        self._last = made
+        self._split(text, primitive['nova_object.data'])
+        return made
+
+    def _split(self, text: str, data: Mapping[str, Any]) -> None:
+        """Split a text at the values of the fields that differ."""
+        fields = {name: f'"{name}": {jsonutils.dumps(data[name])}'
+                  for name in self._own if name in data}
+        self._names = sorted(
+            fields, key=lambda name: text.find(fields[name]))
+        literals, end = [], 0
+        for name in self._names:
+            if text.count(fields[name]) != 1:
+                self._literals = ()
+                return
+            begin = text.find(fields[name])
+            literals.append(f'{text[end:begin]}"{name}": ')
+            end = begin + len(fields[name])
+        self._literals = [*literals, text[end:]]
+
+    def _differences(self, text: str) -> dict[str, Any] | None:
+        """Return the fields that differ; None if other parts differ, too."""
+        if not self._literals or not text.startswith(self._literals[0]):
+            return None
+        values, end = {}, len(self._literals[0])
+        for name, literal in zip(self._names, self._literals[1:]):
+            begin, end = end, text.find(literal, end)
+            if end < 0:
+                return None
+            try:
+                values[name] = jsonutils.loads(text[begin:end])
+            except ValueError:
+                return None
+            end += len(literal)
+        return values if end == len(text) else None
 
 
 def _object(kind: type[objects.TagList | objects.BlockDeviceMappingList],

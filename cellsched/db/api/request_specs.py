@@ -14,15 +14,13 @@ from cellsched.db import statements
 
 _TABLE = models.request_specs
 
-_INSERT = sa.insert(_TABLE).inline()
-
 
 def create(
     connection: sa.Connection, specs: Iterable[Mapping[str, Any]],
     now: datetime.datetime,
 ) -> None:
     """Add request specs, given as primitives."""
-    statements.insert_all(connection, _INSERT, [
+    statements.insert_all(connection, _TABLE, [
         {'created_at': now,
          'instance_uuid': spec['nova_object.data']['instance_uuid'],
          'spec': jsonutils.dumps(spec)}

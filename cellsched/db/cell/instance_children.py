@@ -92,8 +92,7 @@ def create_block_devices(
          **{name: device.get(name) for name in _DEVICE_FIELDS},
          'delete_on_termination': device.get('delete_on_termination', False)}
         for device in devices]
-    if rows:
-        connection.execute(sa.insert(_DEVICES), rows)
+    statements.insert_all(connection, _DEVICES, rows)
 
 
 def get_block_devices(
@@ -136,8 +135,6 @@ _PROPERTY_KEYS = frozenset(_PREFIX + name for name in (
 #: The most characters of a stored value.
 VALUE_MAX = 255
 
-_ADD_PROPERTIES = sa.insert(_PROPERTIES)
-
 _PROPERTY_COUNTS = (
     sa.select(_SERVERS.c.node, _PROPERTIES.c.key, _PROPERTIES.c.value,
               sa.func.count().label('servers'))
@@ -163,8 +160,7 @@ def create_image_properties(
             for key, value in ((_PREFIX + name, value)
                                for name, value in own.items())
             if len(key) <= VALUE_MAX]
-    if rows:
-        statements.insert_all(connection, _ADD_PROPERTIES, rows)
+    statements.insert_all(connection, _PROPERTIES, rows)
 
 
 def delete_image_properties(connection: sa.Connection, uuid: str) -> None:

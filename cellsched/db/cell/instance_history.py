@@ -29,8 +29,6 @@ _SUCCESS = 'Success'
 #: The most characters of a stored traceback; its end is kept.
 _TRACEBACK_MAX = 10000
 
-_ADD = sa.insert(_ACTIONS)
-
 _LATEST = (
     sa.select(sa.func.max(_ACTIONS.c.id))
     .where(statements.in_list(_ACTIONS.c.instance_uuid),
@@ -58,16 +56,14 @@ def create_all(
     :param message: ``Error`` for a failed action, which finishes it
     :param finished: whether the action has no duration
     """
-    rows = [
+    statements.insert_all(connection, _ACTIONS, [
         {'created_at': now, 'action': action, 'instance_uuid': uuid,
          'request_id': context.request_id, 'user_id': context.user_id,
          'project_id': context.project_id, 'start_time': now,
          'finish_time': now if message or finished else None,
          'message': message,
          'deleted': 0}
-        for uuid, context in contexts.items()]
-    if rows:
-        connection.execute(_ADD, rows)
+        for uuid, context in contexts.items()])
 
 
 def create_failed(
@@ -171,7 +167,7 @@ def _add_failure(
                 'host_id': host_id, 'details': details,
                 'traceback': _traceback(reason), 'deleted': 0}
     for chunk in statements.chunks(uuids):
-        connection.execute(sa.insert(_EVENTS), [
+        statements.insert_all(connection, _EVENTS, [
             {**reported, 'action_id': each} for each in connection.execute(
                 _LATEST, {'these': chunk, 'name': action}).scalars()])
 
@@ -321,9 +317,8 @@ def record_all(
         'created_at': now, 'deleted': 0, 'host': host, 'code': _code(reason),
         'message': message_of(reason, task),
         'details': printable(f'{exception.kind_of(reason)}: {reason}')}
-    faults = [{**fault, 'instance_uuid': uuid} for uuid in uuids]
-    if faults:
-        connection.execute(sa.insert(_FAULTS), faults)
+    statements.insert_all(connection, _FAULTS, [
+        {**fault, 'instance_uuid': uuid} for uuid in uuids])
 
 
 def latest(

@@ -56,8 +56,6 @@ _COUNT_STATES = sa.select(
     _TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0
 ).group_by(*_STATES)
 
-_ADD_EXTRA = sa.insert(_EXTRA)
-
 
 class Change(NamedTuple):
     """A change of a server's state, as :func:`transit` makes it."""
@@ -94,7 +92,7 @@ def create(
                    if (flavor := instance.get('flavor'))}
         texts = {key: jsonutils.dumps(flavor.obj_to_primitive())
                  for key, flavor in flavors.items()}
-        connection.execute(_ADD_EXTRA, [
+        statements.insert_all(connection, _EXTRA, [
             {'created_at': now, 'instance_uuid': instance.uuid, 'deleted': 0,
              'flavor': texts.get(id(instance.get('flavor')))}
             for instance in new])

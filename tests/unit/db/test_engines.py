@@ -110,12 +110,6 @@ class TestServers(OpeningTestCase):
     def test_nothing_is_tried_where_the_option_says_so(self):
         self.open(self.url, max_retries=0)
 
-    def test_rows_are_inserted_with_one_statement(self):
-        for driver in 'psycopg', 'psycopg2':
-            engine = self.open(
-                f'postgresql+{driver}{self.place}', max_retries=0)
-            self.assertTrue(engine.dialect.use_insertmanyvalues_wo_returning)
-
     def test_options_of_the_pool_are_the_pool_s(self):
         engine = self.open(
             self.url, max_retries=0, max_pool_size=3, max_overflow=0,

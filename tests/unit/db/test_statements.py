@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statements that several queries need, in each dialect's words."""
 
+import datetime
+import json
 import types
 
 from oslo_db import exception as db_exc
@@ -9,6 +11,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects.postgresql import psycopg
 
 from cellsched.db.api import models
+from cellsched.db.cell.models import instances
 from cellsched.db import statements
 from tests.unit.db.api import base
 from tests.unit.db import recording
@@ -168,6 +171,28 @@ class TestDialects(StatementCase):
         self.assertIn('ON CONFLICT DO NOTHING RETURNING host_mappings.host',
                       said[0])
         self.assertEqual({'a'}, inserted)
+
+    def test_postgresql_gets_all_rows_as_one_parameter(self):
+        said = []
+        engine = sa.create_mock_engine(
+            'postgresql+psycopg://',
+            lambda *statement: said.append(statement))
+        now = datetime.datetime(2026, 1, 2, 3, 4, 5, 6)
+
+        for number in 2, 3:
+            statements.insert_all(engine, instances, [
+                {'created_at': now, 'display_name': 'é"\\', 'vcpus': None}
+            ] * number)
+
+        (text, first), (again, second) = said
+        self.assertIs(text, again)
+        self.assertIn('("created_at", "display_name", "vcpus", "deleted"',
+                      str(text))
+        self.assertEqual([
+            {'created_at': '2026-01-02 03:04:05.000006',
+             'display_name': 'é"\\', 'vcpus': None}] * 2,
+            json.loads(first['rows']))
+        self.assertEqual(3, len(json.loads(second['rows'])))
 
     def test_mysql_gets_each_value(self):
         said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
