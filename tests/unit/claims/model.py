@@ -36,11 +36,37 @@ _joins = strategies.none() | strategies.tuples(
 _owners = strategies.tuples(*(
     strategies.sampled_from((None, 'a', 'b')) for _ in range(2)))
 
+#: Alternative batches of one consumer: of one provider each, as schedulers
+#: name them, or of several.
+_alternatives = strategies.one_of(
+    strategies.tuples(
+        strategies.permutations(range(3)), _amounts, strategies.integers(1, 3),
+    ).map(lambda drawn: [[(number, drawn[1])] for number in drawn[0]][
+        :drawn[2]]),
+    strategies.lists(strategies.lists(
+        strategies.tuples(_numbers, _amounts), min_size=1, max_size=2,
+        unique_by=lambda claim: claim[0]), min_size=1, max_size=3))
+
+#: Requests with alternatives: of different consumers, mostly alike.
+_requests = strategies.one_of(
+    strategies.dictionaries(
+        _consumers, _alternatives, min_size=1, max_size=3),
+    strategies.tuples(
+        strategies.sets(_consumers, min_size=1, max_size=3), _amounts,
+        strategies.permutations(range(3)),
+    ).map(lambda drawn: {
+        consumer: [[(number, drawn[1])] for number in drawn[2]]
+        for consumer in drawn[0]}))
+
 #: Calls of a store: (name, arguments), with numbers for uuids.
 CALLS = strategies.lists(strategies.one_of(
     strategies.tuples(strategies.just('claim'), strategies.lists(
         strategies.tuples(_consumers, _numbers, _amounts), max_size=4,
         unique_by=lambda claim: claim[:2]),
+        strategies.lists(_joins, min_size=5, max_size=5),
+        strategies.lists(_owners, min_size=5, max_size=5)),
+    strategies.tuples(
+        strategies.just('claim_each'), _requests,
         strategies.lists(_joins, min_size=5, max_size=5),
         strategies.lists(_owners, min_size=5, max_size=5)),
     strategies.tuples(
@@ -88,6 +114,31 @@ class Model:
                 self.owners.setdefault(consumer, owners[consumer])
             self.held = {**claimed, **self.held}
         return refused or None
+
+    def claim_any(self, consumer, batches, joins, owners):
+        """Return ``conflict``, or position, number of new claims, refusals.
+
+        The refusals are the possible ones of each batch before the position.
+        """
+        if consumer in self.held:
+            for position, batch in enumerate(batches):
+                if self.held[consumer] == dict(batch):
+                    return position, 0, []
+            return 'conflict'
+        refusals = []
+        for position, batch in enumerate(batches):
+            refused = self.claim([(consumer, *each) for each in batch],
+                                 joins, owners)
+            if refused is None:
+                return position, len(batch), refusals
+            refusals.append(refused)
+        return None, 0, refusals
+
+    def copy(self):
+        copy = Model()
+        vars(copy).update({
+            name: dict(value) for name, value in vars(self).items()})
+        return copy
 
     def _violation(self, claims, joins):
         existing = set(self.members.values())
@@ -174,7 +225,8 @@ class ModelTests:
         model, followed = Model(), {}
         token = self.store.usages().token
         for name, *args in calls:
-            if name == 'claim' and not self._has(base.Capability.GROUPS):
+            if name in ('claim', 'claim_each') and not self._has(
+                    base.Capability.GROUPS):
                 args[1] = [None] * len(args[1])
             if name == 'poll':
                 token = self._follow(token, followed, prefix, model)
@@ -185,6 +237,8 @@ class ModelTests:
                     self.assertIn(outcome, expected)
                 else:
                     self.assertEqual(expected, outcome)
+            elif name == 'claim_each':
+                model = self._claim_each(prefix, model, *args)
             elif name == 'release':
                 model.release(*args)
                 self.store.release(
@@ -203,23 +257,33 @@ class ModelTests:
         return trait in self.store.capabilities
 
     def _claim(self, prefix, claims, joins, owners):
-        groups = [each and base.Membership(
-            f'{prefix}{each[0][:2]}', f'h{each[2]}', each[0], each[1])
-            for each in joins]
         try:
-            self.store.claim([
-                base.Claim(
-                    _consumer(prefix, consumer), _provider(prefix, provider),
-                    resources, groups[consumer], *owners[consumer])
-                for consumer, provider, resources in claims])
+            self.store.claim(_claims(prefix, claims, joins, owners))
         except exception.ClaimConflict:
             return 'conflict'
-        except exception.GroupPolicyViolated as refusal:
-            return int(refusal.consumer[-1]), 'group'
         except exception.ClaimRefused as refusal:
-            return (int(refusal.consumer[-1]), int(refusal.provider[-1]),
-                    refusal.resource, refusal.amount)
+            return _refused(refusal)
         return None
+
+    def _claim_each(self, prefix, model, requests, joins, owners):
+        """Claim; return the model after the requests in a possible order."""
+        batches = [
+            [_claims(prefix, [(consumer, *each) for each in batch], joins,
+                     owners) for batch in alternatives]
+            for consumer, alternatives in requests.items()]
+        try:
+            outcomes = (self.store.claim_each(batches) if len(batches) > 1
+                        else [self.store.claim_any(batches[0])])
+        except exception.ClaimConflict as exc:
+            outcomes = [exc]
+        for order in itertools.permutations(requests):
+            after = model.copy()
+            expected = {each: after.claim_any(
+                each, requests[each], joins, owners) for each in order}
+            if all(_agree(expected[consumer], outcome)
+                   for consumer, outcome in zip(requests, outcomes)):
+                return after
+        self.fail(f'{outcomes} of {requests} with {vars(model)}')
 
     def _compare(self, prefix, model):
         consumers = [_consumer(prefix, number) for number in range(5)]
@@ -256,6 +320,41 @@ class ModelTests:
             [model.usage(number) for number in range(3)],
             [followed.get(number) for number in range(3)])
         return changes.token
+
+
+def _claims(prefix, claims, joins, owners):
+    groups = [each and base.Membership(
+        f'{prefix}{each[0][:2]}', f'h{each[2]}', each[0], each[1])
+        for each in joins]
+    return [
+        base.Claim(
+            _consumer(prefix, consumer), _provider(prefix, provider),
+            resources, groups[consumer], *owners[consumer])
+        for consumer, provider, resources in claims]
+
+
+def _refused(refusal):
+    if isinstance(refusal, exception.GroupPolicyViolated):
+        return int(refusal.consumer[-1]), 'group'
+    return (int(refusal.consumer[-1]), int(refusal.provider[-1]),
+            refusal.resource, refusal.amount)
+
+
+def _agree(expected, outcome):
+    """Return whether a store's outcome is that of the model."""
+    if expected == 'conflict':
+        return isinstance(outcome, exception.ClaimConflict)
+    if not isinstance(outcome, base.AnyOf):
+        return False
+    position, most, refusals = expected
+    named = {place: _refused(each)
+             for place, each in outcome.refusals.items()}
+    return (
+        # If other requests hold claims, too few may be counted as new.
+        outcome.chosen == position and outcome.new <= most
+        and all(place < len(refusals) and each in refusals[place]
+                for place, each in named.items())
+        and (position is not None or len(named) == len(refusals)))
 
 
 def _consumer(prefix, number):
