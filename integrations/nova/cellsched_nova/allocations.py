@@ -15,6 +15,7 @@ import dataclasses
 import random
 from typing import TypeVar
 
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import server
@@ -56,12 +57,13 @@ class Allocations:
 
     def __init__(
         self, client: server.PlacementClient, deadline: Deadline,
-        guards: int,
+        guards: int, locks: ProviderLocks | None = None,
     ) -> None:
         self._server = server.PlacementServer(client)
         self._deadline = deadline
         self._guards = Guards(
-            self._server, _OWNERS, clock.Clock(), random.Random(), guards)
+            self._server, _OWNERS, clock.Clock(), random.Random(), guards,
+            locks)
 
     def read(self, instances: Iterable[str]) -> dict[str, messages.Holding]:
         """Return the allocations of the instances that have any.

@@ -16,6 +16,7 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.claims import base
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims import placement as placement_claims
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
@@ -235,7 +236,7 @@ class ClaimComponents:
 
 def make(
     client: Any, timeout_s: float, places: Places,
-    guards: int = 1,
+    guards: int = 1, backend_url: str = '',
 ) -> ClaimComponents:
     """Return the components that claim in the Placement of Nova.
 
@@ -243,13 +244,18 @@ def make(
     :param timeout_s: seconds to retry while Placement does not answer
     :param places: returns the places of instances
     :param guards: number of guards for writes
+    :param backend_url: URL of the backend of tooz with the locks of providers
+        that several processes write; empty for no locks
     """
     deadline = Deadline(timeout_s)
+    locks = ProviderLocks(
+        clock.Clock(), backend_url, lambda function: threading.Thread(
+            target=function, name='lock of a provider', daemon=True).start())
     sender = report_client.ReportClient(client, deadline)
-    allocations = Allocations(sender, deadline, guards)
+    allocations = Allocations(sender, deadline, guards, locks)
     store = placement_claims.PlacementClaims(
         sender, clock.Clock(), random.Random(), guards=guards,
-        retry_timeout_s=timeout_s)
+        retry_timeout_s=timeout_s, locks=locks)
     deferred = DeferredReleases(store, allocations, places, deadline)
     return ClaimComponents(store, allocations, deferred, deadline)
 

@@ -30,6 +30,7 @@ from oslo_reports import opts as report_opts
 from oslo_serialization import jsonutils
 from oslo_utils import importutils
 
+from cellsched.claims import coordination
 from cellsched import exception
 from cellsched_nova import claims
 from cellsched_nova import configuration
@@ -101,7 +102,8 @@ class ColumnSchedulerManager(SchedulerManager):
         self._hosts = source.NovaHosts(self.host_manager, self._client, CONF)
         self._claims = claims.make(
             self._client, CONF.cellsched.claim_timeout,
-            self._hosts.places, CONF.cellsched.placement_guards)
+            self._hosts.places, CONF.cellsched.placement_guards,
+            coordination.backend_url(self._options.conf))
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()
