@@ -743,10 +743,11 @@ def check_capacity(
     open_: set[str] | None = None
     doubted: dict[str, _Taken] = {}
     for _ in range(_WALKS_MAX):
-        before = store.usages()
+        before = listing.usages(store)
         taken = _add_up(store, page, seen)
         changed = {usage.provider for usage
-                   in store.usages(since=before.token).usages}
+                   in store.usages(since=before.token).usages
+                   if not listing.is_probe(usage.provider)}
         seeming: dict[str, _Taken] = {}
         for usage in before.usages:
             provider = usage.provider
@@ -854,9 +855,9 @@ def check_providers(
 
     :param unreadable: providers to leave out
     """
-    usages = {usage.provider: usage for usage in store.usages().usages
+    usages = {usage.provider: usage for usage in listing.usages(store).usages
               if usage.provider not in unreadable}
-    inventories = store.inventories()
+    inventories = listing.inventories(store)
     names = reader.names()
     by_cell = [{uuid: (cell, node) for uuid, node in found.items()}
                for cell, found in reader.ask(

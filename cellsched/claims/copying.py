@@ -85,7 +85,7 @@ class StoreComparison:
         Inventories of providers that both stores have may differ.
         """
         source, target = self._stores
-        providers = {usage.provider for usage in source.usages().usages}
+        providers = {usage.provider for usage in listing.usages(source).usages}
         for provider, fact in sorted(_providers(target).items()):
             if provider not in providers and not fact.agrees(_Provider()):
                 yield StoreDifference(PROVIDER, provider, _texts(
@@ -166,7 +166,7 @@ def _checked(has: base.Inventory) -> base.Inventory:
 
 
 def _providers(store: base.ClaimStore) -> dict[str, _Provider]:
-    inventories = store.inventories()
+    inventories = listing.inventories(store)
     return {
         usage.provider: _Provider(
             {resource: has for resource, has
@@ -175,7 +175,7 @@ def _providers(store: base.ClaimStore) -> dict[str, _Provider]:
             {resource: units for resource, units in usage.units.items()
              if usage.capacity.get(resource)},
             _some(usage.used), usage.consumers)
-        for usage in store.usages().usages}
+        for usage in listing.usages(store).usages}
 
 
 def _some(amounts: Mapping[str, int]) -> dict[str, int]:
@@ -286,7 +286,7 @@ class ClaimCopier:
     def size(self) -> int:
         """Return the number of providers and claims in the source."""
         return sum(1 + usage.consumers
-                   for usage in self._source.usages().usages)
+                   for usage in listing.usages(self._source).usages)
 
     def check(self, progress: Progress = ignore) -> None:
         """Check that the target has nothing but a part of this copy.
@@ -409,8 +409,8 @@ def _inventories(
     store: base.ClaimStore
 ) -> dict[str, dict[str, base.Inventory]]:
     """Return the inventories of all providers, with empty ones."""
-    return {**{usage.provider: {} for usage in store.usages().usages},
-            **store.inventories()}
+    return {**{usage.provider: {} for usage in listing.usages(store).usages},
+            **listing.inventories(store)}
 
 
 def _room_for(amount: int) -> base.Inventory:

@@ -95,3 +95,64 @@ class TestListing(base.TestCase):
         self.assertEqual(
             [('miscounted:VCPU', 'q')],
             [(each.kind, each.of) for each in checks.check_capacity(store, 2)])
+
+
+class TestProbe(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.stores = memory.MemoryClaims(), UnlistedClaims()
+        for store in self.stores:
+            store.set_inventory('p', {'VCPU': claims.Inventory(4)})
+            store.claim([claims.Claim('c', 'p', {'VCPU': 1})])
+
+    def test_probe_releases_its_claim(self):
+        for store in self.stores:
+            before = store.usages().token
+            for _ in range(2):
+                self.assertEqual('', listing.probe(store, 'host1'))
+
+            [usage] = store.usages(since=before).usages
+            self.assertTrue(listing.is_probe(usage.provider))
+            self.assertEqual(0, usage.consumers)
+
+    def test_claim_that_a_dead_process_kept_is_released(self):
+        for store in self.stores:
+            release, store.release = store.release, lambda consumers: None
+            listing.probe(store, 'host1')
+            store.release = release
+            listing.probe(store, 'host1')
+
+            self.assertEqual(['p'], store.providers_in_use())
+
+    def test_few_providers_serve_many_hosts(self):
+        store = memory.MemoryClaims()
+        for number in range(200):
+            listing.probe(store, f'host{number}')
+
+        self.assertLessEqual(len(store.usages().usages), 16)
+
+    def test_error_of_the_store_is_raised(self):
+        class Broken(memory.MemoryClaims):
+
+            def release(self, consumers):
+                raise OSError('away')
+
+        self.assertRaises(
+            exception.ClaimStoreFailed, listing.probe, Broken(), 'host1')
+
+    def test_no_listing_audit_or_copy_has_it(self):
+        for store in self.stores:
+            release, store.release = store.release, lambda consumers: None
+            listing.probe(store, 'host1')
+            store.release = release
+
+            self.assertEqual([['c']], [*listing.pages(store, 10)])
+            self.assertEqual(['p'], [
+                each.provider for each in listing.usages(store).usages])
+            self.assertEqual({'p'}, set(listing.inventories(store)))
+            self.assertEqual([], checks.check_capacity(store, 10))
+            target = memory.MemoryClaims()
+            copying.ClaimCopier(store, target).copy()
+            self.assertEqual(['p'], [
+                each.provider for each in target.usages().usages])
