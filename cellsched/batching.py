@@ -497,6 +497,10 @@ class QueueExecutor(futures.Executor):
         future.add_done_callback(self._unfinished.discard)
         return future
 
+    def state(self) -> dict[str, Any]:
+        """Return the numbers of tasks, as :meth:`TaskQueue.state` does."""
+        return self._queue.state()
+
     def shutdown(
         self, wait: bool = True, *, cancel_futures: bool = False
     ) -> None:

@@ -32,6 +32,10 @@ class CellRegistry:
             self._read(oldest)
         return list(self._cells.values())
 
+    def known(self) -> list[objects.CellMapping]:
+        """Return the cells as last read; reads nothing."""
+        return list(self._cells.values())
+
     def real(self) -> list[objects.CellMapping]:
         """Return the cells that may have hosts, including disabled ones."""
         return [cell for cell in self.all() if not cell.is_cell0()]

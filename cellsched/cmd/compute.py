@@ -9,4 +9,6 @@ from cellsched.wiring import compute
 
 def main() -> None:
     """Run the compute agent of this host until a signal stops it."""
-    sys.exit(launch.run(compute.compute, lambda conf: 1, compute.PLUGINS))
+    sys.exit(launch.run(
+        compute.compute, lambda conf: 1, compute.PLUGINS,
+        'compute'))

@@ -11,4 +11,4 @@ def main() -> None:
     """Run a conductor until a signal stops it."""
     sys.exit(launch.run(
         conductor.conductor, lambda conf: conf.conductor.workers,
-        conductor.PLUGINS))
+        conductor.PLUGINS, 'conductor'))

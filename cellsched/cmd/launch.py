@@ -5,6 +5,8 @@ import atexit
 from collections.abc import Callable
 from collections.abc import Collection
 import copy
+import dataclasses
+import functools
 import gc
 import logging
 from logging import handlers
@@ -13,8 +15,11 @@ import multiprocessing
 import os
 import pathlib
 import queue
+import shutil
 import signal
+import socket
 import sys
+import tempfile
 import threading
 from typing import Any
 from typing import NoReturn
@@ -34,8 +39,14 @@ from cellsched.cmd import reports
 from cellsched.cmd.systemd import Systemd
 from cellsched.conf import loader
 from cellsched import exception
+from cellsched.metrics import Metrics
+from cellsched.metrics import PrometheusMetrics
+from cellsched import monitoring
+from cellsched.monitoring import Monitor
+from cellsched.monitoring import MonitoringServer
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
+from cellsched.wiring.service import monitoring_server
 from cellsched.wiring.service import Service
 
 LOG = log.getLogger(__name__)
@@ -51,12 +62,13 @@ SWITCH_S = 0.0005
 #: Seconds between two attempts to reach the databases at the start.
 _DATABASES_S = 2.0
 
-Factory = Callable[[cfg.ConfigOpts], Service]
+#: Makes a service that records metrics.
+Factory = Callable[..., Service]
 
 
 def run(
     factory: Factory, workers: Callable[[cfg.ConfigOpts], int | None],
-    kinds: Collection[str],
+    kinds: Collection[str], service_name: str = '',
 ) -> int:
     """Run a service until it is stopped; return the exit code.
 
@@ -72,6 +84,8 @@ def run(
 
     :param workers: returns the number of processes; None for one per CPU
     :param kinds: namespaces of the plug-ins that the service uses
+    :param service_name: ``scheduler``, ``conductor`` or ``compute``, for the
+        option of the port for health and metrics; empty for no port
     """
     program = pathlib.Path(sys.argv[0]).name
     systemd = Systemd()
@@ -80,17 +94,21 @@ def run(
         _set_up_logging(conf)
         reports.register(conf, program)
         count = workers(conf) or processutils.get_worker_count()
+        port = _MonitoringPort.open(conf, service_name, count)
         transport.Transports(conf).check()
-        made = _wait_for_databases(program, lambda: factory(conf))
         if count > 1:
             # A worker that cannot start would be restarted again and again.
-            # So the service was made here once, as a check.
-            made.parts.close()
+            # So the service is made here once, as a check.
+            _wait_for_databases(
+                program, lambda: factory(conf)).parts.close()
             _run_workers(conf, lambda worker: _Process(
-                program, conf, lambda: factory(conf), systemd, worker),
-                count, systemd)
+                program, conf, functools.partial(factory, conf), systemd,
+                port, worker), count, systemd)
         # A single worker needs no parent process.
-        return _Process(program, conf, lambda: made, systemd).run()
+        made = _wait_for_databases(program, lambda: factory(
+            conf, metrics=port.metrics))
+        return _Process(
+            program, conf, lambda metrics: made, systemd, port).run()
     except exception.CellschedException as exc:
         print(f'{program}: {exc.format_message()}', file=sys.stderr)
         return 1
@@ -141,6 +159,60 @@ def _wait_for_databases(program: str, make: Callable[[], Service]) -> Service:
             return made
 
 
+@dataclasses.dataclass
+class _MonitoringPort:
+    """The HTTP port of a service, which its processes inherit.
+
+    :param listener: the socket; None without a port
+    :param directory: the directory for the metrics of several processes
+    """
+
+    conf: cfg.ConfigOpts
+    service: str
+    listener: socket.socket | None = None
+    directory: str | None = None
+
+    @classmethod
+    def open(
+        cls, conf: cfg.ConfigOpts, service: str, workers: int
+    ) -> '_MonitoringPort':
+        """Return the port that the configuration has.
+
+        :raises cellsched.exception.ConfigurationInvalid: it cannot be used
+        """
+        port = conf.monitoring[f'{service}_port'] if service else None
+        if port is None:
+            return cls(conf, service)
+        listener = monitoring.listen(conf.monitoring.address, port)
+        if workers == 1:
+            return cls(conf, service, listener)
+        directory = tempfile.mkdtemp(prefix='cellsched-metrics-')
+        parent = os.getpid()
+
+        def remove() -> None:
+            # Workers run this, too.
+            if os.getpid() == parent:
+                shutil.rmtree(directory, ignore_errors=True)
+
+        atexit.register(remove)
+        return cls(conf, service, listener, directory)
+
+    @functools.cached_property
+    def metrics(self) -> Metrics:
+        """The metrics of this process; first read after the fork."""
+        if self.listener is None:
+            return Metrics()
+        return PrometheusMetrics(self.service, self.directory)
+
+    def serve(self) -> tuple[Monitor, MonitoringServer] | None:
+        """Answer requests in this process."""
+        if self.listener is None:
+            return None
+        return monitoring_server(
+            self.listener, self.metrics, self.conf.monitoring.check_timeout,
+            Clock())
+
+
 def freeze_objects() -> None:
     """Exclude all present objects from garbage collection."""
     gc.freeze()
@@ -185,19 +257,23 @@ _LAST_LINES_S = 2.0
 class _Process:
     """One process of a service: its start, its signals and its end.
 
-    :param make: makes the service
+    :param make: makes the service; called with its metrics
+    :param port: the port for health and metrics
     :param worker: the number of the process in the service
     """
 
     def __init__(
         self, program: str, conf: cfg.ConfigOpts,
-        make: Callable[[], Service], systemd: Systemd, worker: int = 0,
+        make: Callable[..., Service], systemd: Systemd,
+        port: _MonitoringPort, worker: int = 0,
     ) -> None:
         self._program = program
         self._conf = conf
         self._make = make
         self._systemd = systemd
+        self._port = port
         self._worker = worker
+        self._monitoring: tuple[Monitor, MonitoringServer] | None = None
         self._service: Service | None = None
         self._log_queue = LogQueue()
         self._stopping = threading.Event()
@@ -235,7 +311,10 @@ class _Process:
         """Start the service; return when it receives messages."""
         if self._systemd.interval_s:
             threading.Thread(target=self._watch, daemon=True).start()
+        self._monitoring = self._port.serve()
         made = self._begin()
+        if self._monitoring:
+            self._monitoring[0].watch(made)
         freeze_objects()
         sys.setswitchinterval(SWITCH_S)
         # Start errors are written directly, so the queue starts after them.
@@ -247,7 +326,8 @@ class _Process:
 
     def _begin(self) -> Service:
         try:
-            made = _wait_for_databases(self._program, self._make)
+            made = _wait_for_databases(
+                self._program, lambda: self._make(metrics=self._port.metrics))
             made.on_failure = lambda: os.write(self._wakeup, _END)
             made.start()
             return made
@@ -291,6 +371,9 @@ class _Process:
         try:
             self._service.stop(math.inf)
             LOG.info('%s has stopped', self._program)
+            if self._monitoring:
+                self._monitoring[1].stop()
+                self._service.parts.metrics.close()
         finally:
             self._log_queue.stop()
         return 1 if self._service.failure else 0

@@ -11,4 +11,4 @@ def main() -> None:
     """Run the scheduler until a signal stops it."""
     sys.exit(launch.run(
         scheduler.scheduler, lambda conf: conf.scheduler.workers,
-        scheduler.PLUGINS))
+        scheduler.PLUGINS, 'scheduler'))

@@ -29,6 +29,8 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
+from cellsched import metrics
+from cellsched.metrics import Metrics
 from cellsched.network import base as network_base
 from cellsched.network import deallocation
 from cellsched import objects
@@ -53,6 +55,7 @@ class Agent:
     :param locks: semaphores of instances by name, shared by all endpoints of a
         host; by default those of oslo.concurrency
     :param guests: the guests of the host; by default a host without a uuid
+    :param recorded: records the results of builds
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -65,7 +68,9 @@ class Agent:
         builds_max: int = 0,
         reached: Callable[[str], None] = lambda step: None,
         locks: Any = None, guests: Guests | None = None,
+        recorded: Metrics | None = None,
     ) -> None:
+        self._metrics = recorded or Metrics()
         self._host = host
         self._database = database
         self._guests = guests or Guests(host, database, driver, clock)
@@ -225,13 +230,18 @@ class Agent:
             self._outcomes.succeeded(node)
             if self._progress.finish(instance.uuid, started_at):
                 self._guests.arrive(instance.uuid)
+                self._count('active')
                 LOG.info('The build is complete', instance_uuid=instance.uuid,
                          context=context)
                 self._reached('Finish')
             else:
+                self._count('deleted')
                 LOG.info('The server was deleted while it was built',
                          instance_uuid=instance.uuid, context=context)
                 self._leave(context, instance)
+
+    def _count(self, result: str) -> None:
+        self._metrics.add(metrics.COMPUTE_BUILDS, (result,))
 
     def _give_networks(
         self, context: RequestContext, instance: objects.Instance,
@@ -283,6 +293,7 @@ class Agent:
                     connection, uuid, self._host, self._database.now(), reason)
         if not freed:
             return
+        self._count('rescheduled')
         self._reached('HandOn')
         try:
             self._conductor.build_instances(
@@ -326,6 +337,7 @@ class Agent:
                 instance_history.BUILD_EVENT, host=self._host,
                 task_state='spawning')
         if failed:
+            self._count('error')
             self._claims.release([uuid])
             self._deallocation.free(context, instance)
         else:

@@ -36,6 +36,8 @@ from cellsched.db.cell import services
 from cellsched.db.cell import states
 from cellsched.db import session
 from cellsched import exception
+from cellsched import metrics
+from cellsched.metrics import Metrics
 from cellsched import migrations
 from cellsched.network import deallocation
 from cellsched import objects
@@ -84,6 +86,7 @@ class Recoverer:
     at_once: int = 16
     page: int = 100
     new_uuid: Callable[[], str] = uuidutils.generate_uuid
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         self._under_way: set[futures.Future[None]] = set()
@@ -138,6 +141,8 @@ class Recoverer:
                 connection, [batch[0] for batch in claimed])
         for batch in claimed:
             self.task.leases.hold(dict.fromkeys(batch, owner))
+        self.metrics.add(
+            metrics.RECOVERED, ('lease_expired',), sum(map(len, claimed)))
         for batch in claimed:
             LOG.warning('Resuming the interrupted builds of instances %s',
                         exception.name_some(batch))
@@ -225,6 +230,7 @@ class StalledBuilds:
     policy: RetryPolicy
     executor: futures.Executor
     page: int = 200
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         #: Running work, by the uuid of the cell.
@@ -344,6 +350,7 @@ class StalledBuilds:
                 own = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
             if own:
+                self.metrics.add(metrics.RECOVERED, ('cast_again',))
                 LOG.warning('Casting to host %s again for instance %s, whose '
                             'build it did not begin', cast.host,
                             cast.instance_uuid)
@@ -404,6 +411,7 @@ class StalledBuilds:
         cast: build_casts.BuildCast, message: build_casts.BuildMessage,
     ) -> None:
         assert cell_context.cell is not None
+        self.metrics.add(metrics.RECOVERED, ('other_host',))
         LOG.warning('Rescheduling the build of instance %s, which host %s '
                     'did not begin',
                     instance.uuid, cast.host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of services: ``[DEFAULT]`` and ``[compute]``."""
+"""Options of services: ``[DEFAULT]``, ``[compute]`` and ``[monitoring]``."""
 
 import socket
 
@@ -145,5 +145,40 @@ Related options:
 
 * ``[DEFAULT] host``
 * ``[DEFAULT] state_path``
+"""),
+]
+
+MONITORING_GROUP = cfg.OptGroup('monitoring', title='Health and metrics')
+
+
+def _port(service, program):
+    return cfg.PortOpt(f'{service}_port', help=f"""
+HTTP port of ``{program}`` for its health, readiness and metrics.
+
+Unset, the service has no port. All workers of the service share it. Services
+on one machine need different ports.
+
+Related options:
+
+* ``address``
+""")
+
+
+MONITORING_OPTS = [
+    cfg.HostAddressOpt('address', default='127.0.0.1', help="""
+Address of the HTTP ports of services.
+
+The ports have no authentication and no encryption, and show names of cells and
+of plug-ins, and the addresses of servers that do not answer. Set an address
+that only the monitoring can reach.
+"""),
+    _port('scheduler', 'cellsched-scheduler'),
+    _port('conductor', 'cellsched-conductor'),
+    _port('compute', 'cellsched-compute'),
+    cfg.FloatOpt('check_timeout', default=5.0, min=0.1, max=300.0, help="""
+Seconds of all checks of a request of ``/healthz``.
+
+A server that does not answer in this time counts as failed. Keep it below the
+timeout of the client.
 """),
 ]

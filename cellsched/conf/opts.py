@@ -27,6 +27,7 @@ GROUPS = (
     (claims.COORDINATION_GROUP, claims.COORDINATION_OPTS),
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.GROUP, default.OPTS),
+    (default.MONITORING_GROUP, default.MONITORING_OPTS),
     (filter_scheduler.GROUP, filter_scheduler.OPTS),
     (metrics.GROUP, metrics.OPTS), (notifications.GROUP, notifications.OPTS),
     (quota.GROUP, quota.OPTS), (scheduler.GROUP, scheduler.OPTS),

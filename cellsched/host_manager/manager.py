@@ -184,6 +184,12 @@ class HostManager(source.HostSource):
             self._read_at = now
             return True
 
+    def read_at(self) -> float | None:
+        if self._read_at is None:
+            return None
+        return self.clock.timestamp() - (
+            self.clock.monotonic() - self._read_at)
+
     def snapshot(
         self, context: RequestContext
     ) -> document.HostDocument:

@@ -4,6 +4,7 @@
 import abc
 from collections.abc import Iterable
 from collections.abc import Sequence
+import math
 from typing import Any
 
 from cellsched.context import RequestContext
@@ -76,6 +77,14 @@ class HostSource(abc.ABC):
         :param claimed: whether they are in the claim store; if not, they must
             expire
         """
+
+    def read_at(self) -> float | None:
+        """Return when the table was last read, in seconds since the epoch.
+
+        None if it was not read. By default the source does not know, and
+        answers with infinity.
+        """
+        return math.inf
 
     @abc.abstractmethod
     def snapshot(self, context: RequestContext) -> document.HostDocument:

@@ -24,6 +24,7 @@ from cellsched import context as request_context
 from cellsched import exception
 from cellsched.objects import base
 from cellsched import plugins
+from cellsched.rpc import client
 from cellsched.rpc import local
 from cellsched.rpc import serializer
 from cellsched.rpc.transport import Transport
@@ -386,6 +387,7 @@ class Server:
         self._clock = clock
         self._executor: Any = None
         self._listener: Any = None
+        self._pings: client.Client | None = None
         self._begun: dict[futures.Future[None], Any] = {}
         #: When the log had the last refused message.
         self._refused_at = -math.inf
@@ -454,6 +456,22 @@ class Server:
     def answers(self, timeout_s: float) -> bool:
         """Return whether the threads of messages run; blocks."""
         return self._queue is None or self._queue.answers(timeout_s)
+
+    def ping(self, timeout_s: float) -> str:
+        """Send a message to this server by the broker, and wait for a reply.
+
+        Another process with the same topic and host may answer. One call at a
+        time.
+
+        :raises oslo_messaging.MessagingException: there is no reply
+        """
+        if self._pings is None:
+            self._pings = client.Client(
+                self._transport, self.topic, BaseAPI.target.version,
+                BaseAPI.target.namespace, timeout_s, retries_max=0)
+        self._pings.call(
+            request_context.admin(), 'ping', None, self._target.server, arg='')
+        return ''
 
     @property
     def is_busy(self) -> bool:

@@ -15,12 +15,16 @@ from cellsched import claims as claim_stores
 from cellsched.claims import base as claims_base
 from cellsched.claims import coordination
 from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims import listing
 from cellsched.clock import Clock
 from cellsched.conf import enabled
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.metrics import Metrics
+from cellsched.metrics import Reading
+from cellsched.monitoring import Check
 from cellsched.network.base import NetworkAPI
 from cellsched import plugins
 from cellsched.rpc.compute import ComputeAPIs
@@ -66,6 +70,8 @@ class AgentComponents:
         self.databases = databases or session.Databases(self.clock)
         self.reached = reached
         self.new_uuid = new_uuid
+        #: Records metrics; nothing by default.
+        self.metrics = Metrics()
         self._messages = messages
         self._own_claims: claims_base.ClaimStore | None = None
         if claims is not None:
@@ -140,6 +146,22 @@ class AgentComponents:
         """The database of the cell, at ``[database] connection``."""
         return self.open_database('database', cell_schema.SCHEMA.name)
 
+    def health_checks(self, timeout_s: float) -> dict[str, Check]:
+        """Return a check for each database, and for the claim store.
+
+        :param timeout_s: the seconds that a check may take
+        """
+        checks: dict[str, Check] = {}
+        if self.conf.database.connection:
+            checks['cell database'] = lambda: ask(self.cell_database)
+        checks['claim store'] = lambda: listing.probe(
+            self.claims, self.conf.host)
+        return checks
+
+    def queues(self) -> list[Reading]:
+        """Return the gauges of the queues of these components."""
+        return []
+
     def close(self) -> None:
         """Close the components made here; waits for running work."""
         if 'transports' in self.__dict__:
@@ -163,24 +185,32 @@ class AgentComponents:
             url, schema, session.engine_options(self.conf, group))
 
 
+def ask(database: session.Database) -> str:
+    """Check that a database answers."""
+    database.glance('SELECT 1')
+    return ''
+
+
 def factory(
     components_of: Callable[[cfg.ConfigOpts], _Components]
 ) -> Callable[[Callable[[Any, _Components], _Made]], Callable[..., _Made]]:
     """Return a decorator that makes the second argument optional.
 
     :param components_of: makes the components of a call without them; they
-        are closed if the call fails
+        are closed if the call fails. Such a call may give the metrics
     """
     def decorate(
         make: Callable[[Any, _Components], _Made]
     ) -> Callable[..., _Made]:
         @functools.wraps(make)
         def made(
-            conf: cfg.ConfigOpts, parts: _Components | None = None
+            conf: cfg.ConfigOpts, parts: _Components | None = None,
+            metrics: Metrics | None = None,
         ) -> _Made:
             if parts is not None:
                 return make(conf, parts)
             parts = components_of(conf)
+            parts.metrics = metrics or parts.metrics
             try:
                 return make(conf, parts)
             except BaseException:

@@ -17,10 +17,15 @@ from cellsched.cells.gather import Gatherer
 from cellsched.cells.registry import CellRegistry
 from cellsched.cells.target import Targets
 from cellsched.cells import versions as cell_versions
+from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db import session
+from cellsched import exception
 from cellsched.listing.servers import ServerListing
+from cellsched.metrics import queue_readings
+from cellsched.metrics import Reading
+from cellsched.monitoring import Check
 from cellsched.notify.notifiers import TaskNotifier
 from cellsched import quota
 from cellsched.quota.base import QuotaDriver
@@ -133,6 +138,41 @@ class Components(CellComponents):
 
         return Recorder(
             self.database, self.clock, self.conf.scheduler.decision_retention)
+
+    def health_checks(self, timeout_s: float) -> dict[str, Check]:
+        checks = super().health_checks(timeout_s)
+        if not self.conf.api_database.connection:
+            return checks
+        # A cell has less time than all checks together.
+        gatherer = Gatherer(
+            self.executor, self.targets, self.clock, timeout_s / 2)
+        return {'API database': lambda: base.ask(self.database),
+                'cells': lambda: self._check_cells(gatherer), **checks}
+
+    def _check_cells(self, gatherer: Gatherer) -> str:
+        """Check that an enabled cell answers; return those that do not."""
+        cells = {cell.uuid: cell for cell in self.cells.enabled()}
+
+        def ask(context: RequestContext) -> None:
+            assert context.cell is not None
+            base.ask(context.cell.database)
+
+        gathered = gatherer.gather(admin(), cells.values(), ask)
+        away = [each.name or uuid for uuid, each in cells.items()
+                if uuid not in gathered.results]
+        remark = away and f'no answer of {", ".join(sorted(away))}'
+        if away and len(away) == len(cells):
+            raise exception.CellUnreachable(
+                cell=', '.join(sorted(away)), reason='no cell answers')
+        return remark or ''
+
+    def queues(self) -> list[Reading]:
+        made = self.__dict__
+        return [
+            reading for name, queue in (
+                ('executor', 'cells'), ('builders', 'recovery'))
+            if name in made
+            for reading in queue_readings(queue, made[name].state())]
 
     def _queue_executor(
         self, places: int, lane: Callable[..., Any],

@@ -74,7 +74,7 @@ class HostAgent:
                 transport, None, conf.upgrade_levels.conductor,
                 conductor_rpc.BUILD_INSTANCES),
             parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
-            parts.reached, locks, self._guests)
+            parts.reached, locks, self._guests, parts.metrics)
         self._mover = moving_agent(parts, locks, self._guests)
         self.server = rpc_server.server(
             transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],

@@ -137,7 +137,7 @@ def builds(parts: Components) -> Builds:
             options.retry_delay, options.retries,
             fenced=not _share_a_file(parts.conf)),
         new_uuid=parts.new_uuid, reached=parts.reached,
-        notifier=parts.task_notifier)
+        notifier=parts.task_notifier, metrics=parts.metrics)
     reader = StateReader(
         parts.database, parts.cells, parts.gatherer, parts.claims)
     leaked = LeakedClaims(reader, repairs.Repairs(
@@ -146,7 +146,8 @@ def builds(parts: Components) -> Builds:
         (task.leases.renew, options.build_lease / _RENEWALS),
         (recovery.Recoverer(
             parts.database, task, options.build_lease, parts.builders,
-            options.recovery_threads, new_uuid=parts.new_uuid).run,
+            options.recovery_threads, new_uuid=parts.new_uuid,
+            metrics=parts.metrics).run,
          options.recovery_interval),
         (_stalled_builds(parts).run, options.cast_check_interval),
         (leaked.run, options.claims_check_interval),
@@ -173,7 +174,7 @@ def _stalled_builds(parts: Components) -> recovery.StalledBuilds:
             conductor_rpc.BUILD_INSTANCES),
         recovery.RetryPolicy(
             conf.conductor.cast_timeout, conf.conductor.cast_attempts,
-            conf.service_down_time), parts.builders)
+            conf.service_down_time), parts.builders, metrics=parts.metrics)
 
 
 def _moves(parts: Components) -> conductor_service.MovingConductor:

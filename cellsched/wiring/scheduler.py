@@ -53,7 +53,8 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions,
         clock=parts.clock, make_threads=ThreadPoolExecutor)],
-        driver.periodic(), discoveries, driver.state)
+        driver.periodic(), discoveries, driver.state,
+        unready=driver.unready)
 
 
 @base.factory(Components)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import functools
 import math
+import socket
 import threading
 from typing import Any
 
@@ -15,7 +17,11 @@ from futurist import periodics
 from oslo_log import log
 
 from cellsched.batching import STOP_S
+from cellsched.clock import Clock
 from cellsched import exception
+from cellsched import metrics
+from cellsched import monitoring
+from cellsched.monitoring import Check
 from cellsched.rpc import delivery
 from cellsched.rpc.server import Server
 from cellsched.wiring.base import AgentComponents
@@ -69,6 +75,7 @@ class Service:
         mapping of titles to values that JSON has
     :param builds: returns the instances that are being built, also those that
         no message in progress is about
+    :param unready: returns why the service takes no work, or nothing
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class Service:
         at_once: Sequence[tuple[Callable[[], object], float]] = (),
         state: Callable[[], Mapping[str, Any]] = dict,
         builds: Callable[[], Iterable[str]] = tuple,
+        unready: Callable[[], str] = str,
     ) -> None:
         self.parts = parts
         self._servers = rpc_servers
@@ -85,6 +93,9 @@ class Service:
         self._at_once = at_once
         self._state = state
         self._builds = builds
+        self._unready = unready
+        self._is_started = False
+        parts.metrics.add_source(self._queues)
         self._started: list[Server] = []
         self._loops: list[_Loop] = []
         self._stopping = threading.Event()
@@ -100,13 +111,38 @@ class Service:
     @property
     def periodic(self) -> Sequence[tuple[Callable[[], object], float, bool]]:
         """Functions, the seconds between calls, and whether to start now."""
+        publishing = self.parts.metrics
         return [*((*each, True) for each in self._at_once),
-                *((*each, False) for each in self._periodic)]
+                *((*each, False) for each in self._periodic),
+                *([(publishing.publish, publishing.publish_s, True)]
+                  if publishing.publish_s else [])]
 
     def state(self) -> Mapping[str, Any]:
         """Return the state of this service, for a report on the process."""
         return {'Requests in progress': [
             each.state() for each in self._servers], **self._state()}
+
+    def health_checks(self, timeout_s: float) -> Mapping[str, Check]:
+        """Return a check of each server that the service needs, by name.
+
+        :param timeout_s: the seconds that a check may take
+        """
+        return {**{f'broker, topic {each.topic}': functools.partial(
+            each.ping, timeout_s) for each in self._servers},
+            **self.parts.health_checks(timeout_s)}
+
+    def unready(self) -> str:
+        """Return why the service takes no work; empty if it does."""
+        if self._stopping.is_set():
+            return 'the service stops'
+        if not self._is_started:
+            return 'the service has not started'
+        return self._unready()
+
+    def _queues(self) -> list[metrics.Reading]:
+        return [*self.parts.queues(), *(
+            reading for each in self._servers for reading
+            in metrics.queue_readings(each.topic, each.state()))]
 
     def start(self) -> None:
         """Start the RPC servers and the periodic tasks."""
@@ -123,6 +159,7 @@ class Service:
                 target=loop.worker.start, daemon=True)
             loop.thread.start()
             self._loops.append(loop)
+        self._is_started = True
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop the RPC servers, and wait for running messages and tasks.
@@ -230,6 +267,25 @@ def _instances(uuids: Iterable[str]) -> str:
     return (f' for instance{"s" * (len(ordered) > 1)} '
             + ', '.join(ordered[:_NAMED])
             + (f' and {more} more' if more > 0 else ''))
+
+
+def monitoring_server(
+    listener: socket.socket, recorded: metrics.Metrics, timeout_s: float,
+    clock: Clock,
+) -> tuple[monitoring.Monitor, monitoring.MonitoringServer]:
+    """Start the HTTP port of a process; return what answers, and the server.
+
+    :param listener: a socket of :func:`cellsched.monitoring.listen`
+    :param timeout_s: the seconds of the health checks
+    """
+    def start_thread(target: Callable[[], None]) -> None:
+        threading.Thread(target=target, daemon=True, name='monitoring').start()
+
+    monitor = monitoring.Monitor(recorded, timeout_s, clock, start_thread)
+    server = monitoring.MonitoringServer(
+        listener, monitor, clock, ThreadPoolExecutor, start_thread)
+    server.start()
+    return monitor, server
 
 
 def _name(function: Callable[[], object]) -> str:

@@ -97,8 +97,8 @@ COINED = {'doubt', 'left', 'mine', 'nobody', 'others', 'patience', 'said',
 #: Nouns among the words that end like participles.
 NOUNS = {'batching', 'claiming', 'copying', 'embedding', 'enabled', 'encoding',
          'expected', 'feed', 'finding', 'holding', 'listing', 'mapping',
-         'messaging', 'ordering', 'planning', 'ranking', 'reading', 'seed',
-         'sharing', 'testing', 'unified', 'wiring'}
+         'messaging', 'monitoring', 'ordering', 'planning', 'ranking',
+         'reading', 'seed', 'sharing', 'testing', 'unified', 'wiring'}
 
 IMPORTS_IN_FUNCTIONS_MAX = 40
 

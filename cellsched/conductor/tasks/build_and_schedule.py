@@ -54,6 +54,8 @@ from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
+from cellsched import metrics
+from cellsched.metrics import Metrics
 from cellsched.notify import notifiers
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
@@ -98,6 +100,7 @@ class BuildAndSchedule:
     :param reached: called with the name of each step that was done: ``Lease``,
         the steps, ``Bury``
     :param notifier: sends notifications about servers in their cells
+    :param metrics: records the results of builds
     """
 
     database: session.Database
@@ -114,6 +117,7 @@ class BuildAndSchedule:
     reached: Callable[[str], None] = lambda step: None
     notifier: notifiers.TaskNotifier = dataclasses.field(
         default_factory=notifiers.TaskNotifier)
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         #: Leases of this process; the caller renews them periodically.
@@ -125,6 +129,9 @@ class BuildAndSchedule:
             self._lease, self.limits.joined, self.clock.lock)
         self._runner = saga.Runner(
             self._make_steps(), self.limits.joined, self.clock.lock)
+        self.metrics.add_source(lambda: [
+            (metrics.BUILDS_NOW, ('leased',), len(self.leases)),
+            (metrics.BUILDS_NOW, ('retrying',), len(self.retries))])
 
     def run(self, context: RequestContext, uuids: Sequence[str]) -> None:
         """Build these instances; deleted and leased ones are left out.
@@ -196,6 +203,13 @@ class BuildAndSchedule:
         self.reached('Bury')
         again = [build for build in builds if build.to_retry]
         self._explain(again)
+        for result, number in (
+                ('cast', len(gone_on)), ('retried', len(again)),
+                ('failed', sum(build.to_bury for build in builds)),
+                ('deleted', _count(builds, Outcome.DELETED)),
+                ('left', _count(builds, Outcome.FINISHED)
+                 + _count(builds, Outcome.BUILT_ELSEWHERE))):
+            self.metrics.add(metrics.BUILDS, (result,), number)
         LOG.info('Of %d builds %d were handed to compute hosts',
                  len(builds), len(gone_on))
         return [build.uuid for build in again]
@@ -386,6 +400,10 @@ class BuildAndSchedule:
             LOG.exception('Could not write instances %s to cell0; the '
                           'requests are retried', exception.name_some(
                               build.uuid for build in builds))
+
+
+def _count(builds: Sequence[Build], outcome: Outcome) -> int:
+    return sum(build.outcome is outcome for build in builds)
 
 
 def _by_reason(builds: Sequence[Build]) -> list[list[Build]]:

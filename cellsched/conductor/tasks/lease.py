@@ -43,6 +43,9 @@ class Leases:
         self._lock = threading.Lock()
         self._owners: dict[str, str] = {}
 
+    def __len__(self) -> int:
+        return len(self._owners)
+
     def hold(self, owners: Mapping[str, str]) -> None:
         """Renew these leases from now on.
 
@@ -111,6 +114,9 @@ class Retries:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: list[tuple[float, int, Attempt]] = []
+
+    def __len__(self) -> int:
+        return sum(len(each.uuids) for *_, each in list(self._waiting))
 
     def defer(self, attempt: Attempt) -> bool:
         """Schedule a retry; return False if there is none."""

@@ -20,6 +20,7 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db import session
+from cellsched.metrics import Metrics
 from cellsched.network import base as network_base
 from cellsched import objects
 from cellsched.scheduler.explanation import recorder
@@ -67,6 +68,10 @@ class SchedulerParts(Protocol):
     def decisions(self) -> recorder.Recorder:
         """Stores the decisions."""
 
+    @property
+    def metrics(self) -> Metrics:
+        """Records metrics."""
+
 
 class SchedulerDriver(abc.ABC):
     """Selects hosts and claims them.
@@ -110,6 +115,13 @@ class SchedulerDriver(abc.ABC):
         in a thread of its own, and must not block.
         """
         return {}
+
+    def unready(self) -> str:
+        """Return why this driver takes no requests; empty if it does.
+
+        Must not block.
+        """
+        return ''
 
     def update_aggregates(
         self, aggregates: Iterable[objects.Aggregate]

@@ -3,11 +3,14 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from random import Random
 from typing import Any
 
+import numpy as np
 from oslo_config import cfg
 
 from cellsched.context import admin
@@ -18,7 +21,11 @@ from cellsched.filters import registry as filters
 from cellsched.host_manager import manager
 from cellsched.host_manager import mass_outage
 from cellsched.host_manager.source import HostSource
+from cellsched.hosts.columns import AT
+from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts import plugin_columns
+from cellsched.hosts import view
+from cellsched import metrics
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import mandatory_stages
@@ -53,6 +60,7 @@ class FilterScheduler(base.SchedulerDriver):
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)
+        parts.metrics.add_source(self._metrics)
         self._networks = requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
@@ -93,6 +101,28 @@ class FilterScheduler(base.SchedulerDriver):
                  'resources': dict(each.resources)}
                 for each in table.pending()]}
 
+    def unready(self) -> str:
+        timeout_s = self.conf.scheduler.stale_cell_timeout
+        read_at = self.loader.read_at()
+        if not self.conf.scheduler.refresh_interval:
+            # Each request reads the hosts.
+            return ''
+        if read_at is None:
+            return 'the host table was not read yet'
+        age_s = self.parts.clock.timestamp() - read_at
+        if age_s > timeout_s:
+            return (f'the host table was read {age_s:.0f} seconds ago; the '
+                    f'limit is [scheduler] stale_cell_timeout, {timeout_s:g}')
+        return ''
+
+    def _metrics(self) -> list[metrics.Reading]:
+        clock = self.parts.clock
+        return [
+            *host_metrics(self.loader, {
+                cell.uuid: cell.name for cell in self.parts.cells.known()},
+                clock.steady(), self.conf.service_down_time),
+            (metrics.QUEUED, ('decisions',), self.parts.decisions.waiting)]
+
     def _refresh(self) -> None:
         self.loader.refresh(admin())
 
@@ -129,6 +159,96 @@ class FilterScheduler(base.SchedulerDriver):
         request = self._networks.add(context, request)
         return self.placer.plan(
             context, request, instance_uuids, alternates)
+
+
+#: Figures of the standard resource classes: capacity, free amount, and bytes
+#: or CPUs in a unit of the class.
+_STANDARD = {
+    'VCPU': (metrics.CAPACITY_VCPUS, metrics.FREE_VCPUS, 1),
+    'MEMORY_MB': (metrics.CAPACITY_MEMORY, metrics.FREE_MEMORY, 2 ** 20),
+    'DISK_GB': (metrics.CAPACITY_DISK, metrics.FREE_DISK, 2 ** 30)}
+
+#: The amount that hosts offer, by resource class.
+_OFFERED: dict[str, Callable[[view.Hosts], view.Column]] = {
+    'VCPU': lambda hosts: (
+        hosts['vcpus_total'] * hosts['cpu_allocation_ratio']),
+    'MEMORY_MB': lambda hosts: (
+        hosts['unreserved_ram_mb'] * hosts['ram_allocation_ratio']),
+    'DISK_GB': lambda hosts: (
+        hosts['unreserved_disk_mb'] * hosts['disk_allocation_ratio'] / 1024)}
+
+
+def host_metrics(
+    source: HostSource, names: Mapping[str, str | None], now: float,
+    down_s: float,
+) -> Iterator[metrics.Reading]:
+    """Yield the metrics of the hosts of a source, and of their cells.
+
+    :param names: names of cells by uuid; the cells without one share a label
+    :param now: as :meth:`.HostTable.view` takes it
+    :param down_s: seconds without a report after which a host is down
+    """
+    # 1. The ages of the table and of the data of each cell.
+    read_at = source.read_at()
+    if read_at is not None and math.isfinite(read_at):
+        yield metrics.TABLE_READ, (), read_at
+    yield metrics.SILENT_CELLS, (), len(source.silent)
+    yield metrics.PENDING_CLAIMS, (), len(source.table.pending())
+    label = {uuid: name or 'unnamed' for uuid, name in names.items()}
+    heard: dict[str, float] = {}
+    for uuid, health in dict(source.table.cells.known).items():
+        if uuid in label and health.heard_at is not None:
+            heard[label[uuid]] = min(
+                heard.get(label[uuid], math.inf), health.heard_at)
+    for name, at in heard.items():
+        yield metrics.CELL_READ, (name,), at
+    # 2. The hosts and the capacity of each cell.
+    hosts = source.table.view(now)
+    try:
+        yield from _capacity_metrics(hosts, label, down_s)
+    finally:
+        source.table.reuse(hosts)
+
+
+def _capacity_metrics(
+    hosts: view.Hosts, label: Mapping[str, str], down_s: float
+) -> Iterator[metrics.Reading]:
+    """Yield the metrics of hosts by cell.
+
+    :param label: the labels of cells by uuid
+    """
+    # 1. The hosts by state.
+    cells = hosts['cell']
+    codes = [label.get(uuid, 'unnamed') for uuid
+             in hosts.columns.snapshot.encoding('cell').values]
+    count = len(codes) if len(hosts) else 0
+    down = hosts['forced_down'] | (
+        hosts['last_seen_up'] < hosts.now - down_s)
+    disabled = hosts['service_disabled'] & ~down
+    up = ~(down | disabled)
+    for state, mask in (('up', up), ('down', down),
+                        ('disabled', disabled)):
+        for code, number in enumerate(np.bincount(cells[mask],
+                                                  minlength=count)):
+            yield metrics.HOSTS, (codes[code], state), int(number)
+    # 2. The capacity of each cell.
+    for name in hosts.names:
+        if not name.startswith(AVAILABLE) or AT in name:
+            continue
+        resource = name.removeprefix(AVAILABLE)
+        free = np.bincount(
+            cells, np.maximum(hosts[name], 0) * up, count)
+        known = _STANDARD.get(resource)
+        for code, amount in enumerate(free):
+            if known:
+                yield known[1], (codes[code],), amount * known[2]
+            elif amount:
+                yield metrics.FREE_RESOURCES, (
+                    codes[code], resource), amount
+    for resource, (figure, _, unit) in _STANDARD.items():
+        offered = np.bincount(cells, _OFFERED[resource](hosts), count)
+        for code, amount in enumerate(offered):
+            yield figure, (codes[code],), amount * unit
 
 
 def pipeline_of(
@@ -173,7 +293,8 @@ def make_placer(
         parts.clock, selection_policy(conf, parts.random),
         conf.scheduler.claim_attempts, parts.decisions.record,
         conf.scheduler.slow_plugin_seconds,
-        conf.scheduler.unmet_demands == 'ignore', conf.service_down_time)
+        conf.scheduler.unmet_demands == 'ignore', conf.service_down_time,
+        metrics=parts.metrics)
 
 
 def selection_policy(

@@ -85,6 +85,11 @@ class Recorder:
             self._waiting.append(made)
             self._bound()
 
+    @property
+    def waiting(self) -> int:
+        """The number of decisions that wait for a write."""
+        return len(self._waiting)
+
     def flush(self) -> None:
         """Write waiting decisions and purge old ones; never raises."""
         with self._flushing:

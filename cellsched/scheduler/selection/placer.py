@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import contextlib
 import copy
 import dataclasses
+import functools
 import math
 
+import os_resource_classes
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
@@ -20,6 +22,8 @@ from cellsched import exception
 from cellsched.host_manager.source import HostSource
 from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts.table import Verify
+from cellsched import metrics
+from cellsched.metrics import Metrics
 from cellsched import migrations
 from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Pipeline
@@ -56,6 +60,12 @@ _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
 #: Seconds to wait for pending claims of other requests.
 _PENDING_S = 10.0
 
+#: The results of requests that fail, in the metrics.
+_RESULTS = (
+    (exception.NoValidHost, metrics.NO_VALID_HOST),
+    (exception.HostStateUncertain, metrics.UNCERTAIN),
+    (exception.ClaimBusy, metrics.BUSY), (exception.ServiceBusy, metrics.BUSY))
+
 
 @dataclasses.dataclass(eq=False)
 class PlacementAttempt:
@@ -81,6 +91,7 @@ class PlacementAttempt:
         the request
     :param selector: the selection, while the claim store chooses one of its
         alternatives
+    :param seconds: the duration of each phase
     """
 
     context: RequestContext
@@ -101,6 +112,7 @@ class PlacementAttempt:
     allocations: Sequence[PendingAllocation] = ()
     is_parted: bool = False
     selector: Selector | None = None
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(eq=False)
@@ -122,6 +134,7 @@ class Placer:
     :param down_s: seconds without a report after which a host is down
     :param turn_s: seconds that a selection waits for another one. A selection
         takes about a millisecond
+    :param metrics: records requests, filters, claims and plug-ins
     """
 
     loader: HostSource
@@ -135,6 +148,7 @@ class Placer:
     ignores_demands: bool = False
     down_s: float = math.inf
     turn_s: float = 0.01
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         # Every process makes the same plan from the same hosts.
@@ -171,6 +185,30 @@ class Placer:
         :raises cellsched.exception.PluginFailed: a filter or weigher failed;
             the error names it
         """
+        with self._counted():
+            return self._answer(context, request, uuids, alternates, claim)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a request by its result, and observe its duration."""
+        began, result = self.clock.monotonic(), metrics.FAILED
+        try:
+            yield
+            result = metrics.SELECTED
+        except exception.CellschedException as exc:
+            result = next((name for kind, name in _RESULTS
+                           if isinstance(exc, kind)), result)
+            raise
+        finally:
+            self.metrics.add_all([
+                (metrics.REQUESTS, (result,), 1),
+                (metrics.REQUEST_SECONDS, (),
+                 self.clock.monotonic() - began)])
+
+    def _answer(
+        self, context: RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int, claim: bool,
+    ) -> list[list[objects.Selection]]:
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
             self.record(context, request, uuids, self._no_decision(refusal))
@@ -197,7 +235,8 @@ class Placer:
         :raises cellsched.exception.InvalidField: the request is not for one
             instance, or the instance is not known to be on the host
         """
-        self.loader.follow(attempt.context)
+        with self._phase(attempt, 'read'):
+            self.loader.follow(attempt.context)
         uuid = existing_claims.rebuilt_instance(
             attempt.request, attempt.uuids if attempt.claim else None)
         held = self.claims.claims_of(migrations.consumers([uuid]))
@@ -218,15 +257,17 @@ class Placer:
         context, claim = attempt.context, attempt.claim
         attempt.request = with_members(attempt.request, attempt.uuids)
         asked_at = self.clock.monotonic()
-        fresh = self.loader.follow(context)
+        with self._phase(attempt, 'read'):
+            fresh = self.loader.follow(context)
         rounds = 0
         # Repeated requests are rare, and the claim store detects them. The
         # first round omits the query, which costs as much as a claim.
         query_own = claim and bool(attempt.request.get('migration_uuid'))
         while rounds < self.attempts_max:
             # 1. Select a host for each instance and reserve it in the table.
-            self._locate(attempt, query_own)
-            self._select_and_reserve(attempt)
+            with self._phase(attempt, 'select'):
+                self._locate(attempt, query_own)
+                self._select_and_reserve(attempt)
             # 2. If no host is found and neither a newer nor a larger table is
             # available, wait for pending claims and select a last time.
             if (not attempt.places and fresh and query_own == claim
@@ -236,7 +277,8 @@ class Placer:
             # is skipped if another thread read it since the request started.
             if not attempt.places:
                 if not fresh:
-                    self.loader.refresh(context, since=asked_at)
+                    with self._phase(attempt, 'read'):
+                        self.loader.refresh(context, since=asked_at)
                 fresh, query_own = True, claim
                 continue
             # 4. Claim the hosts, and confirm or roll back the reservation. On
@@ -412,8 +454,13 @@ class Placer:
             # 2. Claim; on an error roll the reservation back and reload.
             try:
                 self._release_stale(attempt)
-                outcome = self.claims.claim_any(batches)
-            except Exception:
+                with self._phase(attempt, 'claim'):
+                    outcome = self.claims.claim_any(batches)
+                self._count_claims(outcome)
+            except Exception as exc:
+                self.metrics.add(metrics.CLAIMS, (
+                    'conflict' if isinstance(exc, exception.ClaimConflict)
+                    else 'failed',))
                 self.loader.table.rollback(attempt.allocations)
                 self.loader.reload(_providers(batches))
                 raise
@@ -437,6 +484,15 @@ class Placer:
         if again:
             self.loader.reload(_providers(again))
         return True
+
+    def _count_claims(self, outcome: claims_base.AnyOf) -> None:
+        busy = sum(isinstance(error, exception.ClaimBusy)
+                   for error in outcome.refusals.values())
+        for result, number in (
+                ('won', outcome.chosen is not None), ('busy', busy),
+                ('lost', len(outcome.refusals) - busy)):
+            if number:
+                self.metrics.add(metrics.CLAIMS, (result,), number)
 
     def _choose_other(
         self, attempt: PlacementAttempt, selector: Selector,
@@ -464,6 +520,7 @@ class Placer:
     ) -> None:
         """Exclude the hosts that the store refused; undo the reservation."""
         self.loader.table.rollback(attempt.allocations)
+        self.metrics.add(metrics.CLAIM_RETRIES)
         consumers = attempt.located.consumers
         attempt.refusals.times += 1
         full: list[Sequence[claims_base.Claim]] = []
@@ -560,7 +617,21 @@ class Placer:
         self._record_decision(attempt)
         return error
 
+    @contextlib.contextmanager
+    def _phase(
+        self, attempt: PlacementAttempt, phase: str
+    ) -> Iterator[None]:
+        """Measure a phase of a request."""
+        began = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            attempt.seconds[phase] = attempt.seconds.get(phase, 0.0) + (
+                self.clock.monotonic() - began)
+
     def _record_decision(self, attempt: PlacementAttempt) -> None:
+        self.metrics.add_later(functools.partial(
+            _read_decision, attempt.seconds, attempt.decision.stages))
         self.record(attempt.context, attempt.request, attempt.uuids,
                     attempt.decision)
 
@@ -581,6 +652,9 @@ class Placer:
         try:
             yield pipeline
         finally:
+            self.metrics.add_later(lambda: [
+                (metrics.PLUGIN_SECONDS, _label(name, kind), seconds)
+                for kind, name, seconds in pipeline.slow(0.0)])
             for kind, name, seconds in pipeline.slow(self.slow_plugin_s):
                 LOG.warning(
                     '%s %s took %.1f seconds in the decision on request %s',
@@ -621,6 +695,31 @@ class Placer:
             self.loader.table.view(self.clock.steady()), host, held)
         if gone:
             self.claims.release(gone)
+
+
+def _read_decision(
+    phases: Mapping[str, float], stages: Iterable[decision_record.Count]
+) -> Iterator[metrics.Reading]:
+    """Yield the durations and the hosts of a decision for the metrics."""
+    for phase, seconds in phases.items():
+        yield metrics.PHASE_SECONDS, (phase,), seconds
+    for stage in stages:
+        name = _label(stage.by)
+        yield metrics.HOSTS_IN, name, stage.entered
+        yield metrics.HOSTS_OUT, name, stage.left
+
+
+@functools.lru_cache(1024)
+def _label(stage: str, *kind: str) -> tuple[str, ...]:
+    """Return the labels of a stage in the metrics, which have few values.
+
+    Names of groups and of custom resource classes come from flavors.
+
+    :param kind: the kind of the plug-in
+    """
+    first, _, rest = stage.partition(':')
+    name = stage if rest in os_resource_classes.STANDARDS else first
+    return *map(str.lower, kind), name
 
 
 def _providers(

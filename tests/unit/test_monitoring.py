@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP port for health, readiness and metrics."""
+
+from concurrent.futures import ThreadPoolExecutor
+import http.client
+import socket
+import threading
+
+from cellsched import clock
+from cellsched import exception
+from cellsched import metrics
+from cellsched import monitoring
+from tests.unit import base
+
+TIMEOUT_S = 60
+
+
+def start_thread(function):
+    threading.Thread(target=function, daemon=True).start()
+
+
+class Watched:
+    """A service with some checks."""
+
+    def __init__(self, **checks):
+        self.checks = checks
+        self.reason = ''
+
+    def health_checks(self, timeout_s):
+        return self.checks
+
+    def unready(self):
+        return self.reason
+
+
+class TestMonitor(base.TestCase):
+
+    def monitor(self, service=None, timeout_s=TIMEOUT_S):
+        made = monitoring.Monitor(
+            metrics.PrometheusMetrics('scheduler'), timeout_s, clock.Clock(),
+            start_thread)
+        if service is not None:
+            made.watch(service)
+        return made
+
+    def ask(self, monitor, path):
+        answer = monitor.answer(path, '')
+        return answer.status, answer.body.decode()
+
+    def test_service_that_has_not_started_is_neither_healthy_nor_ready(self):
+        monitor = self.monitor()
+
+        self.assertEqual((503, 'the service has not started\n'),
+                         self.ask(monitor, '/healthz'))
+        self.assertEqual((503, 'not ready: the service has not started\n'),
+                         self.ask(monitor, '/readyz'))
+
+    def test_ready_service_says_so_and_one_that_stops_says_why_not(self):
+        service = Watched()
+        monitor = self.monitor(service)
+
+        self.assertEqual((200, 'ready\n'), self.ask(monitor, '/readyz?x=1'))
+
+        service.reason = 'the service stops'
+        self.assertEqual((503, 'not ready: the service stops\n'),
+                         self.ask(monitor, '/readyz'))
+
+    def test_all_checks_are_shown_with_their_remarks(self):
+        monitor = self.monitor(Watched(
+            broker=lambda: '', cells=lambda: 'no answer of cell2'))
+
+        self.assertEqual(
+            (200, '[+] broker: ok\n[+] cells: ok; no answer of cell2\n'
+                  'healthy\n'), self.ask(monitor, '/healthz'))
+
+    def test_failed_check_is_named_without_the_password(self):
+        def fail():
+            raise exception.DatabaseUnreachable(
+                schema='API', url='x', reason='mysql://me:secret@db/api')
+
+        status, body = self.ask(self.monitor(Watched(
+            API=fail, store=lambda: '')), '/healthz')
+
+        self.assertEqual(503, status)
+        self.assertIn('[-] API: DatabaseUnreachable', body)
+        self.assertIn('[+] store: ok', body)
+        self.assertNotIn('secret', body)
+
+    def test_silent_server_fails_in_time_and_costs_one_thread(self):
+        answers, calls = threading.Event(), []
+
+        def hang():
+            calls.append(1)
+            answers.wait(TIMEOUT_S)
+            return ''
+
+        monitor = self.monitor(Watched(store=hang), timeout_s=0.05)
+        for _ in range(3):
+            status, body = self.ask(monitor, '/healthz')
+            self.assertEqual(503, status)
+            self.assertRegex(body, r'\[-\] store: no answer for [\d.]+ sec')
+        answers.set()
+
+        self.assertEqual([1], calls)
+
+    def test_recent_result_is_used_again(self):
+        calls = []
+        monitor = self.monitor(Watched(store=lambda: str(calls.append(1))))
+
+        for _ in range(5):
+            self.ask(monitor, '/healthz')
+
+        self.assertLess(len(calls), 5)
+
+    def test_other_path_is_not_found(self):
+        self.assertEqual(
+            (404, 'paths: /healthz /readyz /metrics\n'),
+            self.ask(self.monitor(), '/'))
+
+
+class TestMonitoringServer(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.listener = monitoring.listen('127.0.0.1', 0)
+        self.port = self.listener.getsockname()[1]
+        self.clock = clock.Clock()
+        self.monitor = monitoring.Monitor(
+            metrics.PrometheusMetrics('scheduler'), TIMEOUT_S, self.clock,
+            start_thread)
+        self.server = monitoring.MonitoringServer(
+            self.listener, self.monitor, self.clock, ThreadPoolExecutor,
+            start_thread)
+        self.server.start()
+        self.addCleanup(self.server.stop)
+
+    def connect(self):
+        made = http.client.HTTPConnection(
+            '127.0.0.1', self.port, timeout=TIMEOUT_S)
+        self.addCleanup(made.close)
+        return made
+
+    def ask(self, path, method='GET'):
+        connection = self.connect()
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+
+    def test_metrics_have_the_media_type_of_prometheus(self):
+        status, body, headers = self.ask('/metrics')
+
+        self.assertEqual(200, status)
+        self.assertIn('version=', headers['Content-Type'])
+        self.assertIn(b'cellsched_workers 1.0', body)
+        self.assertEqual('cellsched', headers['Server'])
+
+    def test_head_has_no_body(self):
+        status, body, headers = self.ask('/readyz', 'HEAD')
+
+        self.assertEqual((503, b''), (status, body))
+        self.assertGreater(int(headers['Content-Length']), 0)
+
+    def test_other_methods_are_refused(self):
+        self.assertEqual(501, self.ask('/metrics', 'POST')[0])
+
+    def test_silent_clients_do_not_keep_others_out_for_long(self):
+        for _ in range(8):
+            self.addCleanup(socket.create_connection(
+                ('127.0.0.1', self.port)).close)
+
+        self.assertEqual(503, self.ask('/readyz')[0])
+
+    def test_port_in_use_is_an_error_with_its_number(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, monitoring.listen, '127.0.0.1',
+            self.port)
+
+        self.assertIn(f'not 127.0.0.1 and {self.port}', str(error))
