@@ -316,6 +316,8 @@ class EmbeddedConductor:
             or, before it is built, another flavor, image or zone
         :raises cellsched.exception.OverQuota: the quota of the project lacks
             capacity for all servers
+        :raises cellsched.exception.RateLimitExceeded: the project requests
+            more than ``[quota] servers_per_minute``
         :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
         self._check_open()
@@ -450,6 +452,7 @@ def _accept(
     :param recheck: whether the quota is checked before a server is built
     :raises cellsched.exception.ServerExists: a uuid is that of another server
     :raises cellsched.exception.OverQuota: the quota lacks capacity for all
+    :raises cellsched.exception.RateLimitExceeded: too many in a minute
     """
     project_id = context.project_id or ''
     with database.writer() as connection:
@@ -460,8 +463,8 @@ def _accept(
         uuids = [uuid for uuid in names if uuid not in known]
         if not uuids:
             return []
-        quotas.check(connection, context.project_id, context.user_id,
-                     spec.flavor, len(uuids), len(uuids))
+        quotas.accept(connection, context.project_id, context.user_id,
+                      spec.flavor, len(uuids), len(uuids))
         limits = {
             name: quotas.limits(connection, project_id, user_id)
             for name, user_id in (('project', None),

@@ -49,6 +49,7 @@
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
     ├── OverQuota                    the project has no room
+    ├── RateLimitExceeded            says when the project may retry
     ├── LimitsUnavailable            Keystone did not return quota limits
     ├── PolicyNotAuthorized          names the policy rule
     ├── ClaimRefused                 the provider lacks capacity
@@ -472,6 +473,15 @@ class OverQuota(CellschedException):
     def __init__(self, message: str | None = None, **kwargs: Any) -> None:
         super().__init__(message, **kwargs)
         self.code = self.kwargs['code']
+
+
+class RateLimitExceeded(CellschedException):
+    """A project requests too many servers; ``retry_s`` has the seconds."""
+
+    msg_fmt = ('Project %(project)s may request %(limit)s servers in a '
+               'minute; retry in %(retry_s)s seconds.')
+    code = 429
+    safe = True
 
 
 class LimitsUnavailable(CellschedException):

@@ -126,6 +126,8 @@ class Servers(base.ServerController):
             exist in the project
         :raises cellsched.exception.OverQuota: the quota of the project does
             not allow ``min_count`` servers
+        :raises cellsched.exception.RateLimitExceeded: the project requests
+            too many servers in a minute
         """
         count = min_count if max_count is None else max_count
         request = validation.ServerRequest(
@@ -156,7 +158,7 @@ class Servers(base.ServerController):
         """Return the servers of a request that the quota allows."""
         group = self._group(connection, context, request)
         sizes = flavors.get(connection, flavor)
-        count = self._quotas.check(
+        count = self._quotas.accept(
             connection, context.project_id, context.user_id, sizes,
             request.min_count, request.max_count)
         return _Acceptance(

@@ -35,6 +35,16 @@ Concurrent requests may be accepted although together they exceed the limit.
 With this check, as many servers as allowed are built, and the others are in
 ERROR. If it is off, concurrent requests can exceed the limit.
 """),
+    cfg.IntOpt('servers_per_minute', min=1, help="""
+Largest number of servers that a project may request in a minute.
+
+A request beyond it is refused with code 429, and the error says when to retry.
+A project that requested nothing for a minute may request this number at once,
+or more in one request; the next request then waits longer. Each process of a
+front end, and each service that embeds a conductor, counts for itself.
+
+By default there is no limit: the builds of projects take turns anyway.
+"""),
     cfg.StrOpt('unified_limits_resource_strategy', default='require',
                choices=('require', 'ignore'), help="""
 Meaning of a resource for which Keystone has no registered limit.

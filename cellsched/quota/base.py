@@ -2,10 +2,14 @@
 """The contract of a quota driver."""
 
 import abc
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import datetime
+import functools
+import math
+import threading
 from typing import Any
 from typing import ClassVar
 from typing import NamedTuple
@@ -18,6 +22,10 @@ from cellsched import objects
 
 #: The limited resources: servers, virtual CPUs, and memory in MB.
 RESOURCES = ('instances', 'cores', 'ram')
+
+
+#: An error of computing with seconds, at most.
+_ROUNDING_S = 1e-6
 
 
 class QuotaBuild(NamedTuple):
@@ -62,7 +70,7 @@ class QuotaDriver(abc.ABC):
 
     There are two checks. :meth:`check` rejects a request early; concurrent
     requests may all pass it. :meth:`admit_all` is exact: callers run one after
-    the other.
+    the other. :meth:`accept` adds a limit of the rate to the early check.
 
     Usage is counted, and nothing is reserved or given back. A server counts
     from the deletion of its build request, when it has a cell, until its user
@@ -113,6 +121,25 @@ class QuotaDriver(abc.ABC):
         :raises cellsched.exception.OverQuota: fewer than ``min_count`` fit
         """
 
+    def accept(
+        self, connection: Any, project_id: str | None, user_id: str | None,
+        flavor: objects.Flavor, min_count: int, max_count: int,
+    ) -> int:
+        """Return the result of :meth:`check`, if the rate allows it.
+
+        :raises cellsched.exception.OverQuota: fewer than ``min_count`` fit
+        :raises cellsched.exception.RateLimitExceeded: the project requests
+            too many servers in a minute
+        """
+        count = self.check(connection, project_id, user_id, flavor,
+                           min_count, max_count)
+        self._rate.take(project_id or '', count)
+        return count
+
+    @functools.cached_property
+    def _rate(self) -> 'RateLimit':
+        return RateLimit(self.conf.quota.servers_per_minute, self.clock)
+
     @abc.abstractmethod
     def admit_all(
         self, connection: Any, batches: Iterable[QuotaBatch]
@@ -138,3 +165,45 @@ class QuotaDriver(abc.ABC):
         """Admit one batch; otherwise as :meth:`admit_all`."""
         return self.admit_all(
             connection, [QuotaBatch(project_id, user_id, builds, min_count)])
+
+
+class RateLimit:
+    """Limits the servers that each project requests in a minute.
+
+    A project has a budget for one minute, which refills continuously. A
+    request beyond the whole budget is accepted when the budget is full: then
+    the next request waits longer. Thread-safe.
+
+    :param per_minute: None for no limit
+    """
+
+    def __init__(self, per_minute: int | None, clock: QuotaClock) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By project, the time when the budget is full again; the project with
+        # the latest request is the last one.
+        self._full_at: collections.OrderedDict[str, float] = (
+            collections.OrderedDict())
+
+    def take(self, project_id: str, count: int) -> None:
+        """Count servers of a request.
+
+        :raises cellsched.exception.RateLimitExceeded: the budget is too small
+        """
+        if self._per_minute is None:
+            return
+        with self._lock:
+            now = self._clock.monotonic()
+            full_at = max(now, self._full_at.get(project_id, now))
+            taken_s = count * 60 / self._per_minute
+            retry_s = full_at - now - 60 + min(taken_s, 60)
+            if retry_s > _ROUNDING_S:
+                raise exception.RateLimitExceeded(
+                    project=project_id, limit=self._per_minute,
+                    retry_s=math.ceil(retry_s))
+            self._full_at[project_id] = full_at + taken_s
+            self._full_at.move_to_end(project_id)
+            # Forget projects whose budget is full.
+            while next(iter(self._full_at.values())) <= now:
+                self._full_at.popitem(last=False)

@@ -163,3 +163,14 @@ class TestQuota(base.TestCase):
             self.assertBuried(found)
         self.assertEqual((ROOM, 0), self.used())
         self.assertClaimsMatch()
+
+
+class TestRate(base.TestCase):
+
+    def test_request_beyond_the_rate_is_refused(self):
+        self.deploy({'cell1': ['a1']}, quota={'servers_per_minute': 2})
+        self.built(min_count=2)
+
+        self.assertRaises(exception.RateLimitExceeded, self.create)
+
+        self.assertEqual(2, len(self.listed()))

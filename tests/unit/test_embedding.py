@@ -279,6 +279,17 @@ class TestAccept(EmbeddedTestCase):
 
         self.assertEqual({}, self.conductor.mappings.instances([one]))
 
+    def test_servers_beyond_the_rate_are_refused(self):
+        one, two = str(uuid.uuid4()), str(uuid.uuid4())
+        self.accept({one: 'it'}, quota={'servers_per_minute': 1})
+
+        self.assertRaises(
+            exception.RateLimitExceeded, self.conductor.accept, USER,
+            {two: 'it'}, spec())
+
+        self.assertEqual(
+            [one], [*self.conductor.mappings.instances([one, two])])
+
 
 class TestMappings(EmbeddedTestCase):
 
