@@ -165,6 +165,8 @@ class TestDeletion(agents.AgentTestCase):
         self.delete()
         release = self.claims.release
         conductor = migrations.Migrations(self.claims, 'conductor')
+        move = server_moves.Migration(
+            samples.uuids(1)[0], self.uuid, server_moves.UNSHELVE)
 
         def released(consumers):
             self.claims.release = release
@@ -172,7 +174,7 @@ class TestDeletion(agents.AgentTestCase):
             self.claims.claim([claims_base.Claim(
                 self.uuid, self.provider, {'VCPU': 1})])
             settled.append(threads.submit(
-                conductor.release_ended, self.cell, self.uuid))
+                conductor.release_ended, self.cell, move))
             # It could be done by now if nothing held it up.
             futures.wait(settled, 0.05)
 
