@@ -102,6 +102,9 @@ class CreateServer(base.Lister):
         if args.count is not None and (args.min != 1 or args.max is not None):
             raise base.invalid('--count', 'given with --min or --max',
                                '--count alone')
+        if args.count is not None and args.count < 1:
+            raise base.invalid('--count', f'{args.count} is out of range',
+                               'a whole number above 0')
         uuids = self.app.sending_api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,
             args.availability_zone, read_hints(args.hint),

@@ -94,6 +94,13 @@ class TestServer(ServerTestCase):
         self.assertIn('--count: given with --min or --max; expected --count '
                       'alone', ran.err)
 
+    def test_count_is_above_0(self):
+        ran = self.create('web', '--flavor', 'small', '--count', '0')
+
+        self.assertEqual(1, ran.code)
+        self.assertIn('--count: 0 is out of range; expected a whole number '
+                      'above 0', ran.err)
+
     def test_several_are_created_by_their_number(self):
         ran = self.create('many', '--flavor', 'small', '--min', '2', '--max',
                           '3', '--wait')
