@@ -378,9 +378,14 @@ def integration() -> list[Step]:
 
 
 def docs() -> list[Step]:
-    return [Check('docs', [
-        'sphinx-build', '-q', '-E', '-W', '--keep-going', '-b', 'html',
-        'doc/source', 'doc/build/html'])]
+    # The second builder reads nothing again.
+    return [
+        Check('docs', [
+            'sphinx-build', '-q', '-E', '-W', '--keep-going', '-b', 'html',
+            '-d', 'doc/build/doctrees', 'doc/source', 'doc/build/html']),
+        Check('manual', [
+            'sphinx-build', '-q', '-W', '--keep-going', '-b', 'man',
+            '-d', 'doc/build/doctrees', 'doc/source', 'doc/build/man'])]
 
 
 def smoke() -> list[Step]:

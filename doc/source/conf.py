@@ -49,6 +49,18 @@ if not (ROOT / '.git').exists() or (ROOT / '.git' / 'shallow').exists():
     exclude_patterns = ['release-notes.rst']
     suppress_warnings = ['toc.excluded']
 
+# The same pages as manual pages.
+man_pages = [
+    (f'reference/commands/{name}', name, description, ['cellsched developers'],
+     1) for name, description in (
+        ('cellsched', 'servers, flavors, hosts and decisions'),
+        ('cellsched-manage', 'databases, cells and the audit'),
+        ('cellsched-status', 'checks before an upgrade'),
+        ('cellsched-scheduler', 'choose and claim hosts in all cells'),
+        ('cellsched-conductor', 'take builds to cells and retry them'),
+        ('cellsched-compute', 'build the servers of a host'))]
+man_show_urls = False
+
 autoprogram_cliff_app_dist_name = 'cellsched'
 
 autodoc_member_order = 'bysource'
