@@ -67,23 +67,6 @@ def run(parameters, repeat):
                      for name, times in samples.items()}
 
 
-class Deployment(processes.Deployment):
-    """Two schedulers and two conductors above the cells."""
-
-    def _start_services(self):
-        for number in 1, 2:
-            self._write(f'control{number}', {
-                'DEFAULT': {'host': f'control{number}'}})
-            for program in 'cellsched-scheduler', 'cellsched-conductor':
-                self._start(program, ['api', f'control{number}'])
-        for cell, hosts in self._cells.items():
-            self._start('cellsched-conductor', [cell])
-            for host in hosts:
-                self._start('cellsched-compute', [cell, host])
-        for service in self.services:
-            service.wait_for(r'has started as .*\n')
-
-
 class World:
     """A deployment and its callers.
 
@@ -95,12 +78,12 @@ class World:
         self.database = stack.enter_context(servers.PostgreSQL(durable=True))
         parts = stack.enter_context(processes.Part(self.database))
         names = [f'cell{cell + 1}' for cell in range(parameters['cells'])]
-        self._deployment = stack.enter_context(Deployment(
+        self._deployment = stack.enter_context(processes.Deployment(
             stack.enter_context(servers.Part(self.broker)), parts,
             cells={name: {f'{name}-host{host}': processes.HOST
                           for host in range(parameters['hosts'])}
                    for name in names},
-            workers=1, options=parameters.get('options') or {}))
+            workers=1, controls=2, options=parameters.get('options') or {}))
         directory = self._deployment.directory
         self._cells = [parts.url(name).rpartition('/')[2] for name in names]
         conf = loader.load(files=[str(directory / 'api.conf')], dirs=[])

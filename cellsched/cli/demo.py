@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
@@ -16,10 +17,13 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cli.app import Shell
+    from cellsched.cli.scenario_player import Play
+    from cellsched.standalone.scenario import Scenario
 
 #: Where the scenarios of the project lie, in a checkout and installed.
 _PLACES = (pathlib.Path(__file__).parents[2], pathlib.Path(sys.prefix))
-_DEFAULT = pathlib.Path('etc/cellsched/scenarios/three-cells.yaml')
+_SCENARIOS = pathlib.Path('etc/cellsched/scenarios')
+_DEFAULT, _CLUSTER = 'three-cells.yaml', 'cluster.yaml'
 
 #: Exit code when a request ended otherwise than its scenario expects.
 UNEXPECTED = 2
@@ -33,9 +37,13 @@ class Demo(base.Lister):
     servers of the scenario, and shows their final states. Ends with 2 if a
     state is not the expected one.
 
+    With ``--cluster`` it starts nothing: it creates the servers in the
+    deployment of the configuration files, and deletes them at the end.
+
     Example::
 
         cellsched demo --scenario my-cells.yaml --keep /tmp/demo -f json
+        cellsched --config-file /etc/cellsched/api.conf demo --cluster
     """
 
     app: 'Shell'
@@ -47,6 +55,10 @@ class Demo(base.Lister):
             '--scenario', type=pathlib.Path, metavar='FILE',
             help='the scenario to play; by default one of three cells that '
                  'shows the possible results of a build'),
+        base.argument(
+            '--cluster', action='store_true',
+            help='play the scenario in the deployment of the configuration '
+                 'files; its cells and hosts are used as they are'),
         base.argument(
             '--keep', type=pathlib.Path, metavar='DIR',
             help='leave databases and configuration in this directory, which '
@@ -69,30 +81,51 @@ class Demo(base.Lister):
         from cellsched.cli import scenario_player
         from cellsched.standalone.scenario import load
 
-        scenario = load(parsed_args.scenario or _default())
+        if parsed_args.cluster:
+            if parsed_args.keep:
+                raise exception.InvalidField(
+                    where='demo', field='--keep',
+                    expected='no --cluster; a cluster keeps its own files')
+            scenario = load(
+                parsed_args.scenario or _find(_CLUSTER), deploys=False)
+            play = scenario_player.Play(
+                self.app.sending_api, scenario, self.app.clock)
+            try:
+                self._run(play, scenario)
+            finally:
+                play.delete_servers()
+            return self.columns, self._rows(play)
+        scenario = load(parsed_args.scenario or _find(_DEFAULT))
         with (_directory(parsed_args.keep) as directory,
               scenario_player.started(
                   directory, scenario, self.app) as world):
-            play = scenario_player.Play(world, scenario, self.app.clock)
-            with terminal.progress(
-                    'Playing', sum(each.count for each in scenario.requests),
-                    self.app.stderr, self.app.clock) as advance:
-                play.run(advance)
-            self._bars = scenario_player.usage_bars(world)
+            play = scenario_player.Play(world.api, scenario, self.app.clock)
+            self._run(play, scenario)
+        return self.columns, self._rows(play)
+
+    def _run(self, play: 'Play', scenario: 'Scenario') -> None:
+        with terminal.progress(
+                'Playing', sum(each.count for each in scenario.requests),
+                self.app.stderr, self.app.clock) as advance:
+            play.run(advance)
+        self._bars = play.usage_bars()
+
+    def _rows(self, play: 'Play') -> list[tuple[Any, ...]]:
         self._unexpected = play.unexpected
         if self._unexpected:
             self.exit_code = UNEXPECTED
-        return self.columns, [
+        return [
             (found.uuid, found.name, found.status, found.cell or '',
              found.host or '', found.attempts, found.reason)
             for found in play.servers]
 
 
-def _default() -> pathlib.Path:
+def _find(name: str) -> pathlib.Path:
+    """Return the path of a scenario of the project."""
     for place in _PLACES:
-        if (place / _DEFAULT).exists():
-            return place / _DEFAULT
-    return _DEFAULT
+        if (place / _SCENARIOS / name).exists():
+            return place / _SCENARIOS / name
+    return _SCENARIOS / name
 
 
 @contextlib.contextmanager

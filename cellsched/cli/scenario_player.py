@@ -22,6 +22,7 @@ from cellsched.listing import server
 from cellsched.standalone import deployment
 from cellsched.standalone.scenario import Request
 from cellsched.standalone.scenario import Scenario
+from cellsched.wiring.api import API
 
 if TYPE_CHECKING:
     from cellsched.cli.app import Shell
@@ -68,15 +69,15 @@ def started(
 class Play:
     """Runs the requests of a scenario, one by one.
 
+    :param api: the deployment. Flavors that it has are used as they are
     :ivar servers: the final state of each server
     :ivar unexpected: a line for each request with another result
     """
 
     def __init__(
-        self, world: deployment.Deployment, scenario: Scenario,
-        clock: Clock,
+        self, api: API, scenario: Scenario, clock: Clock,
     ) -> None:
-        self._api = world.api
+        self._api = api
         self._scenario = scenario
         self._clock = clock
         self._context = RequestContext(
@@ -90,10 +91,13 @@ class Play:
         :raises cellsched.exception.InvalidField: a request cannot be taken
         """
         for flavor in self._scenario.flavors:
-            self._api.flavors.create(
-                self._context, flavor['name'], flavor['vcpus'], flavor['ram'],
-                flavor.get('disk', 0), flavor.get('ephemeral', 0),
-                flavor.get('swap', 0))
+            try:
+                self._api.flavors.create(
+                    self._context, flavor['name'], flavor['vcpus'],
+                    flavor['ram'], flavor.get('disk', 0),
+                    flavor.get('ephemeral', 0), flavor.get('swap', 0))
+            except exception.FlavorExists:
+                continue
             if flavor.get('extra_specs'):
                 self._api.flavors.set_extra_specs(
                     self._context, flavor['name'], flavor['extra_specs'])
@@ -112,6 +116,29 @@ class Play:
             wrong = _compare(request, found)
             if wrong:
                 self.unexpected.append(f'{request.name}: {wrong}')
+
+    def delete_servers(self) -> None:
+        """Delete the servers that were created, and wait until they are."""
+        uuids = [each.uuid for each in self.servers
+                 if each.status != 'DELETED']
+        for uuid in uuids:
+            self._api.servers.delete(self._context, uuid)
+        server_watch.Watch(
+            self._api.servers, self._context, uuids, _LOOK_S).wait(
+                _is_gone, _TIMEOUT_S, self._clock, lambda gone: None)
+
+    def usage_bars(self) -> list[terminal.Bar]:
+        """Return a bar for each resource of cells and sharing providers."""
+        totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
+            lambda: [0, 0])
+        for each in self._api.providers.list(admin()).providers:
+            for resource, has in each.inventories.items():
+                total = totals[each.cell or each.name, resource]
+                total[0] += has.used
+                total[1] += has.inventory.capacity
+        return [terminal.resource_bar(where, resource, used, capacity)
+                for (where, resource), (used, capacity)
+                in sorted(totals.items())]
 
     def _create(self, request: Request) -> list[str]:
         return self._api.servers.create(
@@ -163,16 +190,3 @@ def _compare(request: Request, found: list[server.Server]) -> str | None:
     if not all(expect.get('reason', '') in reason for reason in reasons):
         return f'expected the reason {expect["reason"]!r}, got {reasons[0]!r}'
     return None
-
-
-def usage_bars(world: deployment.Deployment) -> list[terminal.Bar]:
-    """Return a bar for each resource of each cell and sharing provider."""
-    totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
-        lambda: [0, 0])
-    for each in world.api.providers.list(admin()).providers:
-        for resource, has in each.inventories.items():
-            total = totals[each.cell or each.name, resource]
-            total[0] += has.used
-            total[1] += has.inventory.capacity
-    return [terminal.resource_bar(where, resource, used, capacity)
-            for (where, resource), (used, capacity) in sorted(totals.items())]

@@ -156,18 +156,31 @@ class Scenario:
     sharing: Sequence[deployment.DeployedSharingProvider] = ()
 
 
-def load(path: pathlib.Path) -> Scenario:
+#: Fields of a scenario that describe a deployment.
+_DEPLOYED = ('cells', 'aggregates', 'sharing_providers', 'options')
+
+
+def load(path: pathlib.Path, deploys: bool = True) -> Scenario:
     """Read a scenario.
 
+    :param deploys: False for the scenario of a deployment that exists; it has
+        no cells, aggregates, sharing providers and options
     :raises cellsched.exception.InvalidField: names the file, the field and
         the expectation
     """
     document = read(path)
+    schema = SCHEMA if deploys else {
+        **SCHEMA, 'required': ['flavors', 'requests']}
     errors = sorted(
-        _Validator(SCHEMA).iter_errors(document),
+        _Validator(schema).iter_errors(document),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
         raise invalid(path, error.absolute_path, _expected(error))
+    if not deploys:
+        for name in document.keys() & _DEPLOYED:
+            raise invalid(path, [name], (
+                'nothing; the scenario is played in a deployment that exists'))
+        document['cells'] = []
     _check_names(path, document)
     _check_resources(path, document)
     _check_options(path, document.get('options', {}))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 import json
+import pathlib
 from typing import Any
 
 import fixtures
@@ -53,23 +54,32 @@ class Deployment(fixtures.Fixture):
     :param cells: the hosts of each cell, with what they have
     :param workers: processes of what is above the cells, of each service
     :param above: further options of ``[DEFAULT]`` there
+    :param directory: for all files, and kept; by default a new one
+    :param controls: schedulers, and conductors above the cells, each with a
+        host name of its own; by default one of both
     """
 
     def __init__(
         self, broker: servers.Part, database: servers.Part,
         cells: Mapping[str, Mapping[str, Mapping[str, int]]] = CELLS,
         workers: int = 2, above: Mapping[str, str] | None = None,
+        directory: pathlib.Path | None = None, controls: int = 0,
     ) -> None:
         self._broker = broker
         self._database = database
         self._cells = cells
         self._workers = workers
         self._above = above or {}
+        self._directory = directory
+        self._controls = controls
         self.services: list[processes.Process] = []
 
     def _setUp(self) -> None:
-        self.directory = processes.make_directory(serving.ROOT)
-        self.addCleanup(processes.remove_directory, self.directory)
+        if self._directory:
+            self.directory = self._directory
+        else:
+            self.directory = processes.make_directory(serving.ROOT)
+            self.addCleanup(processes.remove_directory, self.directory)
         self._commands = self.useFixture(commands.Commands())
         self._write_configuration()
         self._set_up_databases()
@@ -177,8 +187,13 @@ class Deployment(fixtures.Fixture):
                         '--name', cell)
 
     def _start_services(self) -> None:
-        self._start('cellsched-scheduler', [_ABOVE])
-        self._start('cellsched-conductor', [_ABOVE])
+        controls = [[_ABOVE, f'control{number + 1}']
+                    for number in range(self._controls)] or [[_ABOVE]]
+        for files in controls:
+            if len(files) > 1:
+                self._write(files[-1], {'DEFAULT': {'host': files[-1]}})
+            self._start('cellsched-scheduler', files)
+            self._start('cellsched-conductor', files)
         for cell, hosts in self._cells.items():
             self._start('cellsched-conductor', [cell])
             for host in hosts:

@@ -7,7 +7,9 @@ import threading
 import yaml
 
 from cellsched.cli import app
+from cellsched.cli import demo
 from cellsched.cli import scenario_player
+from cellsched import context
 from cellsched.standalone import deployment
 from cellsched.standalone import scenario
 from cellsched.testing import clock
@@ -84,6 +86,53 @@ class TestDemo(base.CommandTestCase):
         self.assertEnds(1, ran, '--keep', 'Not a directory')
 
 
+class TestCluster(base.CommandTestCase):
+    """A scenario that is played in a deployment that exists."""
+
+    def play(self, *args, **changes):
+        path = self.directory / 'scenario.yaml'
+        path.write_text(yaml.safe_dump({
+            **{name: test_scenario.LEAST[name]
+               for name in ('flavors', 'requests')}, **changes}))
+        return self.run_app(
+            app.Shell, '--config-file',
+            self.directory / 'world' / 'etc' / 'api.conf', 'demo',
+            '--cluster', '--scenario', path, '-f', 'json', *args)
+
+    def test_its_servers_are_created_there_and_deleted(self):
+        plan = test_scenario.LEAST['cells']
+        with deployment.Deployment(self.directory / 'world', [
+                deployment.DeployedCell(cell['name'], [
+                    deployment.DeployedHost(**host)
+                    for host in cell['hosts']]) for cell in plan]) as world:
+            # The second time, the flavor is there.
+            for _ in range(2):
+                ran = self.play()
+
+                self.assertEqual(0, ran.code, ran.err)
+                self.assertEqual(
+                    [('ACTIVE', 'c1', 'h1')],
+                    [(each['Status'], each['Cell'], each['Host'])
+                     for each in ran.data])
+                self.assertIn('VCPU', ran.err)
+                self.assertEqual(
+                    [], world.api.servers.list(context.admin()).servers)
+
+    def test_scenario_must_not_have_cells(self):
+        ran = self.play(cells=test_scenario.LEAST['cells'])
+
+        self.assertEnds(1, ran, 'cells', 'a deployment that exists')
+
+    def test_keep_is_refused(self):
+        self.assertEnds(1, self.play('--keep', '/nowhere'), '--keep',
+                        '--cluster')
+
+    def test_scenario_of_the_project_is_valid(self):
+        plan = scenario.load(demo._find('cluster.yaml'), deploys=False)
+
+        self.assertEqual([], plan.cells)
+
+
 class ClockOfTheImpatient(clock.FakeClock):
     """Waits for nothing but the begin of a build."""
 
@@ -114,7 +163,7 @@ class TestPlay(base.CommandTestCase):
                 self.directory / 'world', plan.cells, reached=time.reached))
             event = world.agents['h1'].parts.driver.hold_builds()
             stack.callback(event.set)
-            played = scenario_player.Play(world, plan, time)
+            played = scenario_player.Play(world.api, plan, time)
             played.run(self.advanced.append)
         return played
 
