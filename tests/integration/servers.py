@@ -100,6 +100,13 @@ class RabbitMQ(serving.Server):
                     <<"tests">>).
             """)
 
+    def import_definitions(self, path: pathlib.Path) -> None:
+        """Import users, virtual hosts and permissions from a file."""
+        self._evaluate(f"""
+            {{ok, Text}} = file:read_file({_erlang(str(path))}),
+            ok = rabbit_definitions:import_raw(Text).
+        """)
+
     def set_full(self, full: bool) -> None:
         """Have the broker take no messages, as one that has no memory left.
 
