@@ -68,9 +68,9 @@ class TestCommands(base.TestCase):
             each.wait_for(r'has started as .*\n')
         api = f'--config-file={self.files}/api.conf'
 
-        self.assertIn('3 ', self.run_command(
-            'cellsched-manage', api, 'cell_v2', 'discover_hosts',
-            '--verbose'))
+        self.run_command('cellsched-manage', api, 'cell_v2', 'discover_hosts')
+        mapped = self.run_command(
+            'cellsched-manage', api, 'cell_v2', 'list_hosts')
         self.run_command('cellsched', api, 'flavor', 'create', 'm1.small',
                          '--ram=2048', '--vcpus=1', '--disk=20')
         created = json.loads(self.run_command(
@@ -79,3 +79,6 @@ class TestCommands(base.TestCase):
 
         self.assertEqual(
             ['ACTIVE'] * 3, [each['Status'] for each in created])
+        for name, service in self.services.items():
+            if name.startswith('compute-'):
+                self.assertIn(service['hostname'], mapped)
