@@ -133,6 +133,20 @@ class TestCompose(base.TestCase):
         self.assertEqual(hosts, {
             each['vhost'] for each in definitions['permissions']})
 
+    def test_health_checks_use_the_ports_of_the_files(self):
+        checked = 0
+        for name, service in self.services.items():
+            program, *args = service.get('command', ('sh',))
+            kind = program.removeprefix('cellsched-')
+            if kind == program:
+                continue
+            conf = configuration(args[-1].rpartition('/')[2])
+            port = conf['monitoring'][f'{kind}_port']
+            self.assertIn(f'http://127.0.0.1:{port}/healthz',
+                          service['healthcheck']['test'][-1], name)
+            checked += 1
+        self.assertEqual(8, checked)
+
     def test_containers_have_time_to_stop(self):
         for name, service in self.services.items():
             if name not in ('postgresql', 'rabbitmq'):

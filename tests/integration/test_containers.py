@@ -24,6 +24,7 @@ class TestCommands(base.TestCase):
         self.services, _ = test_containers.compose()
         self.broker = self.own(servers.RabbitMQ)
         self.database = self.own(servers.PostgreSQL)
+        self.ports = {}
         self.files = self.directory / 'etc'
         self.files.mkdir()
         for path in test_containers.CONTAINERS.iterdir():
@@ -44,9 +45,13 @@ class TestCommands(base.TestCase):
         command = [self.here(word) for word in service['command']]
         if 'hostname' in service:
             own = self.directory / f'{name}.conf'
+            # Containers have addresses of their own, and so the same ports.
+            self.ports[name] = self.useFixture(serving.Port()).number
+            kind = command[0].removeprefix('cellsched-')
             own.write_text(
                 f'[DEFAULT]\nhost = {service["hostname"]}\n'
-                f'state_path = {self.directory}/{name}\n')
+                f'state_path = {self.directory}/{name}\n'
+                f'[monitoring]\n{kind}_port = {self.ports[name]}\n')
             command.append(f'--config-file={own}')
         return command
 
@@ -66,6 +71,11 @@ class TestCommands(base.TestCase):
             if name not in ('postgresql', 'rabbitmq', 'set-up')]
         for each in started:
             each.wait_for(r'has started as .*\n')
+        for name, port in self.ports.items():
+            kind, *check = self.services[name]['healthcheck']['test']
+            self.assertEqual('CMD', kind)
+            self.run_command(*check[:-1], re.sub(
+                r'127\.0\.0\.1:\d+', f'127.0.0.1:{port}', check[-1]))
         api = f'--config-file={self.files}/api.conf'
 
         self.run_command('cellsched-manage', api, 'cell_v2', 'discover_hosts')
