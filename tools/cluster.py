@@ -9,6 +9,7 @@ killed, the others end too.
 """
 
 import argparse
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import json
@@ -53,6 +54,31 @@ class Database:
         return servers.by_psycopg(self._server.url(f'cellsched_{name}'))
 
 
+class Deployment(deployment.Deployment):
+    """A deployment whose services have ports for health and metrics.
+
+    :ivar ports: the port of each service, by the name of its process
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ports: dict[str, int] = {}
+
+    def _write(self, name: str, groups: Mapping[str, Any]) -> None:
+        if name.startswith('control'):
+            services = ['scheduler', 'conductor']
+        elif name in self._cells:
+            services = ['conductor']
+        else:
+            services = [] if name == 'api' else ['compute']
+        ports = {service: self.useFixture(serving.Port()).number
+                 for service in services}
+        self.ports.update({f'cellsched-{service}-{name}': port
+                           for service, port in ports.items()})
+        super()._write(name, {**groups, 'monitoring': {
+            f'{service}_port': port for service, port in ports.items()}})
+
+
 class Cluster:
     """A cluster that this process runs.
 
@@ -66,13 +92,18 @@ class Cluster:
         self.directory = directory
         self.broker = stack.enter_context(servers.RabbitMQ())
         self.database = stack.enter_context(servers.PostgreSQL())
-        self.deployment = stack.enter_context(deployment.Deployment(
+        self.deployment = stack.enter_context(Deployment(
             self.broker, Database(self.database), {
                 f'cell{cell}': {
                     f'cell{cell}-host{host}': HOST
                     for host in range(1, agents + 1)}
                 for cell in range(1, cells + 1)},
             workers=1, directory=directory, controls=schedulers))
+        (directory / 'prometheus.yml').write_text(json.dumps({
+            'global': {'scrape_interval': '15s'},
+            'scrape_configs': [{'job_name': 'cellsched', 'static_configs': [{
+                'targets': [f'{serving.ADDRESS}:{port}' for port in
+                            self.deployment.ports.values()]}]}]}, indent=2))
 
     @property
     def processes(self) -> list[processes.Process]:
@@ -102,7 +133,8 @@ class Cluster:
             'number': number, 'pid': os.getpid(),
             'amqp': self.broker.port['amqp'],
             'sql': self.database.port['sql'],
-            'processes': {each.name: each.pid for each in self.processes}}))
+            'processes': {each.name: each.pid for each in self.processes},
+            'ports': self.deployment.ports}))
         new.replace(path)
 
 
@@ -179,8 +211,9 @@ def status(args: argparse.Namespace) -> int:
     found = find(state, args.directory)
     width = max(map(len, found))
     for name, runs in found.items():
-        pid = state['processes'][name]
-        print(f'{name:{width}}  {"runs" if runs else "has ended":9}  {pid}')
+        pid, port = state['processes'][name], state['ports'].get(name)
+        print(f'{name:{width}}  {"runs" if runs else "has ended":9}  {pid:7}'
+              + (f'  http://{serving.ADDRESS}:{port}' if port else ''))
     return RUNS if all(found.values()) else BROKEN
 
 
@@ -241,7 +274,8 @@ def remove(directory: pathlib.Path) -> None:
         if path.is_dir() and (path.name == 'state'
                               or path.name.startswith('cellsched-')):
             shutil.rmtree(path)
-        elif path.name == STATE or path.suffix in ('.conf', '.log', '.new'):
+        elif path.name == STATE or path.suffix in (
+                '.conf', '.log', '.new', '.yml'):
             path.unlink()
     with contextlib.suppress(OSError):
         directory.rmdir()

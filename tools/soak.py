@@ -35,8 +35,9 @@ TICK_S = 1.0
 END_S = 120.0
 
 #: Memory in MB, as a share and in addition, and connections, that a process
-#: may have more in the last fifth of the run than in the second one.
-SHARE, MORE_MB, MORE_CONNECTIONS = 0.05, 6.0, 3
+#: may have more in the last fifth of the run than in the second one. Pools
+#: open connections until they have as many as are used at the same time.
+SHARE, MORE_MB, MORE_CONNECTIONS = 0.05, 6.0, 10
 
 USER = context.member('soak', 'soak')
 

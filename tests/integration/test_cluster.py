@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+from urllib import request
 
 from tests.integration import base
 from tests.integration import processes
@@ -51,6 +52,10 @@ class TestCluster(base.TestCase):
         self.run_tool('up')
 
         self.assertNotIn('has ended', self.run_tool('status'))
+        for port in state['ports'].values():
+            with request.urlopen(
+                    f'http://127.0.0.1:{port}/healthz', timeout=60) as answer:
+                self.assertEqual(200, answer.status)
         played = json.loads(self.run_command(
             'cellsched', 'demo', '--cluster', '-f', 'json',
             env={'CELLSCHED_CONFIG': str(self.cluster / 'api.conf')}))
