@@ -291,6 +291,13 @@ class TaskQueue:
         return not futures.wait(
             [self._executor.submit(self.state)], timeout_s).not_done
 
+    def waiting_keys(self) -> set[Hashable]:
+        """Return the keys of the tasks that have not started."""
+        with self._lock:
+            return {key for queue in (
+                *self._lanes.values(), *self._parked.values())
+                for task in queue for key in task.place.keys}
+
     def close(self) -> None:
         """Cancel the tasks that have not started."""
         with self._lock:

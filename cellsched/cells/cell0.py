@@ -59,6 +59,7 @@ class Cell0:
         owner: str | None = None,
         specs: Mapping[str, objects.RequestSpec] | None = None,
         reasons: Mapping[str, Exception] | None = None,
+        known: Iterable[request_rows.LeasedRequest] = (),
     ) -> set[str]:
         """Record failed builds; return the uuids that cell0 has now.
 
@@ -76,12 +77,15 @@ class Cell0:
             are skipped
         :param specs: request specs by uuid, for notifications
         :param reasons: reasons by uuid, where they differ from ``reason``
+        :param known: requests that the owner of the leases has read; those
+            that have not changed since are not read again
         :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
         """
         all_ = {instance.uuid: (reasons or {}).get(instance.uuid, reason)
                 for instance in instances}
         try:
-            return self._bury(context, instances, all_, owner, specs or {})
+            return self._bury(
+                context, instances, all_, owner, specs or {}, known)
         except Exception as exc:
             for each, uuids in _by_reason(all_, all_):
                 self.explain(
@@ -113,23 +117,31 @@ class Cell0:
         instances: Sequence[objects.Instance],
         reasons: Mapping[str, Exception], owner: str | None,
         specs: Mapping[str, objects.RequestSpec],
+        known: Iterable[request_rows.LeasedRequest],
     ) -> set[str]:
         cell0 = self._cells.cell0()
         uuids = [instance.uuid for instance in instances]
+        current: dict[str, request_rows.LeasedRequest] = {}
         with self._database.writer() as connection:
             if owner is not None:
-                uuids = sorted(build_requests.held(
-                    connection, dict.fromkeys(uuids, owner)))
+                held = build_requests.held(
+                    connection, dict.fromkeys(uuids, owner))
+                uuids = sorted(held)
+                current = {
+                    entry.request.instance_uuid: entry for entry in known
+                    if entry.revision == held.get(entry.request.instance_uuid)}
             decided = instance_mappings.decide(
                 connection, uuids, cell0.id, self._clock.now())
-            # The user may have changed the requests meanwhile.
-            read = build_requests.read(connection, decided)
+            # The user may have changed the others meanwhile.
+            read = build_requests.read(
+                connection, [uuid for uuid in decided if uuid not in current])
         if not decided:
             return set()
         burial = _Burial(context, reasons, owner, {
             instance.uuid: instance for instance in instances
             if instance.uuid in decided})
-        burial.take(read)
+        burial.take([*read, *(entry for uuid, entry in current.items()
+                              if uuid in decided)])
         database = self._targets.database(cell0)
         with database.writer() as connection:
             new = self._write(connection, burial, decided)
@@ -137,13 +149,14 @@ class Cell0:
         if existing:
             # A record without a request is final; the others are replaced.
             new += self._replace(database, burial, existing)
-        for uuid in new:
-            LOG.info('Recorded in cell0: %s',
-                     exception.describe(reasons[uuid]),
-                     instance_uuid=uuid, context=context)
-            self._notifier.failed(
-                context, 'build_instances', burial.requests[uuid].instance,
-                specs.get(uuid), reasons[uuid])
+        for reason, those in _by_reason(reasons, new):
+            text = exception.describe(reason)
+            for uuid in those:
+                LOG.info('Recorded in cell0: %s', text, instance_uuid=uuid,
+                         context=context)
+                self._notifier.failed(
+                    context, 'build_instances',
+                    burial.requests[uuid].instance, specs.get(uuid), reason)
         return self._release(database, cell0, burial)
 
     def _write(

@@ -6,6 +6,7 @@ leftover networks.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
@@ -77,6 +78,8 @@ class Recoverer:
         wait for something outside
     :param page: requests to lease at a time; the next page is read at once if
         this one was full
+    :param queued: returns the instances whose messages wait in this process;
+        their builds need no recovery
     """
 
     database: session.Database
@@ -87,6 +90,7 @@ class Recoverer:
     page: int = 100
     new_uuid: Callable[[], str] = uuidutils.generate_uuid
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
+    queued: Callable[[], Collection[str]] = tuple
 
     def __post_init__(self) -> None:
         self._under_way: set[futures.Future[None]] = set()
@@ -114,6 +118,7 @@ class Recoverer:
     def _claimed(self) -> Iterator[lease.Attempt]:
         """Yield overdue batches after leasing them for this conductor."""
         after = 0
+        queued = frozenset(self.queued())
         while True:
             with self.database.reader() as connection:
                 due = leases.LeaseDeadline(
@@ -123,7 +128,8 @@ class Recoverer:
                 page = leases.list_overdue(
                     connection, due, self.page, after)
                 batches = leases.list_batches(
-                    connection, [each.uuid for each in page], due)
+                    connection, [each.uuid for each in page
+                                 if each.uuid not in queued], due)
             if batches:
                 yield from self._claim(batches, due)
             if len(page) < self.page:

@@ -486,6 +486,12 @@ class Server:
         return {'topic': self._target.topic, **(
             self._queue.state() if self._queue is not None else {})}
 
+    def waiting_instances(self) -> set[str]:
+        """Return the uuids in received messages that are not begun."""
+        keys = self._queue.waiting_keys() if self._queue is not None else ()
+        return {key[1] for key in keys if isinstance(key, tuple)
+                and key[0] is self} - self._limits.keys()
+
     def _take(self, messages: Sequence[Any]) -> None:
         assert self._queue is not None
         for each in messages:

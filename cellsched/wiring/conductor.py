@@ -58,6 +58,7 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     endpoints: list[Any] = []
     periodic: Periodic = []
     leased: Callable[[], list[str]] = list
+    builder = None
     if conf.api_database.connection:
         assert isinstance(parts, Components)
         builder = builds(parts)
@@ -87,10 +88,13 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
                 conf.host, deadline_s, conf.service_down_time).run,
             deadline_s / _SEARCHES))
         parts.claims.check()
-    return Service(parts, [rpc_server.server(
+    server = rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
-        clock=parts.clock, make_threads=ThreadPoolExecutor)],
-        periodic, state=functools.partial(_cells, parts), builds=leased)
+        clock=parts.clock, make_threads=ThreadPoolExecutor)
+    if builder is not None:
+        builder.recoverer.queued = server.waiting_instances
+    return Service(parts, [server], periodic,
+                   state=functools.partial(_cells, parts), builds=leased)
 
 
 def _cells(parts: CellComponents) -> dict[str, Any]:
@@ -107,6 +111,7 @@ class Builds:
 
     :param scheduler: the client of schedulers
     :param task: the build task
+    :param recoverer: resumes interrupted builds
     :param periodic: renewal of leases, recovery of interrupted builds, casts
         that no compute host received, and release of leaked claims; each
         function runs in its own thread
@@ -114,6 +119,7 @@ class Builds:
 
     scheduler: scheduler_rpc.SchedulerAPI
     task: build_and_schedule.BuildAndSchedule
+    recoverer: recovery.Recoverer
     periodic: Periodic
 
 
@@ -142,13 +148,13 @@ def builds(parts: Components) -> Builds:
         parts.database, parts.cells, parts.gatherer, parts.claims)
     leaked = LeakedClaims(reader, repairs.Repairs(
         reader, parts.targets, parts.cell0, parts.clock, parts.conf.host))
-    return Builds(scheduler, task, [
+    recoverer = recovery.Recoverer(
+        parts.database, task, options.build_lease, parts.builders,
+        options.recovery_threads, new_uuid=parts.new_uuid,
+        metrics=parts.metrics)
+    return Builds(scheduler, task, recoverer, [
         (task.leases.renew, options.build_lease / _RENEWALS),
-        (recovery.Recoverer(
-            parts.database, task, options.build_lease, parts.builders,
-            options.recovery_threads, new_uuid=parts.new_uuid,
-            metrics=parts.metrics).run,
-         options.recovery_interval),
+        (recoverer.run, options.recovery_interval),
         (_stalled_builds(parts).run, options.cast_check_interval),
         (leaked.run, options.claims_check_interval),
         *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)])

@@ -395,7 +395,11 @@ class BuildAndSchedule:
                 context, [build.instance for build in builds],
                 reasons[builds[0].uuid], owner, {
                     build.uuid: build.spec for build in builds
-                    if build.spec.get('flavor')}, reasons)
+                    if build.spec.get('flavor')}, reasons, [
+                    request_rows.LeasedRequest(
+                        build.request, build.spec, 1, revision=build.revision)
+                    # The row of a server with a host has more values.
+                    for build in builds if not build.selections])
         except Exception:
             LOG.exception('Could not write instances %s to cell0; the '
                           'requests are retried', exception.name_some(

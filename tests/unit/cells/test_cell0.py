@@ -16,6 +16,7 @@ from cellsched.db.cell import models
 from cellsched import exception
 from cellsched import objects
 from tests.unit.cells import base
+from tests.unit.db import recording
 from tests.unit.db import samples
 from tests.unit.notify import recorder
 from tests.unit.notify import wire
@@ -203,6 +204,26 @@ class TestCell0(base.TestCase):
             self.context, made[:1], REASON, owner='second'))
         self.assertIsNone(self.request_of(uuids[0]))
         self.assertEqual(set(uuids), self.visible())
+
+    def test_known_requests_are_read_again_only_after_a_change(self):
+        made = self.accept(2, display_name='first')
+        uuids = [each.uuid for each in made]
+        known = self.write(
+            self.database, build_requests.lease, uuids, 'me', 0.0, 60.0)
+        self.write(self.database, build_requests.revise, uuids[1],
+                   lambda request: setattr(
+                       request.instance, 'display_name', 'second'))
+
+        with recording.recorded(self.database) as statements:
+            self.cell0.bury(self.context, made, REASON, 'me', known=known)
+
+        read = [str(parameters) for text, parameters in statements
+                if 'request_specs' in text]
+        self.assertEqual([False, True], [uuid in read[0] for uuid in uuids])
+        self.assertEqual(
+            {uuids[0]: 'first', uuids[1]: 'second'},
+            {each.uuid: each.display_name
+             for each in self.rows(models.instances)})
 
     def test_deletions_that_race_with_the_burial_win(self):
         made = self.accept(10)

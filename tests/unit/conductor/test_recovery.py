@@ -92,6 +92,12 @@ class TestRecoverer(base.TestCase):
         self.clock.advance(1)
         self.assertEqual([[uuid]], self.taken_up())
 
+    def test_batch_that_waits_in_this_process_is_left_alone(self):
+        queued, lost = self.accept_batch(3), self.accept_batch(2)
+        self.clock.advance(base.LEASE_S)
+
+        self.assertEqual([lost], self.taken_up(queued=lambda: queued))
+
     def test_requests_of_one_call_are_built_together(self):
         batches = [self.accept_batch(3), self.accept_batch(2)]
         self.clock.advance(base.LEASE_S)

@@ -802,7 +802,7 @@ class TestMessagesThatWait(base.RPCTestCase):
     def setUp(self):
         super().setUp()
         self.endpoint = Busy()
-        self.serve(self.endpoint, threads=self.THREADS)
+        self.server = self.serve(self.endpoint, threads=self.THREADS)
         self.addCleanup(self.endpoint.go_on.set)
         self.client = client.Client(self.transport, 'topic', '1.0')
 
@@ -844,6 +844,14 @@ class TestMessagesThatWait(base.RPCTestCase):
 
         self.assertAnswers()
         self.assertTrue(self.endpoint.begun.empty())
+
+    def test_server_knows_the_instances_whose_messages_wait(self):
+        for number in range(3):
+            self.cast('limited', instance_uuid=str(number))
+        begun = self.endpoint.begun.get(timeout=60)
+
+        self.assertEqual({'0', '1', '2'} - {begun},
+                         self.server.waiting_instances())
 
     def test_callers_learn_that_too_many_messages_wait(self):
         pool = futures.ThreadPoolExecutor(batching.TaskQueue.threads(1))
