@@ -78,7 +78,7 @@ class Refused(service.Service):
         raise exceptions.AccessRefused('wrong password')
 
 
-def make(kind, conf):
+def make(kind, conf, metrics=None):
     parts = Components(conf)
     return kind(parts, [server.server(
         parts.transports.get(), 'topic', 'host', [Endpoint()])])
