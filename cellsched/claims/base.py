@@ -479,7 +479,7 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.ClaimConflict: a consumer holds claims
             that are not those of a batch; names ``consumer``
         :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects
-            a batch
+            a batch. Batches after the claimed one may not be checked
         """
         refusals: dict[
             int, exception.ClaimRefused | exception.ClaimBusy] = {}

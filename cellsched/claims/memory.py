@@ -65,16 +65,15 @@ class MemoryClaims(base.ClaimStore):
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        for batch in batches:
-            validation.check_claims(batch)
         refusals: dict[
             int, exception.ClaimRefused | exception.ClaimBusy] = {}
         with self._lock:
             held = self._holdings({claim.consumer for claim in batches[0]})
-            for position, batch in enumerate(batches):
+            for position, batch in enumerate(batches if held else ()):
                 if base.is_held(batch, held):
                     return base.AnyOf(position)
             for position, batch in enumerate(batches):
+                validation.check_claims(batch)
                 try:
                     return base.AnyOf(
                         position, self._claim(batch), refusals)

@@ -157,7 +157,7 @@ class SQLClaims(base.ClaimStore):
             place = self._claim_first(batches)
         elif _are_alike([batches]):
             if self._one_round_trip is postgresql:
-                [outcome] = self._claim_each([batches])
+                [outcome] = self._claim_alternatives([batches])
                 if isinstance(outcome, base.AnyOf):
                     return outcome
                 raise outcome
@@ -168,33 +168,44 @@ class SQLClaims(base.ClaimStore):
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[base.Claim]]]
     ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        if self._one_round_trip is postgresql and _are_alike(requests):
-            with contextlib.suppress(exception.InvalidField):
-                for batches in requests:
-                    for batch in batches:
-                        validation.check_claims(batch)
-                return self._claim_each(requests)
-        return super().claim_each(requests)
-
-    def _claim_each(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> list[base.AnyOf | exception.CellschedException]:
-        """Claim for requests for which :func:`_are_alike` is true."""
-        alternatives = [[claim for claim, in each] for each in requests]
-        chosen: list[int | None] = [None] * len(requests)
+        if self._one_round_trip is not postgresql or not _are_alike(
+                [batches[:1] for batches in requests]):
+            return super().claim_each(requests)
         # 1. Claim the first hosts alone, which locks few of them. This is left
         #    out after one had no room, until all have room again.
+        try:
+            for batches in requests:
+                validation.check_claims(batches[0])
+        except exception.InvalidField:
+            return super().claim_each(requests)
+        chosen: list[int | None] = [None] * len(requests)
         if not self._is_contended:
-            chosen = self._claim_places([each[:1] for each in alternatives])
+            chosen = self._claim_places([batches[0] for batches in requests])
+        if None not in chosen:
+            return [base.AnyOf(0, 1)] * len(requests)
         # 2. Claim for each other request the first host with room.
-        if None in chosen:
-            places = iter(self._claim_places([
-                claims for claims, place in zip(alternatives, chosen)
-                if place is None]))
-            chosen = [next(places) if place is None else place
-                      for place in chosen]
-            self._is_contended = any(chosen) or None in chosen
-        # 3. Find out why the rest has none.
+        missing = [batches for batches, place in zip(requests, chosen)
+                   if place is None]
+        found = iter(self._claim_alternatives(missing))
+        return [next(found) if place is None else base.AnyOf(0, 1)
+                for place in chosen]
+
+    def _claim_alternatives(
+        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
+    ) -> Sequence[base.AnyOf | exception.CellschedException]:
+        """Claim for requests whose first hosts seem to have no room."""
+        try:
+            for batches in requests:
+                for batch in batches[1:]:
+                    validation.check_claims(batch)
+        except exception.InvalidField:
+            return super().claim_each(requests)
+        if not _are_alike(requests):
+            return super().claim_each(requests)
+        chosen = self._claim_places([
+            [claim for claim, in batches] for batches in requests])
+        self._is_contended = any(chosen) or None in chosen
+        # Find out why the rest has none.
         missing = [batches for batches, place in zip(requests, chosen)
                    if place is None]
         found = iter(self._explain(missing) if missing else ())

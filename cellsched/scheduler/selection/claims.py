@@ -134,6 +134,7 @@ class ClaimBatcher:
                 with base.translated_errors():
                     outcomes = self._store.claim_each([
                         [request.batches[place] for place in request.asked]
+                        if request.busy else request.batches
                         for request in requests])
             except exception.ClaimBusy as exc:
                 # Nothing is claimed. Continue without the busy providers.

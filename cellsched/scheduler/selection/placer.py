@@ -11,6 +11,8 @@ import copy
 import dataclasses
 import functools
 import math
+from typing import Any
+from typing import TypeVar
 
 import os_resource_classes
 from oslo_log import log
@@ -45,6 +47,35 @@ LOG = log.getLogger(__name__)
 Record = Callable[
     [RequestContext, objects.RequestSpec, Sequence[str],
      decision_record.Decision], None]
+
+
+_Item = TypeVar('_Item')
+
+
+class LazySequence(Sequence[_Item]):
+    """A sequence whose items are made when they are first read.
+
+    A claim store reads few of the alternatives to the first host.
+
+    :param make: makes the item at a position
+    """
+
+    def __init__(self, length: int, make: Callable[[int], _Item]) -> None:
+        self._length = length
+        self._make = make
+        self._items: dict[int, _Item] = {}
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if place not in self._items:
+            if not 0 <= place < self._length:
+                raise IndexError(place)
+            self._items[place] = self._make(place)
+        return self._items[place]
 
 
 #: The hosts of a request by instance.
@@ -447,7 +478,9 @@ class Placer:
         try:
             # 1. Instances that keep their claims need no new ones.
             choices = self._choices(attempt, selector)
-            batches = [self._claims_to_make(attempt, each) for each in choices]
+            batches = LazySequence(
+                len(choices),
+                lambda place: self._claims_to_make(attempt, choices[place]))
             if not batches[0]:
                 self._release_stale(attempt)
                 return True
@@ -463,6 +496,8 @@ class Placer:
                     else 'failed',))
                 self.loader.table.rollback(attempt.allocations)
                 self.loader.reload(_providers(batches))
+                # A thread that still claims reads the view of the selector.
+                selector = None
                 raise
             if outcome.chosen is None:
                 self._add_refusals(attempt, choices, batches, outcome)
@@ -543,19 +578,22 @@ class Placer:
 
     def _choices(
         self, attempt: PlacementAttempt, selector: Selector | None
-    ) -> list[Choice]:
+    ) -> Sequence[Choice]:
         """Return the selected hosts, and then the alternatives to them."""
-        resources = attempt.request.resources()
-        choices: list[Choice] = [{
-            uuid: ChosenHost(
-                first.service_host, first.compute_node_uuid,
-                first.requested() if attempt.is_parted
-                else {first.compute_node_uuid: resources})
-            for uuid, (first, *_) in zip(attempt.uuids, attempt.places)}]
-        if selector is not None:
-            choices += [{attempt.uuids[0]: each}
-                        for each in selector.alternatives()]
-        return choices
+        def make(place: int) -> Choice:
+            if place:
+                assert selector is not None
+                return {attempt.uuids[0]: selector.alternative(place - 1)}
+            resources = attempt.request.resources()
+            return {
+                uuid: ChosenHost(
+                    first.service_host, first.compute_node_uuid,
+                    first.requested() if attempt.is_parted
+                    else {first.compute_node_uuid: resources})
+                for uuid, (first, *_) in zip(attempt.uuids, attempt.places)}
+
+        alternatives = 0 if selector is None else len(selector.following)
+        return LazySequence(1 + alternatives, make)
 
     def _claims_to_make(
         self, attempt: PlacementAttempt, choice: Choice

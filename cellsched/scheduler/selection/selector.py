@@ -2,7 +2,6 @@
 """Selecting hosts for the instances of one request in turn."""
 
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import copy
@@ -257,13 +256,13 @@ class Selector:
         self._hosts.take(row, self._resources if allocated is None
                          else allocated.resources, uuid)
 
-    def alternatives(self) -> Iterator[ChosenHost]:
-        """Yield the next hosts of a request for one instance, best first."""
-        for row, allocated in self.following:
-            uuid, host = self._hosts.values_at(row, 'uuid', 'host')
-            yield ChosenHost(host, uuid, {
-                uuid: self._resources} if allocated is None
-                else allocated.allocations)
+    def alternative(self, number: int) -> ChosenHost:
+        """Return one of the next hosts of a request for one instance."""
+        row, allocated = self.following[number]
+        uuid, host = self._hosts.values_at(row, 'uuid', 'host')
+        return ChosenHost(host, uuid, {
+            uuid: self._resources} if allocated is None
+            else allocated.allocations)
 
     def choose_other(self, number: int, full: Iterable[str] = ()) -> None:
         """Select one of the alternatives in place of the first choice.
