@@ -29,9 +29,9 @@ from tests import profile
 PACKETS_MAX = 50
 
 #: The calls of a store that write, each proven by default at each packet.
-CALLS = ('claim', 'claim_of_a_member', 'refused_claim', 'claim_again',
-         'release', 'transfer', 'new_inventory', 'inventory', 'traits',
-         'recount')
+CALLS = ('claim', 'alternatives', 'claim_of_a_member', 'refused_claim',
+         'claim_again', 'release', 'transfer', 'new_inventory', 'inventory',
+         'traits', 'recount')
 
 
 class SilentClientTests:
@@ -79,6 +79,11 @@ class SilentClientTests:
                      'GB': claims.Inventory(total=100)}
         return {
             'claim': lambda: store.claim([*moved, new]),
+            'alternatives': lambda: self.assertEqual([1, 1], [
+                outcome.chosen for outcome in store.claim_each([
+                    [[claims.Claim(each.consumer, provider, {'VCPU': 1})]
+                     for provider in ('unknown', self.host)]
+                    for each in (held, new)])]),
             'claim_of_a_member': lambda: store.claim(
                 [self.member(), self.member('i')]),
             'refused_claim': lambda: self.assertRaises(
