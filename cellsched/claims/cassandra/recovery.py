@@ -500,8 +500,10 @@ def _state_of_member(
         return None
     if lead.state == records.TAKING:
         return ConsumerState(record, None, False)
-    # The lead's row stays until all members are HELD.
-    if lead.state in (records.HELD, records.GIVING):
+    # The lead's row names its members until all of them are HELD. A member
+    # that it does not name was inserted by a late repetition.
+    if lead.state in (records.HELD, records.GIVING) and (
+            record.consumer in lead.members):
         return ConsumerState(record, record.holding)
     return None
 

@@ -190,13 +190,28 @@ class Session:
             its version, or that of another client; None if that is deleted
             meanwhile
         """
-        new = [dataclasses.replace(row, version=self.name()) for row in rows]
-        written = self._write_twice([
-            requests.WriteConsumer(row.consumer, None, versioned(row))
-            for row in new])
-        answers: list[records.Record | None] = list(new)
-        existing = {row.consumer: number for number, (row, applied)
-                    in enumerate(zip(new, written)) if not applied}
+        answers: list[Any] = [_UNKNOWN] * len(rows)
+        for _ in self.attempts():
+            # Each try has a version of its own. A try that arrives after the
+            # row was deleted inserts a version that no later write expects.
+            open_ = [number for number, answer in enumerate(answers)
+                     if isinstance(answer, Exception)]
+            new = [dataclasses.replace(rows[number], version=self.name())
+                   for number in open_]
+            for number, row, answer in zip(open_, new, self.try_all([
+                    requests.WriteConsumer(row.consumer, None, versioned(row))
+                    for row in new])):
+                answers[number] = row if _applied(answer) else answer
+            failed = [answer for answer in answers
+                      if isinstance(answer, Exception)]
+            if not failed:
+                break
+        else:
+            self.unreachable(failed[0])
+        # A refused one may be an earlier try of this call.
+        existing = {rows[number].consumer: number
+                    for number, answer in enumerate(answers)
+                    if isinstance(answer, requests.Written)}
         for name, found in self.read_all(existing).items():
             answers[existing[name]] = found
         return answers
@@ -204,7 +219,7 @@ class Session:
     def _write_twice(
         self, writes: Sequence[requests.WriteConsumer]
     ) -> list[bool]:
-        """Return which of some conditional writes were applied."""
+        """Return which of some writes of existing rows were applied."""
         # 1. Send all of them. Repeat those of unknown outcome: a repetition
         #    has no effect on a row that the first one has changed.
         answers = self.try_all(writes)
@@ -230,6 +245,10 @@ class Session:
                 row is None if written is None
                 else row is not None and row.version == written.version)
         return applied
+
+
+def _applied(answer: Any) -> bool:
+    return isinstance(answer, requests.Written) and answer.applied
 
 
 def versioned(record: records.Record | None) -> requests.VersionedRow | None:

@@ -6,6 +6,8 @@ import contextlib
 import json
 
 from cellsched.claims import base as claims
+from cellsched.claims.cassandra import requests
+from cellsched.claims import remote
 from cellsched import exception
 from tests import profile
 from tests.unit import base as tests
@@ -173,6 +175,71 @@ class _Thread:
         if before is not None:
             self._test.assertEqual(bool(before), done)
             self._guess({source: {}, target: before if done else after})
+
+
+class _DelayingClient(base.Client):
+    """Delays the first try of each write of a consumer's row."""
+
+    def __init__(self, model, consumer, writes):
+        super().__init__(model)
+        self._consumer = consumer
+        self._writes = writes
+        self.late = []
+
+    def send(self, request):
+        if isinstance(request, requests.Together):
+            return [self._caught(each) for each in request.requests]
+        if isinstance(request, requests.WriteConsumer) and (
+                request.consumer == self._consumer and request.row) and (
+                self._writes == 2 or request.seen is None):
+            if len(self.late) < self._writes and request.seen not in {
+                    each.seen for each in self.late}:
+                self.late.append(request)
+                raise remote.OutcomeUnknown
+        return super().send(request)
+
+    def _caught(self, request):
+        try:
+            return self.send(request)
+        except remote.OutcomeUnknown as exc:
+            return exc
+
+
+class TestLateRequests(tests.TestCase):
+    """Writes of a consumer's row arrive after the consumer was released."""
+
+    def claim_twice(self, consumer, writes):
+        model = base.make_model()
+        client = _DelayingClient(model, consumer, writes)
+        store = base.make_store(model, client, abandoned_s=0.0)
+        for provider in PROVIDERS:
+            store.set_inventory(
+                provider, {'VCPU': claims.Inventory(CAPACITY)})
+        batch = [claims.Claim(name, provider, {'VCPU': CAPACITY // 2})
+                 for name in 'ab' for provider in PROVIDERS]
+        own = [claim for claim in batch if claim.consumer == consumer]
+        self.assertEqual(len(batch), store.claim(batch))
+        self.assertEqual(writes, len(client.late))
+
+        store.release([consumer])
+        for request in client.late:
+            model.answer(request)
+
+        self.assertEqual({}, store.claims_of([consumer]))
+        self.assertEqual(len(own), store.claim(own))
+        self.assertEqual(
+            {provider: CAPACITY for provider in PROVIDERS},
+            {usage.provider: usage.used['VCPU']
+             for usage in store.usages().usages})
+        store.release('ab')
+        self.assertEqual({}, model.consumers)
+
+    def test_late_insertion_of_a_member_brings_no_claim_back(self):
+        self.claim_twice('b', 1)
+
+    def test_late_insertion_and_confirmation_bring_no_claim_back(self):
+        for consumer in 'ab':
+            self.claim_twice(consumer, 2)
 
 
 class TestClaimsThatMeetFaults(tests.TestCase):
