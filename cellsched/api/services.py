@@ -40,6 +40,7 @@ class ServiceRecord:
     """A service.
 
     :param cell: the name of its cell
+    :param cell_uuid: the uuid of its cell
     :param state: ``up`` or ``down``; ``UNKNOWN``, without the other fields,
         if its cell does not answer
     :param updated_at: the time of its last report
@@ -55,6 +56,7 @@ class ServiceRecord:
     forced_down: bool | None = None
     updated_at: datetime.datetime | None = None
     version: int | None = None
+    cell_uuid: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +139,7 @@ class Services(base.Controller):
 
         The inventories of the nodes are removed, and the host leaves all
         aggregates. If the agent starts again, the host is in none of them.
+        A host of this name in another cell keeps its mapping and aggregates.
         Deletions of servers that wait for the host are completed first.
 
         :raises cellsched.exception.ServiceNotFound: it does not exist in the
@@ -152,13 +155,15 @@ class Services(base.Controller):
             raise exception.ServiceNotFound(host=uuid, binary='any')
         if found.state == UP:
             raise _up(found)
-        cell = self._cell_of(found.host)
+        cell = self._cells.get(found.cell_uuid or '')
         database = self._targets.database(cell)
         LocalDeletion(self._claims(), self._down_s).delete_all(
             database, found.host)
         with self._database.writer() as above:
-            host_mappings.delete(above, cell.id, [found.host])
-            aggregates.forget_hosts(above, [found.host], database.now())
+            owner = host_mappings.owners(above, [found.host]).get(found.host)
+            if owner in (None, cell.uuid):
+                host_mappings.delete(above, cell.id, [found.host])
+                aggregates.forget_hosts(above, [found.host], database.now())
             with database.writer() as connection:
                 if services.is_up(connection, found.host, database.now(),
                                   self._down_s):
@@ -200,7 +205,7 @@ class Services(base.Controller):
         gathered = self._gatherer.gather(
             admin(), cells.values(),
             lambda cell_context: self._read(
-                cell_context, _name(cells, cell_context)))
+                cell_context, _cell(cells, cell_context)))
         found = [record for records in gathered.results.values()
                  for record in records]
         down = [each for uuid, each in cells.items()
@@ -228,7 +233,7 @@ class Services(base.Controller):
         return cell
 
     def _read(
-        self, cell_context: RequestContext, cell: str
+        self, cell_context: RequestContext, cell: objects.CellMapping
     ) -> Iterable[ServiceRecord]:
         assert cell_context.cell is not None
         database = cell_context.cell.database
@@ -237,10 +242,11 @@ class Services(base.Controller):
             seen = now - datetime.timedelta(seconds=self._down_s)
             return [
                 ServiceRecord(
-                    row.uuid, row.binary, row.host, cell,
+                    row.uuid, row.binary, row.host, _called(cell),
                     _state(row, seen), bool(row.disabled),
                     row.disabled_reason, bool(row.forced_down),
-                    row.last_seen_up or row.created_at, row.version or 0)
+                    row.last_seen_up or row.created_at, row.version or 0,
+                    cell.uuid)
                 for row in services.list_all(connection)]
 
 
@@ -257,11 +263,11 @@ def _state(row: Any, seen: datetime.datetime) -> str:
     return UP if alive else DOWN
 
 
-def _name(
+def _cell(
     cells: dict[str, objects.CellMapping], cell_context: RequestContext
-) -> str:
+) -> objects.CellMapping:
     assert cell_context.cell is not None
-    return _called(cells[cell_context.cell.uuid])
+    return cells[cell_context.cell.uuid]
 
 
 def _called(cell: objects.CellMapping) -> str:
@@ -271,5 +277,5 @@ def _called(cell: objects.CellMapping) -> str:
 def _unknown(
     cell: objects.CellMapping, names: Iterable[str]
 ) -> Iterable[ServiceRecord]:
-    return [ServiceRecord(None, services.COMPUTE, name, _called(cell), UNKNOWN)
-            for name in names]
+    return [ServiceRecord(None, services.COMPUTE, name, _called(cell), UNKNOWN,
+                          cell_uuid=cell.uuid) for name in names]

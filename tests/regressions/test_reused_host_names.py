@@ -6,6 +6,7 @@ import futurist
 from cellsched.cells import maintenance
 from cellsched.conductor import recovery
 from cellsched.db.api import host_mappings
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import client
@@ -168,3 +169,55 @@ class TestReusedName(machines.TestCase):
         with self.world.api.parts.database.reader() as connection:
             self.assertEqual({'a1', 'A1'}, set(host_mappings.get_many(
                 connection, ['a1', 'A1'])))
+
+
+class TestOneNameInTwoCells(machines.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.begin({'cell1': ['a1'], 'cell2': ['b1']})
+        self.world.api.parts.discovery.discover()
+        self.world.api.aggregates.create(base.ADMIN, 'east', {})
+        self.world.api.aggregates.add_hosts(base.ADMIN, 'east', ['a1'])
+        self.first = self.world.agents['a1']
+        conf = self.conf_of(
+            'cell2', 'b1', host='a1', state_path=self.elsewhere())
+        self.second = self.start_agent(
+            fake.FakeDriver(conf, base.CLOCK), conf)
+        self.assertRaises(exception.HostMappingExists,
+                          self.world.api.parts.discovery.discover)
+
+    def services(self):
+        return {each.cell: each.uuid for each in self.world.api.services.list(
+            base.ADMIN, host='a1').services}
+
+    def end(self, agent):
+        agent.stop()
+        with agent.parts.cell_database.writer() as connection:
+            services.set_forced_down(
+                connection, 'a1', True, agent.parts.clock.now())
+
+    def test_service_is_deleted_in_its_own_cell(self):
+        before = self.services()
+        for agent in self.first, self.second:
+            self.end(agent)
+
+        self.world.api.services.delete(base.ADMIN, before['cell2'])
+
+        self.assertEqual({'cell1': before['cell1']}, self.services())
+        self.assertEqual(['a1'], self.world.api.aggregates.get(
+            base.ADMIN, 'east').hosts)
+        self.assertEqual(1, len(self.provider_of('a1')))
+        self.assertEqual([], self.provider_of('a1', 'cell2'))
+
+    def test_service_of_an_unmapped_host_is_deleted(self):
+        self.end(self.first)
+        parts = self.world.api.parts
+        maintenance.CellMaintenance(
+            parts.database, parts.cells, parts.targets, parts.clock,
+        ).delete_host(self.cells()['cell1'].uuid, 'a1')
+
+        self.world.api.services.delete(
+            base.ADMIN, self.services()['cell1'])
+
+        self.assertEqual(['cell2'], [*self.services()])
