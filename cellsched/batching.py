@@ -73,6 +73,8 @@ class GroupCommit(Generic[_Item]):
         self._lock = threading.Lock()
         self._working = 0
         self._waiting: list[_Turn[_Item]] = []
+        #: Whether the last batch had several items.
+        self._shared = False
 
     def do(self, item: _Item) -> None:
         """Do the work for an item, perhaps with others; blocks.
@@ -93,10 +95,13 @@ class GroupCommit(Generic[_Item]):
         if not turn.woken.acquire(timeout=TURN_S):
             self._withdraw(turn)
         if turn.works:
-            # Yield, so that items of other runnable threads join the batch.
-            os.sched_yield()
+            if self._shared:
+                # Yield, so that items of other runnable threads join the
+                # batch. Under load this also waits for other processes.
+                os.sched_yield()
             with self._lock:
                 batch, self._waiting = [turn, *self._waiting], []
+                self._shared = len(batch) > 1
             try:
                 self._do_all(batch)
             finally:
