@@ -58,12 +58,19 @@ class Aggregates(base.Controller):
     ) -> aggregates.AggregateRow:
         """Create an aggregate without hosts.
 
+        A number is refused as its name, as it could be the id of another one.
+
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.AggregateExists: the name is in use
         """
         metadata = {} if metadata is None else metadata
         validation.check_text(_WHERE, 'name', name)
+        if name.isascii() and name.isdecimal():
+            raise exception.InvalidField(
+                where=_WHERE, field='name',
+                problem=f'{validation.shown(name)} is a number',
+                expected='a name that cannot be the id of an aggregate')
         validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
         for key, value in metadata.items():
             # None removes a key, and a new aggregate has none.

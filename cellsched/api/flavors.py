@@ -47,7 +47,8 @@ class Flavors(base.Controller):
         :param flavorid: its id; by default a new uuid
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.FlavorExists: the name or the id is in use
+        :raises cellsched.exception.FlavorExists: the name or the id is the
+            name or the id of another flavor
         """
         flavorid = self._new_uuid() if flavorid is None else flavorid
         validation.validate('flavor', '', {
@@ -59,6 +60,9 @@ class Flavors(base.Controller):
             root_gb=disk_gb, ephemeral_gb=ephemeral_gb, swap=swap_mb,
             extra_specs={})
         with self._database.writer() as connection:
+            for field, value in ('name', name), ('id', flavorid):
+                if flavors.is_known(connection, value):
+                    raise exception.FlavorExists(field=field, value=value)
             flavors.create(connection, flavor, self._clock.now())
             return flavors.get(connection, flavorid)
 

@@ -15,6 +15,7 @@ from cellsched.claims import base as claims_base
 from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -82,10 +83,13 @@ class Moves(base.ServerController):
         :raises cellsched.exception.CellUnreachable: the message could not be
             sent, and nothing has changed
         :raises cellsched.exception.VersionNotSendable: its agent is too old
+        :raises cellsched.exception.RequestUnreadable: its request
+            specification cannot be read, so it could not be built again
         """
         if image_ref is not None:
             validation.check_text('rebuild', 'image', image_ref)
         cell_ctxt = self._target_cell(context, uuid)
+        self._check_spec(uuid)
         accepted = self._accept(
             cell_ctxt, uuid, server_moves.REBUILD)
         move = accepted.move
@@ -180,6 +184,7 @@ class Moves(base.ServerController):
         Raises the errors of :meth:`rebuild`.
         """
         cell_ctxt = self._target_cell(context, uuid)
+        self._check_spec(uuid)
         accepted = self._accept(
             cell_ctxt, uuid, server_moves.SHELVE)
         move = accepted.move
@@ -236,6 +241,11 @@ class Moves(base.ServerController):
         client = self._compute().get(cell_ctxt.cell.transport)
         client.check_moves()
         return cell_ctxt
+
+    def _check_spec(self, uuid: str) -> None:
+        """Check that a server can be built again before its guest is lost."""
+        with self._database.reader() as connection:
+            request_rows.read_spec(connection, uuid)
 
     def _check_disks(
         self, cell_ctxt: RequestContext, connection: Any,

@@ -347,15 +347,7 @@ def read(
     :raises cellsched.exception.RequestUnreadable: it cannot be read
     """
     with database.reader() as connection:
-        primitive = request_specs.get(connection, instance.uuid)
-        if primitive is None:
-            raise exception.InstanceMappingNotFound(uuid=instance.uuid)
-        try:
-            spec: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(
-                primitive)
-        except objects.READ_ERRORS as exc:
-            raise request_rows.unreadable(
-                instance.uuid, 'request specification', 'cannot be read', exc)
+        spec = request_rows.read_spec(connection, instance.uuid)
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:

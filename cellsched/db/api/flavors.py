@@ -72,6 +72,13 @@ def get(connection: sa.Connection, name: str) -> objects.Flavor:
     return found.get(name) or next(iter(found.values()))
 
 
+def is_known(connection: sa.Connection, name: str) -> bool:
+    """Return whether a flavor has an id or a name."""
+    return connection.execute(
+        _NAMED.with_only_columns(_TABLE.c.id), {'name': name}
+    ).first() is not None
+
+
 def set_extra_specs(
     connection: sa.Connection, flavor_id: int,
     extra_specs: Mapping[str, str | None], now: datetime.datetime,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
+from cellsched.db.api import request_specs
 from cellsched import exception
 from cellsched import objects
 
@@ -166,6 +167,24 @@ def _request(
             uuid=row.instance_uuid, project_id=row.project_id,
             vm_state='building', task_state='scheduling',
             created_at=row.created_at)), broken
+
+
+def read_spec(
+    connection: sa.Connection, uuid: str
+) -> objects.RequestSpec:
+    """Return the request spec of a server.
+
+    :raises cellsched.exception.InstanceMappingNotFound: it has none
+    :raises cellsched.exception.RequestUnreadable: it cannot be read
+    """
+    primitive = request_specs.get(connection, uuid)
+    if primitive is None:
+        raise exception.InstanceMappingNotFound(uuid=uuid)
+    try:
+        return objects.RequestSpec.obj_from_primitive(primitive)
+    except objects.READ_ERRORS as exc:
+        raise unreadable(
+            uuid, 'request specification', 'cannot be read', exc)
 
 
 def unreadable(

@@ -78,13 +78,13 @@ class TestAggregates(base.TestCase):
         self.assertEqual(['other', 'fast'], [
             each.name for each in self.aggregates.list_all(ADMIN)])
 
-    def test_id_goes_before_a_name_that_looks_like_one(self):
-        first = self.aggregates.create(ADMIN, '2')
-        second = self.aggregates.create(ADMIN, '7')
-
-        self.assertEqual(second, self.aggregates.get(ADMIN, str(second.id)))
-        self.assertEqual(second, self.aggregates.get(ADMIN, '7'))
-        self.assertEqual(first, self.aggregates.get(ADMIN, str(first.id)))
+    def test_number_is_no_name(self):
+        self.aggregates.create(ADMIN, 'first')
+        for name in '1', '7', '007':
+            error = self.assertRaises(
+                exception.InvalidField, self.aggregates.create, ADMIN, name)
+            self.assertIn('is a number', str(error))
+        self.aggregates.create(ADMIN, '1.0')
 
     def test_only_an_id_as_it_is_shown_is_one(self):
         made = self.aggregates.create(ADMIN, 'fast')

@@ -45,8 +45,11 @@ class TestFlavors(base.TestCase):
     def test_name_and_id_are_unique(self):
         self.flavors.create(ADMIN, 'small', 1, 1, flavorid='1')
 
+        # A flavor is found by its id or its name, so neither may be another's.
         for name, flavorid, field in (('small', '2', 'name'),
-                                      ('other', '1', 'id')):
+                                      ('other', '1', 'id'),
+                                      ('1', '2', 'name'),
+                                      ('other', 'small', 'id')):
             error = self.assertRaises(
                 exception.FlavorExists, self.flavors.create, ADMIN, name, 1, 1,
                 flavorid=flavorid)

@@ -26,6 +26,13 @@ class TestAggregates(following.Writing, base.TestCase):
             {'a': 'true', 'b': 'true'},
             self.read(aggregates.metadata_by_host, 'ssd'))
 
+    def test_id_goes_before_a_name_that_looks_like_one(self):
+        first, second = self.create('2', []), self.create('7', [])
+        self.assertEqual((1, 2), (first, second))
+
+        for name, number in ('1', first), ('2', second), ('7', second):
+            self.assertEqual(number, self.read(aggregates.get, name).id)
+
     def test_hosts_without_the_key_are_left_out(self):
         self.create('one', ['a'])
         self.create('two', [], availability_zone='east')
