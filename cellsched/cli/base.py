@@ -30,9 +30,13 @@ import datetime
 import json
 import operator
 import os
+import pathlib
 import shutil
+import tempfile
 from typing import Any
+from typing import cast
 from typing import ClassVar
+from typing import TextIO
 
 from cliff import columns as cliff_columns
 from cliff import command
@@ -201,6 +205,34 @@ def invalid(
     return exception.InvalidField(
         f'{option}: {problem}; expected {expected}', where='options',
         field=option, problem=problem, expected=expected)
+
+
+def save(path: pathlib.Path, write: Callable[[TextIO], object]) -> None:
+    """Write a file completely or not at all.
+
+    A device or a pipe is written directly; a symbolic link is followed.
+
+    :raises cellsched.exception.Invalid: the file cannot be written
+    """
+    try:
+        if path.exists() and not path.is_file():
+            with path.open('w', encoding='utf-8', errors='replace') as stream:
+                write(stream)
+            return
+        path = path.resolve()
+        with tempfile.NamedTemporaryFile(
+                'w', encoding='utf-8', errors='replace', dir=path.parent,
+                prefix=path.name, delete=False) as file:
+            try:
+                write(cast(TextIO, file))
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as exc:
+        raise exception.Invalid(
+            f'{path} cannot be written: {exc.strerror}') from None
 
 
 class Command(command.Command):

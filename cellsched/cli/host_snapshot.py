@@ -7,9 +7,7 @@ A command imports this module when it runs: it imports numpy.
 from collections.abc import Iterable
 from collections.abc import Iterator
 import json
-import os
 import pathlib
-import tempfile
 from typing import Any
 
 from cliff import columns as cliff_columns
@@ -134,7 +132,7 @@ def export(app: Shell, file: str) -> None:
     if file == '-':
         write(document, app.stdout)
     else:
-        _save(document, pathlib.Path(file))
+        base.save(pathlib.Path(file), lambda stream: write(document, stream))
 
 
 def write(document: dict[str, Any], stream: Any) -> None:
@@ -236,29 +234,3 @@ def _line(provider: dict[str, Any]) -> str:
     traits = ', '.join(provider['traits'])
     return (f'{identity}: {amounts or "nothing"} available'
             + (f'; {traits}' if traits else ''))
-
-
-def _save(document: dict[str, Any], path: pathlib.Path) -> None:
-    """Write a file completely or not at all.
-
-    A device or a pipe is written directly; a symbolic link is followed.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            with path.open('w', encoding='utf-8') as stream:
-                write(document, stream)
-            return
-        path = path.resolve()
-        with tempfile.NamedTemporaryFile(
-                'w', encoding='utf-8', dir=path.parent, prefix=path.name,
-                delete=False) as file:
-            try:
-                write(document, file)
-                file.flush()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as exc:
-        raise exception.Invalid(
-            f'{path} cannot be written: {exc.strerror}') from None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from importlib import metadata
+import os
 import re
 import subprocess
 import sys
@@ -323,3 +324,47 @@ class TestEach(base.CommandTestCase):
 
         self.assertEnds(1, ran, 'nix')
         self.assertEqual([], self.shell('flavor', 'list', '-f', 'json').data)
+
+
+class TestSave(base.CommandTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.directory / 'file'
+
+    def test_pipe_is_written_to_and_stays_one(self):
+        os.mkfifo(self.path)
+        reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+
+        cli_base.save(self.path, lambda stream: stream.write('text'))
+
+        self.assertEqual(b'text', os.read(reader, 1000))
+        self.assertTrue(self.path.is_fifo())
+
+    def test_link_to_the_file_stays(self):
+        link = self.directory / 'link'
+        self.path.write_text('before')
+        link.symlink_to(self.path)
+
+        cli_base.save(link, lambda stream: stream.write('text'))
+
+        self.assertTrue(link.is_symlink())
+        self.assertEqual('text', self.path.read_text())
+
+    def test_file_is_written_whole_or_not_at_all(self):
+        self.path.write_text('before')
+
+        def fail(stream):
+            stream.write('half')
+            raise KeyError
+
+        self.assertRaises(KeyError, cli_base.save, self.path, fail)
+
+        self.assertEqual('before', self.path.read_text())
+        self.assertEqual([self.path], [*self.directory.iterdir()])
+
+        error = self.assertRaises(
+            exception.Invalid, cli_base.save, self.directory / 'none' / 'x',
+            lambda stream: None)
+        self.assertIn('No such file', str(error))

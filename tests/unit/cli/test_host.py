@@ -2,10 +2,8 @@
 """Hosts of a snapshot; those of a deployment are in the stories."""
 
 import json
-import os
 
 from cellsched.cli import host_snapshot
-from cellsched import exception
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
@@ -132,43 +130,6 @@ class TestHost(base.CommandTestCase):
         self.assertEnds(1, self.shell(
             'host', 'list', '--snapshot', self.directory / 'none'),
             '--snapshot', 'No such file')
-
-    def test_pipe_is_written_to_and_stays_one(self):
-        path = self.directory / 'pipe'
-        os.mkfifo(path)
-        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self.addCleanup(os.close, reader)
-
-        host_snapshot._save({'format': 'x', 'columns': {'host': ['a']}}, path)
-
-        self.assertEqual(['a'], json.loads(
-            os.read(reader, 1000))['columns']['host'])
-        self.assertTrue(path.is_fifo())
-
-    def test_link_to_the_file_stays(self):
-        target, link = self.directory / 'target', self.directory / 'link'
-        target.write_text('before')
-        link.symlink_to(target)
-
-        host_snapshot._save({'format': 'x', 'columns': {}}, link)
-
-        self.assertTrue(link.is_symlink())
-        self.assertEqual('x', json.loads(target.read_text())['format'])
-
-    def test_file_is_written_whole_or_not_at_all(self):
-        self.path.write_text('before')
-
-        self.assertRaises(TypeError, host_snapshot._save, {
-            'format': 'x', 'columns': {'host': [object()]}}, self.path)
-
-        self.assertEqual('before', self.path.read_text())
-        self.assertEqual({self.path, self.api_conf}, {
-            *self.directory.iterdir()})
-
-        error = self.assertRaises(
-            exception.Invalid, host_snapshot._save, {'columns': {}},
-            self.directory / 'none' / 'x')
-        self.assertIn('No such file', str(error))
 
 
 class TestHostChange(test_server.ServerTestCase):
