@@ -99,11 +99,15 @@ def find(
         .where(_INSTANCES.c.instance_uuid == name))
     of_request = sa.select(_TABLE).where(_TABLE.c.request_id == name)
     for statement in (of_instance, of_request):
-        rows = connection.execute(
-            statement.order_by(*_NEWEST_FIRST).limit(limit)).all()
-        if rows:
-            return [_made(connection, row) for row in rows]
+        found = _read(connection, statement, limit)
+        if found:
+            return found
     return []
+
+
+def latest(connection: sa.Connection, limit: int) -> list[DecisionRow]:
+    """Return the newest decisions, the newest first."""
+    return _read(connection, sa.select(_TABLE), limit)
 
 
 def purge(connection: sa.Connection, before: float, most: int) -> int:
@@ -127,9 +131,19 @@ def purge(connection: sa.Connection, before: float, most: int) -> int:
     return gone
 
 
-def _made(connection: sa.Connection, row: Any) -> DecisionRow:
-    instances = connection.execute(
-        sa.select(_INSTANCES.c.instance_uuid)
-        .where(_INSTANCES.c.decision_uuid == row.uuid)
-        .order_by(_INSTANCES.c.id)).scalars().all()
-    return DecisionRow(row.request_id, row.decided_at, instances, row.document)
+def _read(
+    connection: sa.Connection, statement: sa.Select[Any], limit: int | None
+) -> list[DecisionRow]:
+    """Return the selected decisions with their instances, newest first."""
+    rows = connection.execute(
+        statement.order_by(*_NEWEST_FIRST).limit(limit)).all()
+    instances: dict[str, list[str]] = {row.uuid: [] for row in rows}
+    for chunk in statements.chunks(instances):
+        for uuid, instance in connection.execute(
+                sa.select(_INSTANCES.c.decision_uuid,
+                          _INSTANCES.c.instance_uuid)
+                .where(_INSTANCES.c.decision_uuid.in_(chunk))
+                .order_by(_INSTANCES.c.id)):
+            instances[uuid].append(instance)
+    return [DecisionRow(row.request_id, row.decided_at, instances[row.uuid],
+                        row.document) for row in rows]

@@ -321,6 +321,13 @@ def record_all(
         {**fault, 'instance_uuid': uuid} for uuid in uuids])
 
 
+def newest_faults(connection: sa.Connection, limit: int) -> Sequence[Any]:
+    """Return the newest faults of all servers, also of deleted ones."""
+    return connection.execute(
+        sa.select(_FAULTS.c.created_at, _FAULTS.c.message, _FAULTS.c.details)
+        .order_by(_FAULTS.c.id.desc()).limit(limit)).all()
+
+
 def latest(
     connection: sa.Connection, uuids: Iterable[str]
 ) -> dict[str, str]:

@@ -62,6 +62,17 @@ class TestDecisions(base.TestCase):
                 ('req-3', []), ('', [])):
             self.assertEqual(wanted, self.found(name, *args), name)
 
+    def test_newest_of_all_are_found_with_their_instances(self):
+        self.create(('req-1', 3.0, [self.two, self.one], {'n': 1}),
+                    (None, 1.0, [self.one], {'n': 2}),
+                    ('req-3', 2.0, [], {'n': 3}))
+
+        found = self.read(decisions.latest, 2)
+
+        self.assertEqual(
+            [(1, [self.two, self.one]), (3, [])],
+            [(each.document['n'], each.instances) for each in found])
+
     def test_old_decisions_are_deleted_oldest_first(self):
         self.create(*((f'req-{at}', float(at), [self.one, self.two],
                        {'n': at}) for at in (3, 1, 2, 4)))

@@ -256,6 +256,17 @@ class TestInstanceFaults(base.TestCase):
             self.read(instance_history.latest, self.uuids))
         self.assertEqual({}, self.read(instance_history.latest, []))
 
+    def test_newest_faults_of_all_servers_are_found(self):
+        for reason in 'first', 'second', 'last':
+            self.record(exception.NoValidHost(reason=reason))
+
+        found = self.read(instance_history.newest_faults, 2)
+
+        self.assertEqual(
+            ['NoValidHost: No valid host was found. last',
+             'NoValidHost: No valid host was found. second'],
+            [each.details for each in found])
+
     def test_deleted_faults_are_omitted(self):
         self.record(exception.NoValidHost(reason='old'))
         self.write(lambda connection: connection.execute(
