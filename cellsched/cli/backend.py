@@ -40,6 +40,7 @@ from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db.api import decisions
 from cellsched.db import cell as cell_schema
+from cellsched.db.cell import instance_history
 from cellsched.db.schema import Schema
 from cellsched.db.session import Database
 from cellsched import exception
@@ -223,6 +224,30 @@ class Backend:
                 problem=f'the store {name} keeps claims only in its process',
                 expected='a durable store')
         return store
+
+    def latest_decisions(self, limit: int) -> list[decisions.DecisionRow]:
+        """Return the newest recorded decisions, the newest first."""
+        with self.parts.database.reader() as connection:
+            return decisions.latest(connection, limit)
+
+    def latest_failures(self, limit: int) -> Sequence[Any]:
+        """Return the newest faults in cell0, the newest first.
+
+        :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
+        :raises cellsched.exception.CellUnreachable: cell0 does not answer
+        """
+        def read(cell_context: RequestContext) -> Sequence[Any]:
+            assert cell_context.cell is not None
+            with cell_context.cell.database.reader() as connection:
+                return instance_history.newest_faults(connection, limit)
+
+        cell0 = self.parts.cells.cell0()
+        gathered = self.parts.gatherer.gather(admin(), [cell0], read)
+        if cell0.uuid not in gathered.results:
+            raise exception.CellUnreachable(
+                cell='cell0', reason='it records the failed builds')
+        rows: Sequence[Any] = gathered.results[cell0.uuid]
+        return rows
 
     def context(self, project_id: str, user_id: str) -> RequestContext:
         """Return the context of an administrator.

@@ -9,12 +9,16 @@ import importlib.util
 import logging
 import pathlib
 from typing import Any
+from typing import TYPE_CHECKING
 
 from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import decision_text
 from cellsched.cli import terminal
 from cellsched import exception
+
+if TYPE_CHECKING:
+    from cellsched.cli.deployment import ReadDeployment
 
 LOG = logging.getLogger(__name__)
 
@@ -190,9 +194,7 @@ class Explain(base.ReportCommand):
         args, deployment = parsed_args, self.app.deployment
         found = deployment.decisions(args.name, None if args.all else 1)
         if not found:
-            raise exception.DecisionNotFound(
-                name=args.name, kept=_retention(deployment.retention_s,
-                                                deployment.retention_option))
+            raise not_found(deployment, args.name)
         documents = []
         problems: list[exception.InvalidField] = []
         for each in found:
@@ -227,10 +229,14 @@ class Explain(base.ReportCommand):
             yield from decision_text.lines(document, cells, server)
 
 
-def _retention(retention_s: int, option: str) -> str:
-    if retention_s:
-        return f'they are kept for {retention_s} seconds, as {option} says'
-    return f'none are kept, as {option} is 0'
+def not_found(
+    deployment: 'ReadDeployment', name: str
+) -> exception.DecisionNotFound:
+    """Return the error that no decision on a server or a request is kept."""
+    kept_s, option = deployment.retention_s, deployment.retention_option
+    return exception.DecisionNotFound(
+        name=name, kept=f'they are kept for {kept_s} seconds, as {option} says'
+        if kept_s else f'none are kept, as {option} is 0')
 
 
 def _lines(data: Mapping[str, Any], cells: Mapping[str, str]) -> Iterator[str]:
