@@ -145,8 +145,9 @@ def agent_group(
 
     A process can so have thousands of hosts, for a demonstration or a test of
     the services above them. The agents share threads and the components of
-    ``parts``; their transport must be the in-process one. Hosts are reported
-    before this returns.
+    ``parts``. Over a broker, each agent also has a connection of its own and
+    the thread that reads from it, because oslo.messaging receives the messages
+    of one host with each listener. Hosts are reported before this returns.
 
     :param hosts: components of each host, with the databases, transports and
         claims of ``parts``

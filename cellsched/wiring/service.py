@@ -39,6 +39,9 @@ _FATAL = (exception.HostNameTaken,)
 #: Queries and messages have shorter limits.
 _HUNG_S, _LATE_S = 1800.0, 120.0
 
+#: Servers that stop at the same time.
+_STOPPED_AT_ONCE = 64
+
 
 @dataclasses.dataclass(eq=False)
 class _Loop:
@@ -167,8 +170,10 @@ class Service:
         :param timeout_s: seconds to wait for each server and each task
         """
         self._stopping.set()
-        for server in self._started:
-            server.stop()
+        # A listener at a broker notices after up to a second that it has
+        # stopped, and a group of agents has many.
+        with ThreadPoolExecutor(_STOPPED_AT_ONCE) as pool:
+            list(pool.map(lambda server: server.stop(), self._started))
         for server in self._started:
             server.wait(timeout_s)
         for loop in self._loops:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agents of several hosts in one process."""
 
+import functools
 import threading
 
 import sqlalchemy as sa
@@ -10,6 +11,8 @@ from cellsched.standalone import deployment
 from tests.unit import base
 
 HOSTS = 16
+
+DEADLINE_S = 30
 
 
 class TestAgentGroup(base.TestCase):
@@ -52,6 +55,21 @@ class TestAgentGroup(base.TestCase):
 
     def test_hosts_have_no_thread_each(self):
         self.assertLess(self.threads, HOSTS)
+
+    def test_hosts_stop_at_the_same_time(self):
+        together = threading.Barrier(HOSTS)
+
+        def stop(stop_server):
+            # An agent that stops after another one breaks the barrier.
+            together.wait(DEADLINE_S)
+            stop_server()
+
+        for server in self.group.servers:
+            server.stop = functools.partial(stop, server.stop)
+
+        self.world.stop()
+
+        self.assertFalse(together.broken)
 
     def test_hosts_share_connections_to_their_stores(self):
         one, two = (self.world.agents[name].parts for name in ('h1', 'h2'))
