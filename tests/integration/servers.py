@@ -183,8 +183,24 @@ class RabbitMQ(serving.Server):
         with socket.socket() as client:
             return client.connect_ex((serving.ADDRESS, self.port['epmd'])) == 0
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of connections, channels and queues."""
+        found = self._value("""
+            {length(rabbit_networking:connections()),
+             length(rabbit_channel:list()), rabbit_amqqueue:count()}.
+        """)
+        numbers = map(int, re.findall(r'\d+', found))
+        return dict(zip(('connections', 'channels', 'queues'), numbers,
+                        strict=True))
+
     def _evaluate(self, expressions: str) -> None:
-        """Have the broker evaluate Erlang.
+        """Have the broker evaluate Erlang that ends with ``ok``."""
+        value = self._value(expressions)
+        if value != 'ok':
+            raise RuntimeError(f'the broker says {value} to {expressions}')
+
+    def _value(self, expressions: str) -> str:
+        """Return what the broker evaluates Erlang to.
 
         That takes milliseconds, where rabbitmqctl takes half a second.
         """
@@ -196,10 +212,12 @@ class RabbitMQ(serving.Server):
              self._cookie_file().read_text(), '-h', name, '-address',
              f'{serving.ADDRESS}:{self.port["distribution"]}', '-e'],
             input=expressions, capture_output=True, text=True, timeout=300)
-        if ended.stdout.strip() != '{ok, ok}':
+        found = re.fullmatch(r'\{ok, (.*)\}', ended.stdout.strip(), re.DOTALL)
+        if found is None:
             raise RuntimeError(
                 f'the broker says {ended.stdout}{ended.stderr} to '
                 f'{expressions}')
+        return found[1]
 
 
 class PostgreSQL(serving.Server):
@@ -210,6 +228,7 @@ class PostgreSQL(serving.Server):
     :param durable: whether a commit waits for the disk, as it does by
         default elsewhere; if not, it waits for the system to take what is
         committed, so that only the machine's end could lose that
+    :param connections: maximum number of connections
     """
 
     package = 'postgresql'
@@ -218,10 +237,12 @@ class PostgreSQL(serving.Server):
     port_taken = 'Address already in use'
 
     def __init__(
-        self, search_path: Sequence[str] | None = None, durable: bool = False
+        self, search_path: Sequence[str] | None = None, durable: bool = False,
+        connections: int = 500,
     ) -> None:
         super().__init__(search_path)
         self._durable = durable
+        self._connections = connections
 
     @classmethod
     def usual_places(cls) -> list[str]:
@@ -246,7 +267,7 @@ class PostgreSQL(serving.Server):
             'unix_socket_directories': '',
             'fsync': 'on' if self._durable else 'off',
             'full_page_writes': 'on' if self._durable else 'off',
-            'max_connections': '500',
+            'max_connections': str(self._connections),
         }
         return [_Postgres(
             [*self._as_user(), self.program['postgres'],

@@ -44,6 +44,25 @@ class TestBenchmarks(base.TestCase):
         self.assertGreater(figures['commits per build to api'], 1)
         self.assertGreater(figures['commits per build to cell1'], 2)
 
+    def test_cells_with_many_agents_start_report_and_build(self):
+        found = self.benchmark(
+            'scale-80x125', cells=3, hosts=5, servers=12, first=3, callers=4,
+            report_interval=3)
+
+        times = {line['what']: line for line in found['results']}
+        self.assertEqual(12, times['accepted to ACTIVE']['samples'])
+        figures = {line['what']: line['value'] for line in found['figures']}
+        self.assertLess(figures['mapped, s'], figures['known, s'])
+        self.assertGreater(figures['reports per second'], 0)
+        self.assertGreater(figures['cells with builds'], 1)
+        # Each agent has a connection, and the conductor of its cell too.
+        self.assertGreaterEqual(
+            figures['connections to RabbitMQ of a cell'], 6)
+        self.assertGreaterEqual(figures['RabbitMQ, connections'],
+                                3 * 6 + 2)
+        self.assertGreater(figures['memory, MiB of a cell'],
+                           figures['memory, MiB of an agent'])
+
     def test_calls_are_held_against_calls_of_nothing(self):
         found = self.benchmark('calls-1', hosts=20, cells=2, calls=3)
 
