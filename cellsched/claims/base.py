@@ -282,7 +282,7 @@ class AnyOf:
 
 
 #: Errors that refuse a transaction because of a single request in it.
-OF_ONE_REQUEST = (
+_OF_ONE_REQUEST = (
     exception.ClaimConflict, exception.ClaimRefused,
     exception.ClaimStoreFailed, exception.InvalidField)
 
@@ -516,7 +516,7 @@ class ClaimStore(abc.ABC):
         """
         if len(requests) > 1:
             together = [claim for batches in requests for claim in batches[0]]
-            with contextlib.suppress(*OF_ONE_REQUEST):
+            with contextlib.suppress(*_OF_ONE_REQUEST):
                 # The store counts the claims that existed before in all.
                 missing = len(together) - self.claim(together)
                 return [AnyOf(0, max(len(batches[0]) - missing, 0))
@@ -525,7 +525,7 @@ class ClaimStore(abc.ABC):
         for batches in requests:
             try:
                 outcomes.append(self.claim_any(batches))
-            except OF_ONE_REQUEST as exc:
+            except _OF_ONE_REQUEST as exc:
                 outcomes.append(exc)
         return outcomes
 

@@ -13,7 +13,6 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -104,8 +103,6 @@ class SQLClaims(base.ClaimStore):
 
     def __init__(self, database: session.Database) -> None:
         self._database = database
-        #: Whether a call found a first host without room a short time ago.
-        self._is_contended = False
 
     @classmethod
     def from_conf(
@@ -155,102 +152,17 @@ class SQLClaims(base.ClaimStore):
         place = None
         if self._one_round_trip is None:
             place = self._claim_first(batches)
-        elif _are_alike([batches]):
-            if self._one_round_trip is postgresql:
-                [outcome] = self._claim_alternatives([batches])
-                if isinstance(outcome, base.AnyOf):
-                    return outcome
-                raise outcome
+        elif _are_alike(batches):
             place = self._claim_alike(batches)
         return (self._claim_in_order(batches) if place is None
                 else base.AnyOf(place, len(batches[place])))
-
-    def claim_each(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        if self._one_round_trip is not postgresql or not _are_alike(
-                [batches[:1] for batches in requests]):
-            return super().claim_each(requests)
-        # 1. Claim the first hosts alone, which locks few of them. This is left
-        #    out after one had no room, until all have room again.
-        try:
-            for batches in requests:
-                validation.check_claims(batches[0])
-        except exception.InvalidField:
-            return super().claim_each(requests)
-        chosen: list[int | None] = [None] * len(requests)
-        if not self._is_contended:
-            chosen = self._claim_places([batches[0] for batches in requests])
-        if None not in chosen:
-            return [base.AnyOf(0, 1)] * len(requests)
-        # 2. Claim for each other request the first host with room.
-        missing = [batches for batches, place in zip(requests, chosen)
-                   if place is None]
-        found = iter(self._claim_alternatives(missing))
-        return [next(found) if place is None else base.AnyOf(0, 1)
-                for place in chosen]
-
-    def _claim_alternatives(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> Sequence[base.AnyOf | exception.CellschedException]:
-        """Claim for requests whose first hosts seem to have no room."""
-        try:
-            for batches in requests:
-                for batch in batches[1:]:
-                    validation.check_claims(batch)
-        except exception.InvalidField:
-            return super().claim_each(requests)
-        if not _are_alike(requests):
-            return super().claim_each(requests)
-        chosen = self._claim_places([
-            [claim for claim, in batches] for batches in requests])
-        self._is_contended = any(chosen) or None in chosen
-        # Find out why the rest has none.
-        missing = [batches for batches, place in zip(requests, chosen)
-                   if place is None]
-        found = iter(self._explain(missing) if missing else ())
-        return [next(found) if place is None else base.AnyOf(place, 1)
-                for place in chosen]
-
-    def _claim_places(
-        self, requests: Sequence[Sequence[base.Claim]]
-    ) -> list[int | None]:
-        """Return the positions of the claims that are made.
-
-        All are None after a conflict, or if rows are locked for too long.
-        """
-        with contextlib.suppress(*_CONFLICTS, exception.DatabaseBusy):
-            if len(requests) > 1 or len(requests[0]) > 1:
-                return postgresql.claim_each(self._database, requests)
-            if single_statement.claim(self._database, requests[0]):
-                return [0]
-        return [None] * len(requests)
-
-    def _explain(
-        self, requests: Sequence[Sequence[Sequence[base.Claim]]]
-    ) -> Iterator[base.AnyOf | exception.CellschedException]:
-        """Yield the refusals of requests; claim for those that fit by now."""
-        held = self.claims_of({batches[0][0].consumer for batches in requests})
-        refusals = iter(self._refusals(
-            [batch for batches in requests for batch in batches]))
-        for batches in requests:
-            refused = {place: refusal for place, refusal in zip(
-                range(len(batches)), refusals) if refusal is not None}
-            if len(refused) == len(batches) and (
-                    batches[0][0].consumer not in held):
-                yield base.AnyOf(None, 0, refused)
-                continue
-            try:
-                yield self._claim_in_order(batches)
-            except base.OF_ONE_REQUEST as exc:
-                yield exc
 
     def _claim_alike(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> int | None:
         """Claim the first batch with room, without waiting.
 
-        :param batches: alternatives of one request, all alike
+        :param batches: for which :func:`_are_alike` is true
         :returns: its position; None if there is no claim so far
         """
         module = self._one_round_trip
@@ -517,20 +429,16 @@ class SQLClaims(base.ClaimStore):
                 for claims in batches]
 
 
-def _are_alike(
-    requests: Sequence[Sequence[Sequence[base.Claim]]]
-) -> bool:
-    """Return whether all claims of requests have the same amounts.
+def _are_alike(batches: Sequence[Sequence[base.Claim]]) -> bool:
+    """Return whether batches are single claims that differ in the provider.
 
-    Each batch is a single claim. A claim with a membership is different, as
-    alternatives to it have other hosts.
+    A claim with a membership differs in the host, too.
     """
-    resources = requests[0][0][0].resources if requests[0][0] else {}
-    return all(
-        len(batches) <= fragments.CANDIDATES_MAX and all(
-            len(batch) == 1 and batch[0].consumer == batches[0][0].consumer
-            and batch[0].group is None and batch[0].resources == resources
-            for batch in batches) for batches in requests)
+    first = batches[0][0]
+    return len(batches) <= fragments.CANDIDATES_MAX and all(
+        len(batch) == 1 and batch[0].consumer == first.consumer
+        and batch[0].group is None and batch[0].resources == first.resources
+        for batch in batches)
 
 
 def _usages_of(

@@ -109,136 +109,91 @@ def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
         database, ';'.join(script), parameters, is_script=True)
 
 
-#: The inventory of a class of a candidate, and how often a demand fits in it.
-_JOIN = '''
-    JOIN inventories AS i{n} ON i{n}.provider = p.uuid
-        AND i{n}.resource_class = %(resource_{n})s'''
-
-_ROOM = '''
-    CASE WHEN %(amount_{n})s::bigint BETWEEN i{n}.min_unit AND i{n}.max_unit
+_FITS = '''
+    JOIN inventories AS i{n} ON i{n}.provider = c.uuid
+        AND i{n}.resource_class = %(resource_{n})s
+        AND i{n}.used + %(amount_{n})s::bigint <= i{n}.capacity
+        AND %(amount_{n})s::bigint BETWEEN i{n}.min_unit AND i{n}.max_unit
         AND mod(%(amount_{n})s::bigint, i{n}.step_size) = 0
-    THEN (i{n}.capacity - i{n}.used) / %(amount_{n})s::bigint ELSE 0 END'''
+'''
 
-#: Claims for each of several consumers the first of its candidates with
-#: capacity. The candidates are locked before they are read, so that the rows
-#: are the newest ones. ``wishes`` has the positions of the candidates of one
-#: consumer after the other, filled up with 0.
-_CLAIM_EACH = '''
-WITH RECURSIVE candidates AS (
-    SELECT p.uuid, least({room}) AS room
-    FROM providers AS p {joins}
-    WHERE p.uuid = ANY(%(uuids)s::text[])
-    ORDER BY p.uuid FOR UPDATE OF {rows}),
-assigned (number, place, room) AS (
-    SELECT 0, 0, ARRAY(
-        SELECT coalesce(c.room, 0)::bigint
-        FROM unnest(%(uuids)s::text[]) WITH ORDINALITY AS u (uuid, place)
-        LEFT JOIN candidates AS c ON c.uuid = u.uuid ORDER BY u.place)
-    UNION ALL
-    SELECT a.number + 1, found.place, CASE WHEN found.place IS NULL
-        THEN a.room ELSE a.room[:found.place - 1]
-            || (a.room[found.place] - 1) || a.room[found.place + 1:] END
-    FROM assigned AS a, LATERAL (SELECT (
-        SELECT w.place FROM unnest((%(wishes)s::int[])[
-            a.number * {width} + 1:(a.number + 1) * {width}])
-            WITH ORDINALITY AS w (place, rank)
-        WHERE a.room[w.place] > 0 ORDER BY w.rank LIMIT 1) AS place
-    ) AS found
-    WHERE a.number < cardinality(%(consumers)s::text[])),
-chosen AS (
-    SELECT (%(consumers)s::text[])[number] AS consumer,
-        (%(uuids)s::text[])[place] AS uuid,
-        (%(project_ids)s::text[])[number] AS project_id,
-        (%(user_ids)s::text[])[number] AS user_id
-    FROM assigned WHERE number > 0 AND place IS NOT NULL),
+#: Claims the first candidate with capacity that no other session has locked.
+#: PostgreSQL evaluates the conditions again on a row that changed before it
+#: was locked. The candidates are no array parameter, as PostgreSQL plans these
+#: anew at each execution.
+_CLAIM_ANY = '''
+WITH chosen AS (
+    SELECT c.place, p.uuid
+    FROM unnest(ARRAY[{uuids}]) WITH ORDINALITY AS c (uuid, place)
+    JOIN providers AS p ON p.uuid = c.uuid {fits}
+    ORDER BY c.place LIMIT 1 FOR UPDATE OF {rows} SKIP LOCKED),
 inserted AS (
     INSERT INTO allocations (consumer, ordinal, provider, resource_class,
         amount, project_id, user_id)
-    SELECT c.consumer, d.ordinal, c.uuid, d.resource, d.amount,
-        CASE WHEN d.ordinal = 0 THEN c.project_id END,
-        CASE WHEN d.ordinal = 0 THEN c.user_id END
-    FROM chosen AS c, (VALUES {amounts}) AS d (ordinal, resource, amount)
+    SELECT %(consumer)s, d.ordinal, chosen.uuid, d.resource, d.amount,
+        CASE WHEN d.ordinal = 0 THEN %(project_id)s::text END,
+        CASE WHEN d.ordinal = 0 THEN %(user_id)s::text END
+    FROM chosen, (VALUES {amounts}) AS d (ordinal, resource, amount)
     RETURNING 1),
-sums AS (SELECT uuid, count(*)::int AS consumers FROM chosen GROUP BY uuid),
 added AS (
-    UPDATE inventories AS i SET used = i.used + s.consumers * d.amount
-    FROM sums AS s, (VALUES {amounts}) AS d (ordinal, resource, amount)
-    WHERE i.provider = s.uuid AND i.resource_class = d.resource
+    UPDATE inventories AS i SET used = i.used + d.amount
+    FROM chosen, (VALUES {amounts}) AS d (ordinal, resource, amount)
+    WHERE i.provider = chosen.uuid AND i.resource_class = d.resource
     AND (SELECT count(*) FROM inserted) > 0
     RETURNING 1),
 moved AS (
     UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
     AND (SELECT count(*) FROM added) > 0
-    RETURNING position),
-noted AS (
-    UPDATE providers AS p SET consumers = p.consumers + s.consumers,
-        lane = %(lane)s, position = (SELECT position FROM moved)
-    FROM sums AS s WHERE p.uuid = s.uuid AND {guard} = 1
-    RETURNING 1)
-SELECT place FROM assigned
-WHERE number > 0 AND (SELECT count(*) FROM noted) >= 0 ORDER BY number
+    RETURNING position)
+UPDATE providers AS p SET consumers = p.consumers + 1, lane = %(lane)s,
+    position = (SELECT position FROM moved)
+FROM chosen WHERE p.uuid = chosen.uuid AND {guard} = 1
+RETURNING chosen.place
 '''
+
+#: The candidates of a statement. Fewer are filled up with NULL.
+_UUIDS = [f'uuid_{n}' for n in range(fragments.CANDIDATES_MAX)]
 
 
 @functools.cache
-def _claim_each_text(classes: int, width: int) -> str:
-    """Return the statement for claims of a number of resource classes.
-
-    :param width: the maximum number of candidates of a consumer
-    """
-    numbers = range(classes)
-    return _CLAIM_EACH.format(
-        room=','.join(_ROOM.format(n=n) for n in numbers),
-        joins=''.join(_JOIN.format(n=n) for n in numbers),
-        rows=', '.join(['p', *(f'i{n}' for n in numbers)]),
-        width=width,
+def _claim_any_text(classes: int) -> str:
+    """Return the statement for a claim of a number of resource classes."""
+    return _CLAIM_ANY.format(
+        uuids=', '.join(f'%({name})s::text' for name in _UUIDS),
+        fits=''.join(_FITS.format(n=n) for n in range(classes)),
+        rows=', '.join(['p', *(f'i{n}' for n in range(classes))]),
         amounts=', '.join(
             f'({n:d}, %(resource_{n})s::text, %(amount_{n})s::bigint)'
-            for n in numbers),
+            for n in range(classes)),
         guard=_guard(
             f'(SELECT count(*) FROM added) = {classes:d} '
-            '* (SELECT count(*) FROM sums) AND (SELECT count(*) FROM moved) '
-            '= least((SELECT count(*) FROM sums), 1)'))
+            'AND (SELECT count(*) FROM moved) = 1'))
 
 
-def claim_each(
-    database: session.Database, requests: Sequence[Sequence[base.Claim]],
-) -> list[int | None]:
-    """Claim for each consumer the first of several providers with room.
+def claim_any(
+    database: session.Database, claims: Sequence[base.Claim]
+) -> int | None:
+    """Claim the first of several providers with room.
 
-    The call waits for locked rows of all providers.
+    The call waits for no row of a provider.
 
-    :param requests: for each consumer claims without a membership that differ
-        in their provider only; all claims have the same amounts
-    :returns: by request the position of the claim that is made; None if the
-        providers have no room
-    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
-        claims; nothing is claimed
+    :param claims: claims of one consumer that differ in their provider only,
+        without a membership
+    :returns: the position of the claim that is made; None if the providers
+        have no room, or are locked by other sessions
+    :raises cellsched.db.guarded_statements.StatementRefused: the consumer
+        holds claims
     """
-    places: dict[str, int] = {}
-    wishes: list[int] = []
-    width = fragments.CANDIDATES_MAX if max(map(len, requests)) > 1 else 1
-    for claims in requests:
-        wishes += [places.setdefault(claim.provider, len(places) + 1)
-                   for claim in claims]
-        wishes += [0] * (-len(wishes) % width)
-    first = [claims[0] for claims in requests]
-    parameters: dict[str, Any] = {
-        'uuids': list(places), 'wishes': wishes,
-        'consumers': [claim.consumer for claim in first],
-        'project_ids': [claim.project_id for claim in first],
-        'user_ids': [claim.user_id for claim in first],
-        'lane': schema.FEED.lane(first[0].consumer)}
-    amounts = first[0].resources
-    for n, (resource, amount) in enumerate(sorted(amounts.items())):
+    first = claims[0]
+    parameters = {
+        'consumer': first.consumer, **fragments.owner(first),
+        'lane': schema.FEED.lane(first.consumer), **dict.fromkeys(_UUIDS)}
+    parameters.update(zip(_UUIDS, (claim.provider for claim in claims)))
+    for n, (resource, amount) in enumerate(sorted(first.resources.items())):
         parameters |= {f'resource_{n}': resource, f'amount_{n}': amount}
     rows = guarded_statements.execute(
-        database, _claim_each_text(len(amounts), width), parameters)
-    uuids = [*places]
-    return [None if place is None else next(
-        position for position, claim in enumerate(claims)
-        if claim.provider == uuids[place - 1])
-        for claims, (place,) in zip(requests, rows)]
+        database, _claim_any_text(len(first.resources)), parameters)
+    return rows[0][0] - 1 if rows else None
 
 
 #: Releases the consumers in the parameter ``these`` if the condition holds.
