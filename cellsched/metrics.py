@@ -9,6 +9,7 @@ Labels have few values: names of cells, plug-ins and resource classes, and
 fixed words.
 """
 
+import atexit
 import bisect
 import collections
 from collections.abc import Callable
@@ -24,6 +25,8 @@ import itertools
 import logging
 import os
 import pathlib
+import shutil
+import tempfile
 import threading
 from typing import Any
 
@@ -309,11 +312,10 @@ class PrometheusMetrics(Metrics):
     def exposition(self, accept: str) -> tuple[bytes, str]:
         library = _library()
         registry = library.CollectorRegistry()
-        gauges, facts = self._read()
         if self._shared is None:
-            registry.register(_Samples([
-                *self._samples({**gauges, **facts}, cumulative=True)]))
+            registry.register(self)
         else:
+            gauges, facts = self._read()
             self._shared.write(self._samples(gauges))
             self._shared.register(registry)
             registry.register(_Samples([
@@ -321,6 +323,15 @@ class PrometheusMetrics(Metrics):
                 for (figure, labels), value in facts.items()]))
         encode, kind = library.exposition.choose_encoder(accept)
         return encode(registry), kind
+
+    def collect(self) -> Iterable[Any]:
+        """Return the metrics of this process for prometheus_client.
+
+        With this method the object can be registered as a collector.
+        """
+        gauges, facts = self._read()
+        return _Samples(self._samples(
+            {**gauges, **facts}, cumulative=True)).collect()
 
     def close(self) -> None:
         if self._shared is not None:
@@ -394,6 +405,52 @@ class _Samples:
             metric.add_sample(
                 figure.name + suffix, dict(zip(names, labels)), value)
         return made.values()
+
+
+#: The beginning of the names of directories for metrics, and in each the file
+#: that the processes of the service lock.
+_PREFIX, _OWNER = 'cellsched-metrics-', 'service'
+
+
+class SharedDirectory:
+    """A directory for the metrics of the processes of a service.
+
+    Make it before the fork. It is removed when the process that made it ends.
+    If that is killed, the next service of the same user on the machine removes
+    it, once all processes that inherited it have ended.
+
+    :ivar path: the path of the directory
+    """
+
+    def __init__(self) -> None:
+        while True:
+            self.path = tempfile.mkdtemp(prefix=_PREFIX)
+            owner = pathlib.Path(self.path, _OWNER)
+            self._file = owner.open('ab')
+            # Another service may have removed it before it was locked.
+            if _lock(self._file) and owner.exists():
+                break
+            self._file.close()
+        self._pid = os.getpid()
+        atexit.register(self._remove)
+        _remove_stale_directories()
+
+    def _remove(self) -> None:
+        # Forks run this, too.
+        if os.getpid() == self._pid:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _remove_stale_directories() -> None:
+    """Remove the directories of this user that no process has locked."""
+    for path in pathlib.Path(tempfile.gettempdir()).glob(f'{_PREFIX}*'):
+        # Another service may remove it meanwhile.
+        with contextlib.suppress(OSError):
+            if path.is_symlink() or path.stat().st_uid != os.getuid():
+                continue
+            with (path / _OWNER).open('rb') as file:
+                if _lock(file):
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 class _SharedValues:

@@ -138,8 +138,7 @@ class HealthChecks:
         except Exception as exc:
             LOG.info('Health check of %s failed: %s', name,
                      exception.describe(exc))
-            text = ' '.join(urls.mask_text(exception.describe(exc)).split())
-            run.problem = text[:_SHOWN_MAX]
+            run.problem = _shown(exception.describe(exc))
         finally:
             run.ended = self._clock.monotonic()
             run.done.set()
@@ -167,6 +166,11 @@ class Monitor:
         self._start_thread = start_thread
         self._service: MonitoredService | None = None
         self._health: HealthChecks | None = None
+        self._starting = 'the service has not started'
+
+    def wait_for(self, problem: str) -> None:
+        """Answer that the service waits for a server before it starts."""
+        self._starting = f'the service has not started: {_shown(problem)}'
 
     def watch(self, service: MonitoredService) -> None:
         """Answer for a service, which has started."""
@@ -186,7 +190,7 @@ class Monitor:
             return Answer(http.HTTPStatus.OK, body, kind)
         if path == '/readyz':
             problem = (self._service.unready() if self._service
-                       else 'the service has not started')
+                       else self._starting)
             return _answer(not problem, f'not ready: {problem}' if problem
                            else 'ready')
         if path == '/healthz':
@@ -196,7 +200,7 @@ class Monitor:
 
     def _check(self) -> Answer:
         if self._health is None:
-            return _answer(False, 'the service has not started')
+            return _answer(False, self._starting)
         results = self._health.results()
         lines = [
             f'[+] {each.name}: ok' + (f'; {each.remark}' if each.remark
@@ -205,6 +209,11 @@ class Monitor:
             for each in results]
         healthy = all(each.problem is None for each in results)
         return _answer(healthy, *lines, 'healthy' if healthy else 'unhealthy')
+
+
+def _shown(problem: str) -> str:
+    """Return a problem in one line, without passwords."""
+    return ' '.join(urls.mask_text(problem).split())[:_SHOWN_MAX]
 
 
 def _answer(good: bool, *lines: str) -> Answer:

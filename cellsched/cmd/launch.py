@@ -15,11 +15,9 @@ import multiprocessing
 import os
 import pathlib
 import queue
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from typing import Any
 from typing import NoReturn
@@ -41,6 +39,7 @@ from cellsched.conf import loader
 from cellsched import exception
 from cellsched.metrics import Metrics
 from cellsched.metrics import PrometheusMetrics
+from cellsched.metrics import SharedDirectory
 from cellsched import monitoring
 from cellsched.monitoring import Monitor
 from cellsched.monitoring import MonitoringServer
@@ -100,15 +99,14 @@ def run(
             # A worker that cannot start would be restarted again and again.
             # So the service is made here once, as a check.
             _wait_for_databases(
-                program, lambda: factory(conf)).parts.close()
+                program, lambda: factory(conf), port.wait_for).parts.close()
+            port.stop_waiting()
             _run_workers(conf, lambda worker: _Process(
                 program, conf, functools.partial(factory, conf), systemd,
                 port, worker), count, systemd)
         # A single worker needs no parent process.
-        made = _wait_for_databases(program, lambda: factory(
-            conf, metrics=port.metrics))
-        return _Process(
-            program, conf, lambda metrics: made, systemd, port).run()
+        return _Process(program, conf, functools.partial(factory, conf),
+                        systemd, port).run()
     except exception.CellschedException as exc:
         print(f'{program}: {exc.format_message()}', file=sys.stderr)
         return 1
@@ -141,8 +139,14 @@ def _run_workers(
     raise SystemExit(0)
 
 
-def _wait_for_databases(program: str, make: Callable[[], Service]) -> Service:
-    """Return the service, once its databases answer."""
+def _wait_for_databases(
+    program: str, make: Callable[[], Service],
+    waits_for: Callable[[str], None],
+) -> Service:
+    """Return the service, once its databases answer.
+
+    :param waits_for: called with the reason of each attempt that fails
+    """
     waits = False
     while True:
         try:
@@ -152,6 +156,7 @@ def _wait_for_databases(program: str, make: Callable[[], Service]) -> Service:
                 LOG.warning('%s waits for a database: %s', program,
                             exc.format_message())
             waits = True
+            waits_for(f'waits for a database: {exc.format_message()}')
             Clock().sleep(_DATABASES_S)
         else:
             if waits:
@@ -170,7 +175,8 @@ class _MonitoringPort:
     conf: cfg.ConfigOpts
     service: str
     listener: socket.socket | None = None
-    directory: str | None = None
+    directory: SharedDirectory | None = None
+    _waiting: tuple[Monitor, MonitoringServer] | None = None
 
     @classmethod
     def open(
@@ -184,25 +190,34 @@ class _MonitoringPort:
         if port is None:
             return cls(conf, service)
         listener = monitoring.listen(conf.monitoring.address, port)
-        if workers == 1:
-            return cls(conf, service, listener)
-        directory = tempfile.mkdtemp(prefix='cellsched-metrics-')
-        parent = os.getpid()
-
-        def remove() -> None:
-            # Workers run this, too.
-            if os.getpid() == parent:
-                shutil.rmtree(directory, ignore_errors=True)
-
-        atexit.register(remove)
-        return cls(conf, service, listener, directory)
+        return cls(conf, service, listener,
+                   SharedDirectory() if workers > 1 else None)
 
     @functools.cached_property
     def metrics(self) -> Metrics:
         """The metrics of this process; first read after the fork."""
         if self.listener is None:
             return Metrics()
-        return PrometheusMetrics(self.service, self.directory)
+        return PrometheusMetrics(
+            self.service, self.directory.path if self.directory else None)
+
+    def wait_for(self, problem: str) -> None:
+        """Answer, before the workers are forked, what the service waits for.
+
+        Ends with :meth:`stop_waiting`.
+        """
+        if self.listener is None:
+            return
+        self._waiting = self._waiting or monitoring_server(
+            self.listener.dup(), Metrics(), self.conf.monitoring.check_timeout,
+            Clock())
+        self._waiting[0].wait_for(problem)
+
+    def stop_waiting(self) -> None:
+        """Leave the port to the workers."""
+        if self._waiting is not None:
+            self._waiting[1].stop()
+            self._waiting = None
 
     def serve(self) -> tuple[Monitor, MonitoringServer] | None:
         """Answer requests in this process."""
@@ -327,7 +342,9 @@ class _Process:
     def _begin(self) -> Service:
         try:
             made = _wait_for_databases(
-                self._program, lambda: self._make(metrics=self._port.metrics))
+                self._program, lambda: self._make(metrics=self._port.metrics),
+                self._monitoring[0].wait_for if self._monitoring
+                else lambda problem: None)
             made.on_failure = lambda: os.write(self._wakeup, _END)
             made.start()
             return made

@@ -2,10 +2,13 @@
 """Metrics: of one process, and summed over several."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 
 import fixtures
 from prometheus_client import parser
@@ -158,6 +161,67 @@ class TestSeveralProcesses(base.TestCase):
         self.assertEqual([2, 6, 6, 3, 1], self.found(third))
         self.assertEqual(
             2, len([*pathlib.Path(self.directory).glob('counter_*.db')]))
+
+
+class TestSharedDirectory(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch(
+            'tempfile.tempdir', str(self.temporary_directory())))
+
+    def test_directory_of_a_killed_service_is_removed_by_the_next(self):
+        worker, path = self.run_process('os._exit(9)')
+        worker.wait()
+
+        found = metrics.SharedDirectory()
+
+        self.assertFalse(os.path.exists(path))
+        self.assertTrue(os.path.isdir(found.path))
+
+    def test_directory_stays_while_a_worker_runs(self):
+        worker, path = self.run_process(
+            'if os.fork(): os._exit(9)\nsys.stdin.read(1)')
+
+        metrics.SharedDirectory()
+        self.assertTrue(os.path.isdir(path))
+
+        worker.communicate(b'.')
+        metrics.SharedDirectory()
+        self.assertFalse(os.path.exists(path))
+
+    def test_directory_is_removed_at_the_end(self):
+        worker, path = self.run_process('')
+        worker.communicate()
+
+        self.assertFalse(os.path.exists(path))
+
+    def test_other_directories_stay(self):
+        kept = self.temporary_directory() / 'kept'
+        for path in (kept, pathlib.Path(
+                tempfile.tempdir, 'cellsched-metrics-new')):
+            path.mkdir()
+        (kept / 'service').touch()
+        pathlib.Path(tempfile.tempdir, 'cellsched-metrics-link').symlink_to(
+            kept)
+
+        metrics.SharedDirectory()
+
+        self.assertEqual([kept / 'service'], [*kept.iterdir()])
+        self.assertTrue(os.path.isdir(path))
+
+    def run_process(self, then):
+        """Run a process with a directory, which it prints, and some code."""
+        process = subprocess.Popen(
+            [sys.executable, '-W', 'ignore', '-c',
+             'import os, sys\nfrom cellsched import metrics\n'
+             'made = metrics.SharedDirectory()\n'
+             f'print(made.path, flush=True)\n{then}'],
+            env={**os.environ, 'TMPDIR': tempfile.tempdir},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        path = process.stdout.readline().decode().strip()
+        return process, path
 
 
 class TestFiles(base.TestCase):

@@ -55,6 +55,17 @@ class TestMonitor(base.TestCase):
         self.assertEqual((503, 'not ready: the service has not started\n'),
                          self.ask(monitor, '/readyz'))
 
+    def test_service_that_waits_for_a_database_names_it(self):
+        monitor = self.monitor()
+
+        monitor.wait_for('waits for a database: mysql://me:secret@db/api')
+
+        text = ('the service has not started: waits for a database: '
+                'mysql://me:****@db/api\n')
+        self.assertEqual((503, text), self.ask(monitor, '/healthz'))
+        self.assertEqual((503, f'not ready: {text}'),
+                         self.ask(monitor, '/readyz'))
+
     def test_ready_service_says_so_and_one_that_stops_says_why_not(self):
         service = Watched()
         monitor = self.monitor(service)

@@ -1,12 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a command as a process of its own."""
 
+import http.client
 import os
+import socket
 import subprocess
 import sys
 
 #: Longer than any command takes; one that runs so long has failed.
 TIMEOUT_S = 600
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(('127.0.0.1', 0))
+        return found.getsockname()[1]
+
+
+def get(port, path):
+    """Return the status and the body of an answer of a service."""
+    connection = http.client.HTTPConnection(
+        '127.0.0.1', port, timeout=TIMEOUT_S)
+    connection.request('GET', path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
 
 
 def run(module, *argv, before='', **options):

@@ -16,6 +16,7 @@ from cellsched.db.cell.services import COMPUTE
 from cellsched.db.cell.services import report
 from tests import profile
 from tests.unit import base
+from tests.unit.cmd import processes
 from tests.unit.cmd import services
 from tests.unit.cmd import test_systemd
 from tests.unit.db import samples
@@ -172,21 +173,28 @@ class TestLaunch(services.ServiceTestCase):
         self.cell.database.close()
         file = pathlib.Path(self.cell.url.removeprefix('sqlite:///'))
         hidden = file.with_suffix('.away')
-        file.rename(hidden)
-        file.mkdir()
-        service = self.start('conductor', cell=True,
-                             conductor={'workers': 1})
-        service.until(' waits for a database: The cell database at ')
-        self.assertNotIn('has started', service.output)
+        port = processes.free_port()
+        for workers in (1, 2):
+            file.rename(hidden)
+            file.mkdir()
+            service = self.start(
+                'conductor', cell=True, conductor={'workers': workers},
+                monitoring={'conductor_port': port})
+            service.until(' waits for a database: The cell database at ')
+            self.assertNotIn('has started', service.output)
+            status, answer = processes.get(port, '/healthz')
+            self.assertEqual(503, status)
+            self.assertIn('waits for a database: The cell database', answer)
 
-        file.rmdir()
-        hidden.rename(file)
-        service.until('has started')
+            file.rmdir()
+            hidden.rename(file)
+            service.until('has started', workers)
+            self.assertEqual(200, processes.get(port, '/healthz')[0])
 
-        self.assertEqual(0, service.stop(), service.output)
-        self.assertEqual(1, service.output.count('waits for a database'))
-        self.assertEqual(1, service.output.count('waits no longer'))
-        self.assertNotIn('Traceback', service.output)
+            self.assertEqual(0, service.stop(), service.output)
+            self.assertEqual(1, service.output.count('waits for a database'))
+            self.assertEqual(1, service.output.count('waits no longer'))
+            self.assertNotIn('Traceback', service.output)
 
     def test_hangup_has_versions_found_out_anew(self):
         with self.cell.database.writer() as connection:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process of a scheduler."""
 
-import http.client
 import os
 import pathlib
 import signal
@@ -10,12 +9,6 @@ import time
 
 from tests.unit.cmd import processes
 from tests.unit.cmd import services
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(('127.0.0.1', 0))
-        return found.getsockname()[1]
 
 
 class TestScheduler(services.ServiceTestCase):
@@ -38,14 +31,10 @@ class TestScheduler(services.ServiceTestCase):
             'filter_scheduler, provider_scheduler.\n', error)
 
     def ask(self, path):
-        connection = http.client.HTTPConnection(
-            '127.0.0.1', self.port, timeout=processes.TIMEOUT_S)
-        connection.request('GET', path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        return processes.get(self.port, path)
 
     def test_workers_share_a_port_and_their_metrics(self):
-        self.port = free_port()
+        self.port = processes.free_port()
         service = self.start(
             'scheduler', api=True,
             DEFAULT={'graceful_shutdown_timeout': 60},
