@@ -103,16 +103,19 @@ class HostReader:
         self._columns = (*columns.STANDARD, *self.extra_columns)
         # Guards the state that requests share; never held during I/O.
         self._lock = self.clock.lock()
-        self._health = cell_health.Cells(
+        #: The health of cells.
+        self.health = cell_health.Cells(
             self.policy.half_life_s, self.policy.limits.silence_s)
         # Aggregates from callers' updates, by id.
         self._updates: dict[int, objects.Aggregate] = {}
+        #: Cells that did not answer the last reading, by identity.
+        self.silent: Sequence[str] = ()
         #: Recent choices.
         self.choices = RecentChoices(manager.PENDING_S)
 
     def nothing(self) -> HostReading:
         """Return a reading without hosts."""
-        return HostReading(HostTable(self._columns, self._health))
+        return HostReading(HostTable(self._columns, self.health))
 
     def cell_names(self) -> dict[str, str]:
         """Return the names of the cells that may have hosts, by uuid."""
@@ -145,9 +148,9 @@ class HostReader:
         quiet = gathered.silent | gathered.failures.keys()
         made = self.nothing()
         with self._lock:
-            self._health.disable(disabled)
+            self.health.disable(disabled)
             for uuid in quiet:
-                self._health.failed(uuid, 1, self.clock.steady())
+                self.health.failed(uuid, 1, self.clock.steady())
         # Use the order of the cells, and not the order of their answers.
         results = {uuid: gathered.results[uuid] for uuid in cells
                    if uuid in gathered.results}
@@ -156,10 +159,9 @@ class HostReader:
             marks = {row.uuid: (row.lane, row.position)
                      for hosts, _ in results.values() for row in hosts.nodes}
             self._fill_usages(made.table, marks, scope, sharing)
-        return HostReading(
-            made.table, sorted(
-                cells[uuid].identity
-                for uuid in quiet - disabled.keys()), marks)
+        self.silent = sorted(
+            cells[uuid].identity for uuid in quiet - disabled.keys())
+        return HostReading(made.table, self.silent, marks)
 
     def beats(self, context: RequestContext) -> HostTable:
         """Return all hosts with only the times of their last reports.

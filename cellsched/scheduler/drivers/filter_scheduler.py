@@ -21,6 +21,7 @@ from cellsched.filters import registry as filters
 from cellsched.host_manager import manager
 from cellsched.host_manager import mass_outage
 from cellsched.host_manager.source import HostSource
+from cellsched.hosts.cell_health import Cells
 from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts import plugin_columns
@@ -161,6 +162,9 @@ class FilterScheduler(base.SchedulerDriver):
             context, request, instance_uuids, alternates)
 
 
+#: The label of cells without a name.
+_UNNAMED = 'unnamed'
+
 #: Figures of the standard resource classes: capacity, free amount, and bytes
 #: or CPUs in a unit of the class.
 _STANDARD = {
@@ -194,20 +198,30 @@ def host_metrics(
         yield metrics.TABLE_READ, (), read_at
     yield metrics.SILENT_CELLS, (), len(source.silent)
     yield metrics.PENDING_CLAIMS, (), len(source.table.pending())
-    label = {uuid: name or 'unnamed' for uuid, name in names.items()}
-    heard: dict[str, float] = {}
-    for uuid, health in dict(source.table.cells.known).items():
-        if uuid in label and health.heard_at is not None:
-            heard[label[uuid]] = min(
-                heard.get(label[uuid], math.inf), health.heard_at)
-    for name, at in heard.items():
-        yield metrics.CELL_READ, (name,), at
+    label = {uuid: name or _UNNAMED for uuid, name in names.items()}
+    yield from cell_metrics(source.table.cells, names)
     # 2. The hosts and the capacity of each cell.
     hosts = source.table.view(now)
     try:
         yield from _capacity_metrics(hosts, label, down_s)
     finally:
         source.table.reuse(hosts)
+
+
+def cell_metrics(
+    cells: Cells, names: Mapping[str, str | None]
+) -> Iterator[metrics.Reading]:
+    """Yield the times of the last answers of cells.
+
+    :param names: names of cells by uuid; the cells without one share a label
+    """
+    heard: dict[str, float] = {}
+    for uuid, health in dict(cells.known).items():
+        if uuid in names and health.heard_at is not None:
+            name = names[uuid] or _UNNAMED
+            heard[name] = min(heard.get(name, math.inf), health.heard_at)
+    for name, at in heard.items():
+        yield metrics.CELL_READ, (name,), at
 
 
 def _capacity_metrics(
@@ -219,36 +233,38 @@ def _capacity_metrics(
     """
     # 1. The hosts by state.
     cells = hosts['cell']
-    codes = [label.get(uuid, 'unnamed') for uuid
-             in hosts.columns.snapshot.encoding('cell').values]
-    count = len(codes) if len(hosts) else 0
+    uuids = hosts.columns.snapshot.encoding('cell').values
+    count = len(uuids) if len(hosts) else 0
+    # The label of each code that a known cell or a host has.
+    codes = {code: label.get(uuids[code], _UNNAMED) for code, number
+             in enumerate(np.bincount(cells, minlength=count))
+             if number or uuids[code] in label}
     down = hosts['forced_down'] | (
         hosts['last_seen_up'] < hosts.now - down_s)
     disabled = hosts['service_disabled'] & ~down
     up = ~(down | disabled)
     for state, mask in (('up', up), ('down', down),
                         ('disabled', disabled)):
-        for code, number in enumerate(np.bincount(cells[mask],
-                                                  minlength=count)):
-            yield metrics.HOSTS, (codes[code], state), int(number)
+        found = np.bincount(cells[mask], minlength=count)
+        for code, name in codes.items():
+            yield metrics.HOSTS, (name, state), int(found[code])
     # 2. The capacity of each cell.
-    for name in hosts.names:
-        if not name.startswith(AVAILABLE) or AT in name:
+    for column in hosts.names:
+        if not column.startswith(AVAILABLE) or AT in column:
             continue
-        resource = name.removeprefix(AVAILABLE)
+        resource = column.removeprefix(AVAILABLE)
         free = np.bincount(
-            cells, np.maximum(hosts[name], 0) * up, count)
+            cells, np.maximum(hosts[column], 0) * up, count)
         known = _STANDARD.get(resource)
-        for code, amount in enumerate(free):
+        for code, name in codes.items():
             if known:
-                yield known[1], (codes[code],), amount * known[2]
-            elif amount:
-                yield metrics.FREE_RESOURCES, (
-                    codes[code], resource), amount
+                yield known[1], (name,), free[code] * known[2]
+            elif free[code]:
+                yield metrics.FREE_RESOURCES, (name, resource), free[code]
     for resource, (figure, _, unit) in _STANDARD.items():
         offered = np.bincount(cells, _OFFERED[resource](hosts), count)
-        for code, amount in enumerate(offered):
-            yield figure, (codes[code],), amount * unit
+        for code, name in codes.items():
+            yield figure, (name,), offered[code] * unit
 
 
 def pipeline_of(

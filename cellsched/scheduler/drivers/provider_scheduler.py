@@ -27,6 +27,7 @@ from cellsched.hosts import document
 from cellsched.hosts import plugin_columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
+from cellsched import metrics
 from cellsched import migrations
 from cellsched import objects
 from cellsched.objects import request_groups
@@ -338,6 +339,15 @@ class ProviderScheduler(base.SchedulerDriver):
         self._networks = requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
+        parts.metrics.add_source(self._metrics)
+
+    def _metrics(self) -> list[metrics.Reading]:
+        # No hosts are kept, so there are no metrics of hosts and capacity.
+        return [
+            (metrics.SILENT_CELLS, (), len(self._reader.silent)),
+            *filter_scheduler.cell_metrics(self._reader.health, {
+                cell.uuid: cell.name for cell in self.parts.cells.known()}),
+            (metrics.QUEUED, ('decisions',), self.parts.decisions.waiting)]
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
         return [(self.parts.decisions.flush, recorder.SPACING_S)]

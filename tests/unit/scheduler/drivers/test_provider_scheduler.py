@@ -10,6 +10,7 @@ from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import manager
+from cellsched.metrics import PrometheusMetrics
 from cellsched import objects
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.drivers import provider_scheduler
@@ -75,6 +76,25 @@ class TestProviderScheduler(world.DriverTestCase):
     def refusal(self, driver, **wishes):
         return self.assertRaises(
             exception.NoValidHost, self.select, driver, **wishes)
+
+    def test_cells_of_the_last_request_are_published(self):
+        def fail():
+            raise exception.CellUnreachable(cell='cell2', reason='away')
+
+        metrics = PrometheusMetrics('scheduler')
+        driver = self.made(metrics=metrics)
+        self.select(driver, vcpus=2)
+        self.world.targets.behaviour['cell2'] = fail
+        self.select(driver, vcpus=2)
+
+        text = metrics.exposition('')[0].decode()
+        self.assertEqual('', driver.unready())
+        for line in ('cellsched_silent_cells 1.0',
+                     'cellsched_cell_read_timestamp_seconds{cell="cell1"} ',
+                     'cellsched_cell_read_timestamp_seconds{cell="cell2"} ',
+                     'cellsched_scheduler_requests_total{result="selected"} 2',
+                     'cellsched_queued_tasks{queue="decisions"} '):
+            self.assertIn(f'\n{line}', text)
 
     def test_best_of_the_hosts_with_room_is_chosen(self):
         self.world.claim('host5', 3)

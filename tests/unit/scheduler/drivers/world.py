@@ -23,7 +23,8 @@ class DriverTestCase(base.TestCase):
         self.world = self.useFixture(world.World('cell1', 'cell2'))
 
     def driver(
-        self, seed=0, filters=(), network_driver='noop', **options
+        self, seed=0, filters=(), network_driver='noop', metrics=None,
+        **options
     ):
         """Return a driver with options of ``[scheduler]``.
 
@@ -42,6 +43,7 @@ class DriverTestCase(base.TestCase):
             loader.load(files=[str(path)], dirs=[]), self.world.clock,
             self.world.claims)
         parts.random = random.Random(seed)
+        parts.metrics = metrics or parts.metrics
         parts.targets = self.world.targets
         self.addCleanup(parts.close)
         return plugins.load_class(
