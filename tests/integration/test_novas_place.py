@@ -25,6 +25,7 @@ from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
 from tests import profile
+from tests.unit.cmd import processes as unit_processes
 
 INTEGRATION = pathlib.Path(environment.__file__).parents[1]
 
@@ -400,6 +401,37 @@ class TestCommands(TestCase):
         self.assertEqual(0, process.wait(self.timeout_s), log.read_text())
         for text in 'Hosts could not be read', 'unspeakable':
             self.assertNotIn(text, log.read_text())
+
+    def test_workers_publish_health_and_metrics_on_one_port(self):
+        conf, port = self.directory / 'port.conf', unit_processes.free_port()
+        conf.write_text(
+            '[scheduler]\nworkers = 2\n[cellsched]\nrefresh_interval = 0.1\n'
+            f'[monitoring]\nscheduler_port = {port}\n')
+        process, log = self.start_scheduler(conf)
+        self.addCleanup(
+            lambda: self.addDetail('log', content.text_content(
+                log.read_text()[-10000:])))
+
+        processes.wait_until(
+            lambda: 'Starting scheduler node' in log.read_text(), log)
+        processes.wait_until(
+            lambda: 'cellsched_workers 2.0' in unit_processes.get(
+                port, '/metrics')[1], 'metrics of both workers')
+        processes.wait_until(
+            lambda: unit_processes.get(port, '/readyz') == (200, 'ready\n'),
+            'a first reading')
+        self.assertEqual(
+            (200, '[+] broker, topic scheduler: ok\n[+] API database: ok\n'
+                  '[+] cells: ok\n[+] Placement: ok\nhealthy\n'),
+            unit_processes.get(port, '/healthz'))
+        text = unit_processes.get(port, '/metrics')[1]
+        for line in ('cellsched_hosts{cell="cell-1",state="up"} 2.0',
+                     'cellsched_silent_cells 0.0',
+                     'cellsched_scheduler_requests_total'
+                     '{result="selected"} 0.0'):
+            self.assertIn(f'\n{line}\n', text)
+        process.terminate()
+        self.assertEqual(0, process.wait(self.timeout_s))
 
     def test_plan_on_columns_claims_nothing(self):
         before = self.answer('capacity', '--flavor', 'm1.large')

@@ -741,6 +741,13 @@ def _read_decision(
     """Yield the durations and the hosts of a decision for the metrics."""
     for phase, seconds in phases.items():
         yield metrics.PHASE_SECONDS, (phase,), seconds
+    yield from stage_readings(stages)
+
+
+def stage_readings(
+    stages: Iterable[decision_record.Count]
+) -> Iterator[metrics.Reading]:
+    """Yield the hosts that reached and passed each stage, for the metrics."""
     for stage in stages:
         name = _label(stage.by)
         yield metrics.HOSTS_IN, name, stage.entered

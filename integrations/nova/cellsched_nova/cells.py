@@ -98,6 +98,19 @@ def changes(
                      else found)
 
 
+def silent(
+    context: Any, cells: Sequence[Any], timeout_s: float
+) -> list[str]:
+    """Return the cells that do not answer in some seconds, by identity.
+
+    Blocks while all cells are asked in parallel.
+    """
+    answers = nova_context.scatter_gather_cells(
+        context, cells, timeout_s, _ask)
+    return sorted(cell.identity for cell in cells if (
+        nova_context.is_cell_failure_sentinel(answers[cell.uuid])))
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     """The host of an instance.
@@ -221,6 +234,12 @@ def may_change_unseen(sign: tuple[Any, ...]) -> bool:
     """Return whether a further change may leave the sign as it is."""
     return (sign[-1] is not None
             and sign[-1] >= timeutils.utcnow() - _TIME_RESOLUTION)
+
+
+@db.pick_context_manager_reader
+def _ask(context: Any) -> None:
+    """Make a round trip to the cell that a context targets."""
+    context.session.execute(sa.text('SELECT 1'))
 
 
 @db.pick_context_manager_reader

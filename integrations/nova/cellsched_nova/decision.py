@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
 import random
@@ -34,6 +35,8 @@ from cellsched import exception
 from cellsched.filters import base as filters_base
 from cellsched.hosts import table
 from cellsched.hosts import view
+from cellsched import metrics
+from cellsched.metrics import Metrics
 from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
@@ -69,6 +72,7 @@ class Components:
     :param unsupported: finds requirements that no column covers
     :param conf: Nova's configuration
     :param record: called with each decision; must neither block nor fail
+    :param metrics: records requests and their filters
     """
 
     hosts: source.NovaHosts
@@ -80,6 +84,7 @@ class Components:
     claims: ClaimComponents
     conf: Any
     record: placer.Record = _discard
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)
 
 
 def make_components(
@@ -423,6 +428,21 @@ class RequestDecision:
         :raises nova.exception.NoValidHost: too few hosts fit; all claims are
             released
         """
+        began, result = time.monotonic(), metrics.FAILED
+        try:
+            found = self._select_and_record()
+            result = metrics.SELECTED
+            return found
+        except nova_exception.NoValidHost as exc:
+            if not isinstance(exc.__cause__, exception.CellschedException):
+                result = metrics.NO_VALID_HOST
+            raise
+        finally:
+            self._parts.metrics.add_all([
+                (metrics.REQUESTS, (result,), 1),
+                (metrics.REQUEST_SECONDS, (), time.monotonic() - began)])
+
+    def _select_and_record(self) -> list[list[Any]]:
         parts = self._parts
         timeout_s = (parts.conf.cellsched.claim_timeout
                      if self._claiming else 0.0)
@@ -478,6 +498,8 @@ class RequestDecision:
             # An invalid request has no record.
             return
         decision.way = self._way
+        self._parts.metrics.add_later(functools.partial(
+            placer.stage_readings, decision.stages))
         self._parts.record(
             self._context, self._request, self._instances, decision)
 
@@ -639,8 +661,14 @@ class RequestDecision:
         def claim(uuid: str, request: AllocationRequest) -> bool:
             if together:
                 batch.append((uuid, request))
-            return (together or not self._claiming
-                    or claimed.claim(uuid, request))
+                return True
+            if not self._claiming:
+                return True
+            with self._count_failures():
+                won = claimed.claim(uuid, request)
+            self._parts.metrics.add(
+                metrics.CLAIMS, ('won' if won else 'lost',))
+            return won
 
         # 2. Select a host for each instance and claim it, or collect the
         #    claims for one write. An error releases all claims.
@@ -657,7 +685,9 @@ class RequestDecision:
                         reason=self._none_left(chooser))
             if together:
                 chooser.check_all()
-                claimed.claim_together(batch)
+                with self._count_failures():
+                    claimed.claim_together(batch)
+                self._parts.metrics.add(metrics.CLAIMS, ('won',))
             places = chooser.with_alternates(self._alternates)
             found = [[make_selection(hosts, each, states)
                       for each in place] for place in places]
@@ -672,6 +702,16 @@ class RequestDecision:
         LOG.info('Placed %d instances on hosts %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
+
+    @contextlib.contextmanager
+    def _count_failures(self) -> Iterator[None]:
+        """Record a claim that ends with an error in the metrics."""
+        try:
+            yield
+        except Exception as exc:
+            self._parts.metrics.add(metrics.CLAIMS, (
+                'lost' if isinstance(exc, claims.NotTogether) else 'failed',))
+            raise
 
     def _checks(
         self, hosts: view.Hosts

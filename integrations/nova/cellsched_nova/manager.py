@@ -4,8 +4,11 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import dataclasses
 import random
+import socket
 import sys
+import threading
 from typing import Any
 
 from nova.compute import utils
@@ -16,6 +19,7 @@ from nova.db.main import api as main_db
 from nova import exception as nova_exception
 from nova import objects
 from nova.objects import fields
+from nova import rpc
 from nova.scheduler.client import report
 from nova.scheduler.manager import SchedulerManager
 from nova.scheduler import rpcapi
@@ -29,9 +33,21 @@ from oslo_reports import guru_meditation_report
 from oslo_reports import opts as report_opts
 from oslo_serialization import jsonutils
 from oslo_utils import importutils
+from oslo_utils import timeutils
 
 from cellsched.claims import coordination
+from cellsched.claims import listing
+from cellsched.clock import Clock
 from cellsched import exception
+from cellsched import metrics
+from cellsched.metrics import Metrics
+from cellsched.metrics import PrometheusMetrics
+from cellsched.metrics import Reading
+from cellsched.metrics import SharedDirectory
+from cellsched import monitoring
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.wiring.service import monitoring_server
+from cellsched_nova import cells as nova_cells
 from cellsched_nova import claims
 from cellsched_nova import configuration
 from cellsched_nova.decision import Components
@@ -85,7 +101,13 @@ class ColumnSchedulerManager(SchedulerManager):
     manager reads them there. Nova creates the manager before it forks the
     workers, and calls :meth:`init_host` in each worker: only there are
     connections, locks and random numbers made.
+
+    :cvar listener: the socket for health and metrics, which workers inherit
+    :cvar directory: the directory for the metrics of the workers
     """
+
+    listener: socket.socket | None = None
+    directory: SharedDirectory | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         options.register_opts(CONF)
@@ -104,6 +126,11 @@ class ColumnSchedulerManager(SchedulerManager):
             self._client, CONF.cellsched.claim_timeout,
             self._hosts.places, CONF.cellsched.placement_guards,
             coordination.backend_url(self._options.conf))
+        self._metrics: Metrics = Metrics()
+        if self.listener is not None:
+            self._metrics = PrometheusMetrics(
+                'scheduler', self.directory.path if self.directory else None)
+            self._metrics.add_source(self._read_metrics)
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()
@@ -112,12 +139,89 @@ class ColumnSchedulerManager(SchedulerManager):
             self._hosts.start(interval_s)
         self._claims.deferred.start()
         self._records.start()
+        self._stopping = threading.Event()
+        if self.listener is not None:
+            self._serve(self.listener)
+
+    def _serve(self, listener: socket.socket) -> None:
+        """Answer requests for health, readiness and metrics."""
+        def publish() -> None:
+            while not self._stopping.wait(self._metrics.publish_s):
+                self._metrics.publish()
+
+        monitor, _ = monitoring_server(
+            listener, self._metrics, CONF.monitoring.check_timeout, Clock())
+        monitor.watch(self)
+        if self._metrics.publish_s:
+            threading.Thread(
+                target=publish, daemon=True, name='metrics').start()
+
+    def _read_metrics(self) -> Iterator[Reading]:
+        yield metrics.QUEUED, ('decisions',), self._records.waiting
+        yield from filter_scheduler.host_metrics(
+            self._hosts, {uuid: cell.name for uuid, cell
+                          in self.host_manager.cells.items()},
+            timeutils.utcnow_ts(microsecond=True), CONF.service_down_time)
+
+    def health_checks(self, timeout_s: float) -> dict[str, monitoring.Check]:
+        """Return a check of each server that the scheduler needs."""
+        client = rpc.get_client(oslo_messaging.Target(
+            topic=rpcapi.RPC_TOPIC, namespace='baseapi', version='1.0'))
+
+        def ping() -> str:
+            client.prepare(
+                server=self.host, timeout=timeout_s, retry=0).call(
+                    nova_context.get_admin_context(), 'ping', arg='')
+            return ''
+
+        def read_mappings() -> str:
+            with configuration.translate_errors():
+                objects.CellMappingList.get_all(
+                    nova_context.get_admin_context())
+            return ''
+
+        def ask_cells() -> str:
+            cells = self.host_manager.cells.values()
+            # A cell has less time than all checks together.
+            silent = nova_cells.silent(
+                nova_context.get_admin_context(), [*cells], timeout_s / 2)
+            if silent and len(silent) == len(cells):
+                raise exception.CellUnreachable(
+                    cell=', '.join(silent), reason='no cell answers')
+            return f'no answer of {", ".join(silent)}' if silent else ''
+
+        def probe() -> str:
+            with self._claims.deadline.of_request(timeout_s):
+                return listing.probe(self._claims.store, self.host)
+
+        return {
+            f'broker, topic {rpcapi.RPC_TOPIC}': ping,
+            'API database': read_mappings, 'cells': ask_cells,
+            'Placement': probe}
+
+    def unready(self) -> str:
+        """Return why the scheduler takes no requests; empty if it does."""
+        if self._stopping.is_set():
+            return 'the service stops'
+        if not CONF.cellsched.refresh_interval:
+            # Each request reads the hosts.
+            return ''
+        read_at = self._hosts.read_at()
+        if read_at is None:
+            return 'the host table was not read yet'
+        age_s = Clock().timestamp() - read_at
+        if age_s > CONF.cellsched.stale_hosts_timeout:
+            return (f'the host table was read {age_s:.0f} seconds ago; the '
+                    'limit is [cellsched] stale_hosts_timeout, '
+                    f'{CONF.cellsched.stale_hosts_timeout:g}')
+        return ''
 
     def _make_parts(self) -> Components:
         """Return the components for the current options."""
         parts = make_components(
             self._options.conf, self._random, self._hosts, self.host_manager,
             self._client, self._claims, CONF, self._records.record)
+        parts = dataclasses.replace(parts, metrics=self._metrics)
         by_row = parts.plugins.by_row
         if by_row:
             LOG.info('Plug-ins that check one host at a time: %s',
@@ -129,6 +233,7 @@ class ColumnSchedulerManager(SchedulerManager):
 
         :param timeout: seconds; Nova 33 gives none
         """
+        self._stopping.set()
         # Nova ends the threads that read the cells.
         self._hosts.stop()
         super().graceful_shutdown(*timeout)
@@ -136,6 +241,7 @@ class ColumnSchedulerManager(SchedulerManager):
 
     def cleanup_host(self) -> None:
         """Stop the threads; Nova 32 calls this only."""
+        self._stopping.set()
         self._hosts.stop()
         super().cleanup_host()
         self._stop()
@@ -211,6 +317,10 @@ def run(argv: Sequence[str]) -> int:
     guru_meditation_report.TextGuruMeditation.setup_autorun(version, conf=CONF)
     install_manager()
     try:
+        if CONF.monitoring.scheduler_port is not None:
+            ColumnSchedulerManager.listener = monitoring.listen(
+                CONF.monitoring.address, CONF.monitoring.scheduler_port)
+            ColumnSchedulerManager.directory = SharedDirectory()
         with configuration.translate_errors():
             server = service.Service.create(
                 binary=_BINARY, topic=rpcapi.RPC_TOPIC)

@@ -4,6 +4,7 @@
 from oslo_config import cfg
 
 from cellsched.claims.placement import messages
+from cellsched.conf import default
 
 GROUP = cfg.OptGroup('cellsched', title='The scheduler in Nova\'s place')
 
@@ -93,6 +94,11 @@ ends.
 ]
 
 
+#: The options of the HTTP port, of which one is for another service.
+MONITORING_OPTS = [option for option in default.MONITORING_OPTS
+                   if option.name in (
+                       'address', 'scheduler_port', 'check_timeout')]
+
 #: Seconds for one answer of Placement, if ``[placement] timeout`` is not set.
 _PLACEMENT_TIMEOUT_S = 30
 
@@ -104,9 +110,11 @@ def register_opts(conf):
     """
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
+    conf.register_opts(MONITORING_OPTS, group=default.MONITORING_GROUP.name)
     conf.set_default('timeout', _PLACEMENT_TIMEOUT_S, 'placement')
 
 
 def list_opts():
     """Return the options as oslo.config's generator wants them."""
-    return [(GROUP.name, OPTS)]
+    return [(GROUP.name, OPTS),
+            (default.MONITORING_GROUP.name, MONITORING_OPTS)]

@@ -62,6 +62,11 @@ class DecisionRecords:
         self._has_tables = self._is_failing = False
         self._stopping = threading.Event()
 
+    @property
+    def waiting(self) -> int:
+        """The number of decisions that are not written yet."""
+        return self._recorder.waiting
+
     def start(self) -> None:
         """Start the thread that writes decisions."""
         def work() -> None:

@@ -328,6 +328,11 @@ class NovaHosts(source.HostSource):
                     changed.add(row)
         return changed
 
+    def read_at(self) -> float | None:
+        if self._good_at == -math.inf:
+            return None
+        return time.time() - (time.monotonic() - self._good_at)
+
     def snapshot(self, context: Any) -> document.HostDocument:
         self.follow(context)
         return document.HostDocument(

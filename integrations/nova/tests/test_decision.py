@@ -14,6 +14,7 @@ import os_traits
 from oslo_utils import uuidutils
 
 from cellsched import exception
+from cellsched.metrics import PrometheusMetrics
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import selector
@@ -302,6 +303,64 @@ class TestRecord(TestCase):
 
         self.assertEqual(['a', 'b'], sorted(
             self.recorded(self.spec()).examples['claims']))
+
+
+class TestMetrics(TestCase):
+
+    def published(self, *specs):
+        """Return the metrics after some requests, by name and labels."""
+        metrics = PrometheusMetrics('scheduler')
+        self.parts = dataclasses.replace(self.parts, metrics=metrics)
+        for spec in specs:
+            try:
+                self.select(spec)
+            except nova_exception.NoValidHost:
+                pass
+        lines = metrics.exposition('')[0].decode().splitlines()
+        return {name: float(value) for name, value in (
+            line.rsplit(' ', 1) for line in lines if line[0] != '#')}
+
+    def results(self, name, *specs):
+        found = self.published(*specs)
+        return {result: found[f'cellsched_scheduler_{name}_total'
+                              f'{{result="{result}"}}']
+                for result in ('selected', 'no_valid_host', 'failed', 'won',
+                               'lost')
+                if found.get(f'cellsched_scheduler_{name}_total'
+                             f'{{result="{result}"}}')}
+
+    def test_requests_are_counted_by_result(self):
+        self.assertEqual(
+            {'selected': 2, 'no_valid_host': 1},
+            self.results('requests', self.spec(), self.spec(),
+                         self.spec(4096)))
+
+    def test_request_without_an_answer_of_placement_has_failed(self):
+        self.parts.hosts.unread_reason = 'it is away'
+
+        self.assertEqual(
+            {'failed': 1}, self.results('requests', self.spec(4096)))
+
+    def test_claims_are_counted_by_result(self):
+        self.assertEqual({'won': 1}, self.results('claims', self.spec()))
+
+        self.store.error = exception.ClaimRefused(
+            provider='p', resource='VCPU', amount=1, consumer=SERVER)
+        self.assertEqual({'lost': 2}, self.results('claims', self.spec()))
+
+        self.store.error = exception.DatabaseUnreachable(
+            schema='claims', url='', reason='it is away')
+        self.assertEqual({'failed': 1}, self.results('claims', self.spec()))
+
+    def test_hosts_of_each_stage_are_counted(self):
+        found = self.published(self.spec(), self.spec(4096))
+
+        self.assertEqual([4, 2], [
+            found[f'cellsched_scheduler_filter_hosts_{each}_total'
+                  '{filter="capacity:MEMORY_MB"}']
+            for each in ('entered', 'passed')])
+        self.assertEqual(2, found[
+            'cellsched_scheduler_request_duration_seconds_count'])
 
 
 class Watcher:
