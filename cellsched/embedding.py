@@ -44,6 +44,7 @@ from cellsched.db import cell as cell_schema
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import server
+from cellsched.metrics import Metrics
 from cellsched import objects
 from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import scheduler as scheduler_rpc
@@ -241,6 +242,8 @@ class EmbeddedConductor:
 
     :param conf: a configuration with the options of :func:`register_opts`
     :param parts: replace the components made here; the caller closes them
+    :param metrics: records metrics, for example
+        :class:`cellsched.metrics.PrometheusMetrics`
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
         invalid
     :raises cellsched.exception.BrokerRefused: the broker of schedulers
@@ -258,9 +261,11 @@ class EmbeddedConductor:
 
     def __init__(
         self, conf: cfg.ConfigOpts,
-        parts: Components | None = None,
+        parts: Components | None = None, metrics: Metrics | None = None,
     ) -> None:
         self.parts = Components(conf) if parts is None else parts
+        if metrics is not None:
+            self.parts.metrics = metrics
         self._own_parts = parts is None
         self._is_closed = False
         try:

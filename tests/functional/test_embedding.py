@@ -8,8 +8,11 @@ import uuid
 
 from oslo_config import cfg
 import oslo_messaging
+import prometheus_client
 
+from cellsched import context
 from cellsched import embedding
+from cellsched.metrics import PrometheusMetrics
 from cellsched import objects
 from tests.functional import base
 from tests.functional import foreign_service
@@ -86,6 +89,19 @@ class TestEmbedding(base.TestCase):
         self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
         self.assertIn('No valid host was found', found.reason)
         self.assertClaimsMatch()
+
+    def test_foreign_service_publishes_the_metrics_of_builds(self):
+        registry = prometheus_client.CollectorRegistry(auto_describe=True)
+        metrics = PrometheusMetrics('conductor')
+        registry.register(metrics)
+        conductor = embedding.EmbeddedConductor(
+            self.conductor.parts.conf, metrics=metrics)
+        self.addCleanup(conductor.close)
+
+        conductor.run(context.admin(), self.accept(flavor='small'))
+
+        self.assertEqual(1, registry.get_sample_value(
+            'cellsched_conductor_builds_total', {'result': 'cast'}))
 
     def test_two_of_them_in_one_process_have_nothing_in_common(self):
         first, perform_first = self.world, self.perform
