@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import functools
 import random
@@ -661,14 +660,8 @@ class RequestDecision:
         def claim(uuid: str, request: AllocationRequest) -> bool:
             if together:
                 batch.append((uuid, request))
-                return True
-            if not self._claiming:
-                return True
-            with self._count_failures():
-                won = claimed.claim(uuid, request)
-            self._parts.metrics.add(
-                metrics.CLAIMS, ('won' if won else 'lost',))
-            return won
+            return together or not self._claiming or self._count_claim(
+                lambda: claimed.claim(uuid, request))
 
         # 2. Select a host for each instance and claim it, or collect the
         #    claims for one write. An error releases all claims.
@@ -685,9 +678,7 @@ class RequestDecision:
                         reason=self._none_left(chooser))
             if together:
                 chooser.check_all()
-                with self._count_failures():
-                    claimed.claim_together(batch)
-                self._parts.metrics.add(metrics.CLAIMS, ('won',))
+                self._count_claim(lambda: claimed.claim_together(batch))
             places = chooser.with_alternates(self._alternates)
             found = [[make_selection(hosts, each, states)
                       for each in place] for place in places]
@@ -703,15 +694,22 @@ class RequestDecision:
                  sorted({first.service_host for first, *_ in found}))
         return found
 
-    @contextlib.contextmanager
-    def _count_failures(self) -> Iterator[None]:
-        """Record a claim that ends with an error in the metrics."""
+    def _count_claim(self, claim: Callable[[], bool | None]) -> bool:
+        """Claim, and record the result in the metrics.
+
+        :param claim: returns False if the claim is refused
+        :returns: whether it is not
+        """
+        result = 'failed'
         try:
-            yield
-        except Exception as exc:
-            self._parts.metrics.add(metrics.CLAIMS, (
-                'lost' if isinstance(exc, claims.NotTogether) else 'failed',))
+            won = claim() is not False
+            result = 'won' if won else 'lost'
+            return won
+        except claims.NotTogether:
+            result = 'lost'
             raise
+        finally:
+            self._parts.metrics.add(metrics.CLAIMS, (result,))
 
     def _checks(
         self, hosts: view.Hosts
