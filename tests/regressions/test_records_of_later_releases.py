@@ -4,9 +4,11 @@
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched.db.cell import models as cell_models
 from cellsched import exception
 from tests.functional import base
 from tests.functional import moving
+from tests.regressions import machines
 
 
 class TestRequestSpecs(moving.TestCase):
@@ -68,3 +70,25 @@ class TestRequestSpecs(moving.TestCase):
         self.spec(self.versioned('1.99'))
 
         self.check_moves()
+
+
+class TestFlavors(machines.TestCase):
+    """The flavor of a server in its cell cannot be read."""
+
+    def setUp(self):
+        super().setUp()
+        self.begin({'cell1': ['a1', 'a2']})
+        self.uuid = self.active()
+        self.host = self.row(self.uuid).host
+        parts = self.world.agents[self.host].parts
+        with parts.cell_database.writer() as connection:
+            connection.execute(sa.update(cell_models.instance_extra).values(
+                flavor=sa.func.replace(
+                    cell_models.instance_extra.c.flavor,
+                    'nova_object.version": "1.', 'nova_object.version": "9.')))
+
+    def test_server_is_shown_and_migrates(self):
+        self.moves.migrate(base.ADMIN, self.uuid)
+        self.assertRests('active', self.other(self.host), self.uuid)
+        details = self.world.api.details.get(base.ADMIN, self.uuid)
+        self.assertEqual(1, len(details.moves))

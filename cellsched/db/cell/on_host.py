@@ -10,6 +10,7 @@ import enum
 import json
 from typing import Any
 
+from oslo_log import log
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
@@ -20,6 +21,8 @@ from cellsched.db.cell import services
 from cellsched.db.cell import states
 from cellsched.db import statements
 from cellsched import objects
+
+LOG = log.getLogger(__name__)
 
 _TABLE = models.instances
 _EXTRA = models.instance_extra
@@ -358,13 +361,20 @@ def adopt(
 
 
 def get(connection: sa.Connection, uuid: str) -> objects.Instance | None:
-    """Return a server with its flavor, deleted or not; None if unknown."""
+    """Return a server with its flavor, deleted or not; None if unknown.
+
+    A flavor that cannot be read is left out, as the amounts are in the row.
+    """
     row = connection.execute(_ONE, {'of': uuid}).first()
     if row is None:
         return None
     instance = objects.Instance(
         **{name: getattr(row, name) for name in _FIELDS})
     if row.flavor is not None:
-        instance.flavor = objects.Flavor.obj_from_primitive(
-            jsonutils.loads(row.flavor))
+        try:
+            instance.flavor = objects.Flavor.obj_from_primitive(
+                jsonutils.loads(row.flavor))
+        except objects.READ_ERRORS as exc:
+            LOG.warning('The flavor of instance %s in its cell cannot be '
+                        'read: %s', uuid, exc)
     return instance
