@@ -207,6 +207,8 @@ TASKS = {
         'active', 'resize_migrating', 'migration', 'migrating'),
     'evacuation': ('error', 'rebuilding', 'evacuation', 'preparing'),
     'task without a move': ('active', 'rebuild_spawning'),
+    'task of Nova': ('active', 'powering-off'),
+    'task of Nova after an error': ('error', 'rebooting_hard'),
     'deletion': ('active', 'deleting'),
     'build': ('building', 'spawning'),
 }

@@ -59,18 +59,29 @@ OF_BUILD = frozenset({SCHEDULING, SPAWNING, WAITING})
 #: The ``vm_state`` of servers that can be evacuated.
 EVACUABLE = (ACTIVE.vm_state, ERROR.vm_state)
 
-#: The states of servers on a host with a task that an evacuation replaces.
-_BUSY = (REBUILDING, REBUILD_SPAWNING, RESIZE_PREP, RESIZE_MIGRATING,
-         OFFLOADING, State('error', 'rebuilding'),
-         State('error', 'rebuild_spawning'))
-
-
-def _transition(*before: State, to: State) -> Transition:
-    return Transition(frozenset(before), to)
+#: Tasks that only Nova's services do, on the host of a server.
+NOVA_TASKS = (
+    'image_backup', 'image_pending_upload', 'image_snapshot',
+    'image_snapshot_pending', 'image_uploading', 'migrating', 'pausing',
+    'powering-off', 'powering-on', 'reboot_pending', 'reboot_pending_hard',
+    'reboot_started', 'reboot_started_hard', 'rebooting', 'rebooting_hard',
+    'rebuild_block_device_mapping', 'rescuing', 'resize_finish',
+    'resize_migrated', 'restoring', 'shelving',
+    'shelving_image_pending_upload', 'shelving_image_uploading', 'suspending',
+    'updating_password')
 
 
 def _each(*tasks: str) -> list[State]:
     return [State(vm_state, task) for vm_state in EVACUABLE for task in tasks]
+
+
+#: The states of servers on a host with a task that an evacuation replaces.
+_BUSY = (RESIZE_PREP, RESIZE_MIGRATING, OFFLOADING,
+         *_each('rebuilding', 'rebuild_spawning', *NOVA_TASKS))
+
+
+def _transition(*before: State, to: State) -> Transition:
+    return Transition(frozenset(before), to)
 
 
 TRANSITIONS: Mapping[str, Transition] = {

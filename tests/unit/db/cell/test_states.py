@@ -38,7 +38,8 @@ class TestAllowed(base.TestCase):
 
     def test_every_state_can_be_reached_and_left(self):
         befores = {state for each in states.TRANSITIONS.values()
-                   for state in each.before or ()}
+                   for state in each.before or ()
+                   if state.task_state not in states.NOVA_TASKS}
         afters = {each.after for each in states.TRANSITIONS.values()}
 
         afters |= {states.State(vm_state, each.task_state)
