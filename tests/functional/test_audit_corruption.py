@@ -61,8 +61,9 @@ CASES = {
         ('UPDATE compute_nodes SET deleted = id WHERE uuid = :node', 'cell1'),
         {'node-missing server', 'node-missing member',
          'provider-unknown node', 'provider-unknown child'}),
-    'node has texts instead of numbers': (
+    'node has texts instead of numbers and dates': (
         ("UPDATE compute_nodes SET vcpus = 'junk', "
+         "created_at = 'junk', deleted_at = 'junk', updated_at = 'junk', "
          "ram_allocation_ratio = 'junk' WHERE uuid = :node", 'cell1'),
         {'node-record node'}),
     'service has no host': (

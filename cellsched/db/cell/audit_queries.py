@@ -250,15 +250,19 @@ _OFFERS = {
 def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
     """Return the compute nodes that have a uuid and a host, by uuid."""
     found = {}
-    for row in connection.execute(sa.select(_NODES).where(
+    # SQLite stores any text in a column of dates, which cannot be read then.
+    columns = [column for column in _NODES.c
+               if not isinstance(column.type, sa.DateTime)]
+    vanished = _NODES.c.vanished_at.is_not(None).label('vanished')
+    for row in connection.execute(sa.select(*columns, vanished).where(
             _NODES.c.deleted == 0, _NODES.c.host.is_not(None))):
         offers, flaws = {}, []
-        for resource, columns in _OFFERS.items():
-            values = [getattr(row, column) for column in columns]
+        for resource, names in _OFFERS.items():
+            values = [getattr(row, name) for name in names]
             values[2] = values[2] or 1.0
             # SQLite stores a text in a column of numbers.
             wrong = [f'{column} = {value!r:.80}'
-                     for column, value in zip(columns, values)
+                     for column, value in zip(names, values)
                      if not isinstance(value, (int, float))]
             flaws += wrong
             if not wrong:
@@ -266,7 +270,7 @@ def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
         found[row.uuid] = NodeRow(
             row.host, bool(row.mapped and row.mapped > 0), offers,
             _uuids(row.providers), row.hypervisor_hostname or row.host,
-            row.vanished_at is not None, tuple(flaws))
+            bool(row.vanished), tuple(flaws))
     return found
 
 
