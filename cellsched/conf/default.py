@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of services: ``[DEFAULT]``, ``[compute]`` and ``[monitoring]``."""
+"""Options of services.
+
+They are in the groups ``[DEFAULT]``, ``[compute]``, ``[monitoring]`` and
+``[tracing]``.
+"""
 
 import socket
 
@@ -180,5 +184,39 @@ Seconds of all checks of a request of ``/healthz``.
 
 A server that does not answer in this time counts as failed. Keep it below the
 timeout of the client.
+"""),
+]
+
+TRACING_GROUP = cfg.OptGroup('tracing', title='Traces of builds')
+
+TRACING_OPTS = [
+    cfg.BoolOpt('enabled', default=False, help="""
+Record the builds of servers as traces of OpenTelemetry.
+
+It needs the packages of the extra ``otel``. Without them the service does not
+start. Enable it in all services, and in the API, for whole traces.
+
+Related options:
+
+* ``endpoint``
+* ``sampling_ratio``
+"""),
+    cfg.URIOpt('endpoint', schemes=['http', 'https'], help="""
+URL to which spans are sent, by OTLP over HTTP.
+
+For example ``http://127.0.0.1:4318/v1/traces``. Unset, the environment
+variables ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` and
+``OTEL_EXPORTER_OTLP_ENDPOINT`` decide, and then the default of OpenTelemetry,
+a collector on this machine. A collector that does not answer delays no build;
+its spans are lost.
+
+Do not write a password here. ``OTEL_EXPORTER_OTLP_HEADERS`` in the environment
+has the headers for authentication.
+"""),
+    cfg.FloatOpt('sampling_ratio', default=1.0, min=0.0, max=1.0, help="""
+The share of traces that are recorded, from 0 to 1.
+
+The process where a trace begins decides, usually the API. The others record
+what it records.
 """),
 ]

@@ -28,6 +28,7 @@ GROUPS = (
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.GROUP, default.OPTS),
     (default.MONITORING_GROUP, default.MONITORING_OPTS),
+    (default.TRACING_GROUP, default.TRACING_OPTS),
     (filter_scheduler.GROUP, filter_scheduler.OPTS),
     (metrics.GROUP, metrics.OPTS), (notifications.GROUP, notifications.OPTS),
     (quota.GROUP, quota.OPTS), (scheduler.GROUP, scheduler.OPTS),

@@ -98,7 +98,8 @@ COINED = {'doubt', 'left', 'mine', 'nobody', 'others', 'patience', 'said',
 NOUNS = {'batching', 'claiming', 'copying', 'embedding', 'enabled', 'encoding',
          'expected', 'feed', 'finding', 'holding', 'listing', 'mapping',
          'messaging', 'monitoring', 'ordering', 'planning', 'ranking',
-         'reading', 'seed', 'sharing', 'testing', 'unified', 'wiring'}
+         'reading', 'seed', 'sharing', 'testing', 'tracing', 'unified',
+         'wiring'}
 
 IMPORTS_IN_FUNCTIONS_MAX = 40
 
