@@ -48,6 +48,7 @@ from cellsched.metrics import Metrics
 from cellsched import objects
 from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched import tracing
 from cellsched.wiring.components import Components
 from cellsched.wiring import conductor
 
@@ -270,6 +271,7 @@ class EmbeddedConductor:
         self._is_closed = False
         try:
             self.parts.transports.check()
+            self.parts.trace('embedding')
             builds = conductor.builds(self.parts)
             self.scheduler = builds.scheduler
             self.task = builds.task
@@ -327,9 +329,10 @@ class EmbeddedConductor:
         """
         self._check_open()
         _check(context, names, spec, min_count)
-        return _accept(
-            self.parts.database, self.parts.quotas, context, names, spec,
-            min_count, self.parts.conf.quota.recheck_quota)
+        with tracing.span('accept', context, [*names]):
+            return _accept(
+                self.parts.database, self.parts.quotas, context, names, spec,
+                min_count, self.parts.conf.quota.recheck_quota)
 
     def run(self, context: RequestContext, uuids: Sequence[str]) -> None:
         """Build accepted servers; return after the casts to compute hosts.
@@ -482,7 +485,8 @@ def _accept(
                 instance=_instance(
                     context, uuid, names[uuid], index, spec, now),
                 block_device_mappings=None, tags=None, buried=False)
-            for index, uuid in enumerate(uuids)], now, min_count, limits)
+            for index, uuid in enumerate(uuids)], now, min_count, limits,
+            tracing.current())
         request_specs.create(connection, _specs(context, spec, uuids), now)
         instance_mappings.create(
             connection, uuids, project_id, context.user_id, now, spec.flavor)

@@ -44,6 +44,7 @@ from cellsched import objects
 from cellsched.quota import base as quota_base
 from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.conductor import ConductorAPI
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -135,7 +136,18 @@ class Servers(base.ServerController):
             {} if hints is None else hints, min_count, count, tags,
             block_device_mappings)
         request.check(self._bounds)
-        if count == 1 and request.group is None:
+        with tracing.span('accept', context) as span:
+            accepted = self._accept_request(context, request, flavor)
+            span.serve(accepted.uuids)
+            self._tell(context, accepted.uuids)
+        return accepted.uuids
+
+    def _accept_request(
+        self, context: RequestContext, request: validation.ServerRequest,
+        flavor: str,
+    ) -> '_Acceptance':
+        """Write the servers of a request to the API database."""
+        if request.max_count == 1 and request.group is None:
             # Other requests share the transaction, so nothing else waits in
             # it, such as for the lock of a group.
             with self._database.reader() as connection:
@@ -148,8 +160,7 @@ class Servers(base.ServerController):
                 accepted = self._admit(connection, context, request, flavor)
                 _accept(connection, [accepted], self._database.now(),
                         self._new_uuid)
-        self._tell(context, accepted.uuids)
-        return accepted.uuids
+        return accepted
 
     def _admit(
         self, connection: Any, context: RequestContext,
@@ -164,7 +175,7 @@ class Servers(base.ServerController):
         return _Acceptance(
             context, dataclasses.replace(request, max_count=count), sizes,
             group, f'r-{self._new_uuid()}',
-            [self._new_uuid() for _ in range(count)])
+            [self._new_uuid() for _ in range(count)], tracing.current())
 
     def _accept_together(self, accepted: Sequence['_Acceptance']) -> None:
         try:
@@ -414,6 +425,7 @@ class _Acceptance:
     :param group: the group to join, without its members
     :param uuids: made once, so that a server whose transaction is repeated is
         not accepted twice
+    :param trace: see :class:`cellsched.db.api.request_rows.StoredRequest`
     """
 
     context: RequestContext
@@ -422,6 +434,7 @@ class _Acceptance:
     group: objects.InstanceGroup | None
     reservation_id: str
     uuids: list[str]
+    trace: str = ''
     error: Exception | None = None
 
     @property
@@ -444,7 +457,8 @@ class _Acceptance:
                 uuid, self.owner[0],
                 _with(instance, uuid=uuid, launch_index=index,
                       display_name=_name(request, index)),
-                _tags(request, uuid), _devices(request, uuid, new_uuid))
+                _tags(request, uuid), _devices(request, uuid, new_uuid),
+                trace=self.trace)
             for index, uuid in enumerate(self.uuids)]
 
     def specs(self) -> list[dict[str, Any]]:

@@ -94,6 +94,7 @@ class Backend:
         made = command_api(self.parts)
         if self.sends:
             made.check_messages()
+            self.parts.trace('api')
         return made
 
     @functools.cached_property

@@ -45,6 +45,7 @@ from cellsched.monitoring import Monitor
 from cellsched.monitoring import MonitoringServer
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
+from cellsched import tracing
 from cellsched.wiring.service import monitoring_server
 from cellsched.wiring.service import Service
 
@@ -93,6 +94,7 @@ def run(
         _set_up_logging(conf)
         reports.register(conf, program)
         count = workers(conf) or processutils.get_worker_count()
+        tracing.check(conf)
         port = _MonitoringPort.open(conf, service_name, count)
         transport.Transports(conf).check()
         if count > 1:
@@ -345,6 +347,7 @@ class _Process:
                 self._program, lambda: self._make(metrics=self._port.metrics),
                 self._monitoring[0].wait_for if self._monitoring
                 else lambda problem: None)
+            made.parts.trace(self._port.service)
             made.on_failure = lambda: os.write(self._wakeup, _END)
             made.start()
             return made

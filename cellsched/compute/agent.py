@@ -38,6 +38,7 @@ from cellsched.objects import child_providers
 from cellsched.rpc import compute
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import delivery
+from cellsched import tracing
 from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
@@ -208,15 +209,27 @@ class Agent:
 
         :param again: whether the build was begun on this host before
         """
+        with tracing.span(
+                'build on host', context, [instance.uuid]) as span:
+            span.set(tracing.HOST, self._host)
+            self._build_traced(
+                context, instance, message, had_networks, again)
+
+    def _build_traced(
+        self, context: RequestContext, instance: objects.Instance,
+        message: build_casts.BuildMessage, had_networks: bool, again: bool,
+    ) -> None:
         node, started_at = message.chosen.nodename, self._clock.now()
         LOG.info('Building on node %s', node, instance_uuid=instance.uuid,
                  context=context)
         try:
-            self._give_networks(
-                context, instance, message.requested_networks, had_networks,
-                again)
+            with tracing.span('allocate networks', context, [instance.uuid]):
+                self._give_networks(
+                    context, instance, message.requested_networks,
+                    had_networks, again)
             self._reached('GiveNetworks')
-            self._guests.spawn(instance, node)
+            with tracing.span('spawn', context, [instance.uuid]):
+                self._guests.spawn(instance, node)
         except (exception.BuildFailed, exception.NetworkError) as exc:
             self._outcomes.failed(node)
             self._hand_on(context, instance, message, exc)
@@ -241,6 +254,7 @@ class Agent:
                 self._leave(context, instance)
 
     def _count(self, result: str) -> None:
+        tracing.note(tracing.RESULT, result)
         self._metrics.add(metrics.COMPUTE_BUILDS, (result,))
 
     def _give_networks(

@@ -45,6 +45,7 @@ from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import delivery
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -143,8 +144,10 @@ class Recoverer:
         with self.database.writer() as connection:
             claimed = leases.claim(
                 connection, batches, owner, due, due.now + self.lease_s)
-            projects = build_requests.projects(
-                connection, [batch[0] for batch in claimed])
+            first = [batch[0] for batch in claimed]
+            projects = build_requests.projects(connection, first)
+            traces = (build_requests.traces(connection, first)
+                      if tracing.is_on() else {})
         for batch in claimed:
             self.task.leases.hold(dict.fromkeys(batch, owner))
         self.metrics.add(
@@ -155,7 +158,8 @@ class Recoverer:
             # Here and in the scheduler, the batches of projects take turns.
             context = admin()
             context.project_id = projects.get(batch[0])
-            yield lease.Attempt(context, batch, owner)
+            yield lease.Attempt(context, batch, owner,
+                                trace=traces.get(batch[0], ''))
 
     def _try(
         self, context: RequestContext, uuids: Sequence[str],

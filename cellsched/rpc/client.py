@@ -13,6 +13,7 @@ from cellsched import context as request_context
 from cellsched import exception
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
+from cellsched import tracing
 
 
 #: Runs the function that sends a message.
@@ -45,7 +46,7 @@ class BackgroundSender:
             if sending has started, it may still succeed
         :raises Exception: an error of sending it
         """
-        sent = self._executor.submit(send)
+        sent = self._executor.submit(tracing.bound(send))
         try:
             sent.result(self._timeout_s)
         except TimeoutError:

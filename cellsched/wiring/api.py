@@ -204,6 +204,7 @@ def api(conf: cfg.ConfigOpts, parts: Components) -> API:
     api_schema.SCHEMA.check(parts.database)
     made = API(parts, enforcer.PolicyAuthorizer(conf, parts.clock))
     made.check_messages()
+    parts.trace('api')
     for name in (*CONTROLLERS, 'hints'):
         getattr(made, name)
     return made

@@ -31,10 +31,18 @@ from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.compute import ComputeCap
 from cellsched.rpc.compute import Lowest
 from cellsched.rpc.transport import Transports
+from cellsched import tracing
 from cellsched.virt.base import ComputeDriver
 
 _Made = TypeVar('_Made')
 _Components = TypeVar('_Components', bound='AgentComponents')
+
+
+def _run_within(function: Callable[[], None], timeout_s: float) -> None:
+    """Run a function in a thread, and wait for it for a limited time."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
 
 
 class AgentComponents:
@@ -72,6 +80,7 @@ class AgentComponents:
         self.new_uuid = new_uuid
         #: Records metrics; nothing by default.
         self.metrics = Metrics()
+        self._end_traces: Callable[[], None] = lambda: None
         self._messages = messages
         self._own_claims: claims_base.ClaimStore | None = None
         if claims is not None:
@@ -87,6 +96,14 @@ class AgentComponents:
         :raises cellsched.exception.ConfigurationInvalid: one is invalid
         """
         self.compute_cap, self.transports  # noqa: B018
+
+    def trace(self, service: str) -> None:
+        """Record spans of builds until :meth:`close`, if it is configured.
+
+        :param service: the name of the service, such as ``scheduler``
+        :raises cellsched.exception.ConfigurationInvalid: the extra is missing
+        """
+        self._end_traces = tracing.start(self.conf, service, _run_within)
 
     def lowest_compute(self) -> Lowest:
         """Return the lowest version of the compute services of the cell."""
@@ -169,6 +186,8 @@ class AgentComponents:
         if self._own_claims is not None:
             self._own_claims.close()
         self.databases.close()
+        end, self._end_traces = self._end_traces, lambda: None
+        end()
 
     def open_database(self, group: str, schema: str) -> session.Database:
         """Return the database of an option group.

@@ -60,6 +60,7 @@ from cellsched.notify import notifiers
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -138,10 +139,23 @@ class BuildAndSchedule:
 
         Batches with a transient error are added to :attr:`retries`.
         """
-        self.attempt(Attempt(context, uuids))
+        self.attempt(Attempt(context, uuids, trace=self._trace(uuids)))
+
+    def _trace(self, uuids: Sequence[str]) -> str:
+        """Return the span that accepted a batch, if no span is current."""
+        if not tracing.is_on() or tracing.current():
+            return ''
+        with self.database.reader() as connection:
+            return build_requests.traces(
+                connection, uuids[:1]).get(uuids[0], '')
 
     def attempt(self, attempt: Attempt) -> None:
         """Make one attempt to build a batch; see :meth:`run`."""
+        with tracing.span('build and schedule', attempt.context,
+                          attempt.uuids, attempt.trace):
+            self._attempt(attempt)
+
+    def _attempt(self, attempt: Attempt) -> None:
         lease = _Lease(attempt.uuids, self.new_uuid(), attempt.owner)
         deferred: Sequence[str] = ()
         try:
@@ -174,7 +188,7 @@ class BuildAndSchedule:
     ) -> Sequence[str]:
         """Defer a retry; return the builds that will be retried."""
         again = dataclasses.replace(
-            attempt, uuids=uuids,
+            attempt, uuids=uuids, trace=attempt.trace or tracing.current(),
             owner=lease.owner if lease.leased else attempt.owner)
         return uuids if uuids and self.retries.defer(again) else ()
 
@@ -391,15 +405,18 @@ class BuildAndSchedule:
         reasons = {build.uuid: build.reason for build in builds
                    if build.reason is not None}
         try:
-            self.cell0.bury(
-                context, [build.instance for build in builds],
-                reasons[builds[0].uuid], owner, {
-                    build.uuid: build.spec for build in builds
-                    if build.spec.get('flavor')}, reasons, [
-                    request_rows.LeasedRequest(
-                        build.request, build.spec, 1, revision=build.revision)
-                    # The row of a server with a host has more values.
-                    for build in builds if not build.selections])
+            with tracing.span('bury in cell0', context, [*reasons]) as span:
+                span.fail(reasons[builds[0].uuid])
+                self.cell0.bury(
+                    context, [build.instance for build in builds],
+                    reasons[builds[0].uuid], owner, {
+                        build.uuid: build.spec for build in builds
+                        if build.spec.get('flavor')}, reasons, [
+                        request_rows.LeasedRequest(
+                            build.request, build.spec, 1,
+                            revision=build.revision)
+                        # The row of a server with a host has more values.
+                        for build in builds if not build.selections])
         except Exception:
             LOG.exception('Could not write instances %s to cell0; the '
                           'requests are retried', exception.name_some(

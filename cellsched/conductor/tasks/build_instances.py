@@ -26,6 +26,7 @@ from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -72,8 +73,9 @@ class BuildInstances:
         :param host_lists: the remaining hosts of each instance, in order
         """
         for instance, hosts in zip(instances, host_lists, strict=True):
-            self._try_next(context, instance, dict(filter_properties),
-                           request_spec, list(hosts))
+            with tracing.span('reschedule', context, [instance.uuid]):
+                self._try_next(context, instance, dict(filter_properties),
+                               request_spec, list(hosts))
 
     def _try_next(
         self, context: RequestContext, instance: objects.Instance,

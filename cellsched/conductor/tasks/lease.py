@@ -87,12 +87,15 @@ class Attempt:
 
     :param owner: owner of the lease, if the builds are leased already
     :param number: attempts of this conductor before this one
+    :param trace: the span above those of the attempt, as ``traceparent``; by
+        default the current span of the thread
     """
 
     context: RequestContext
     uuids: Sequence[str]
     owner: str | None = None
     number: int = 0
+    trace: str = ''
 
 
 @dataclasses.dataclass(eq=False)

@@ -23,6 +23,7 @@ from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import delivery
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -294,6 +295,8 @@ class Step(abc.ABC):
 
     #: Whether a build can no longer be rolled back after this step.
     final = False
+    #: The name of its span; empty for no span. Batched steps are one span.
+    span = ''
     #: Whether one call serves all batches that have reached this step. A
     #: batch for which :meth:`waits` is true is done alone.
     batched = False
@@ -401,11 +404,7 @@ class Runner:
         while progress.live and progress.place < len(self._steps):
             # 1. Do the step. A batched step is done together with the other
             #    batches that have reached it.
-            step = self._steps[progress.place]
-            if step.batched and not step.waits(progress.builds):
-                self._together.do(progress)
-            else:
-                _run_step(step, [progress])
+            self._run_next(progress)
             # 2. Roll back the builds that the step ended, inside the fence.
             if progress.ended:
                 done = self._steps[:progress.place]
@@ -413,6 +412,17 @@ class Runner:
                 reached(f'undone {done[-1].name}')
                 progress.ended = ()
         return progress.live
+
+    def _run_next(self, progress: _BatchProgress) -> None:
+        step = self._steps[progress.place]
+        name = 'write to cell' if step.batched else step.span
+        with tracing.span(name) if name else contextlib.nullcontext() as span:
+            if step.batched and not step.waits(progress.builds):
+                self._together.do(progress)
+            else:
+                _run_step(step, [progress])
+            if span is not None:
+                _describe(progress, span)
 
     def _run_batched(self, waiting: Sequence[_BatchProgress]) -> None:
         # A batch leaves the group at the first step that is not batched, or
@@ -424,6 +434,21 @@ class Runner:
                      and not step.waits(progress.builds)]
             if group and step.batched:
                 _run_step(step, group)
+
+
+def _describe(progress: _BatchProgress, span: tracing.Span) -> None:
+    """Add the cells of a batch, and the first error, to a span."""
+    if not span.is_on:
+        return
+    builds = [*progress.live, *progress.ended]
+    span.serve([build.uuid for build in builds])
+    names = {build.cell.name or build.cell.uuid
+             for build in builds if build.cell}
+    if names:
+        span.set(tracing.CELL, ', '.join(sorted(names)))
+    reason = next((build.reason for build in builds if build.reason), None)
+    if reason is not None:
+        span.fail(reason)
 
 
 def _run_step(step: Step, group: Sequence[_BatchProgress]) -> None:

@@ -53,6 +53,7 @@ from cellsched.quota.db import admit_recorded
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -139,6 +140,8 @@ class Schedule(saga.Step):
     builds are placed and the others fail. The request carries the current
     members of the server group.
     """
+
+    span = 'schedule'
 
     database: session.Database
     scheduler: scheduler_rpc.SchedulerAPI
@@ -232,6 +235,13 @@ class Alternates:
         :raises cellsched.exception.ClaimBusy: only hosts with locked rows are
             left
         """
+        with tracing.span('claim', uuids=[instance.uuid]):
+            return self._claim_first(instance, hosts, group)
+
+    def _claim_first(
+        self, instance: objects.Instance, hosts: list[objects.Selection],
+        group: objects.InstanceGroup | None,
+    ) -> objects.Selection | None:
         uuid, busy = instance.uuid, None
         self._claims.release([uuid])
         while hosts:
@@ -698,6 +708,7 @@ class Cast(saga.Step):
     """
 
     final = True
+    span = 'cast to hosts'
 
     targets: target.Targets
     compute: compute_rpc.ComputeAPIs

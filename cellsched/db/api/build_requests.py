@@ -48,6 +48,9 @@ _RENEW = (
 _PROJECTS = sa.select(
     _TABLE.c.instance_uuid, _TABLE.c.project_id).where(_THESE)
 
+_INSTANCES = sa.select(
+    _TABLE.c.instance_uuid, _TABLE.c.instance).where(_THESE)
+
 _PRESENT = sa.select(_TABLE.c.instance_uuid).where(_THESE)
 
 _HELD = statements.by_index(
@@ -68,16 +71,18 @@ _MANY = (
 def create(
     connection: sa.Connection, requests: Iterable[objects.BuildRequest],
     now: datetime.datetime, min_count: int = 1,
-    quota: request_rows.RecordedQuota | None = None,
+    quota: request_rows.RecordedQuota | None = None, trace: str = '',
 ) -> None:
     """Add the requests of one batch.
 
     :param min_count: if fewer can be built, none is built
     :param quota: the limits that hold when they are built; None for those of
         the conductor
+    :param trace: see :class:`request_rows.StoredRequest`
     """
-    create_all(connection, map(request_rows.stored_form, requests), now,
-               min_count, quota)
+    create_all(connection, [
+        request_rows.stored_form(each)._replace(trace=trace)
+        for each in requests], now, min_count, quota)
 
 
 def create_all(
@@ -221,6 +226,13 @@ def projects(
     return {uuid: project for chunk in statements.chunks(uuids)
             for uuid, project in connection.execute(
                 _PROJECTS, {'these': chunk})}
+
+
+def traces(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, str]:
+    """Return the spans that accepted requests, by instance."""
+    return {row.instance_uuid: request_rows.trace_of(row)
+            for chunk in statements.chunks(uuids)
+            for row in connection.execute(_INSTANCES, {'these': chunk})}
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:

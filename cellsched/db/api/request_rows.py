@@ -24,8 +24,17 @@ _OWN = ('uuid', 'display_name', 'launch_index')
 RecordedQuota = Mapping[str, Mapping[str, int]]
 
 
+#: Key of the trace beside the serialized instance. Releases that do not know
+#: it ignore it.
+_TRACE = 'cellsched.traceparent'
+
+
 class StoredRequest(NamedTuple):
-    """A request, with the primitives of its objects."""
+    """A request, with the primitives of its objects.
+
+    :param trace: the span that accepted it, as ``traceparent`` of W3C; may be
+        empty. A change by the user removes it
+    """
 
     uuid: str
     project_id: str
@@ -33,6 +42,7 @@ class StoredRequest(NamedTuple):
     tags: Mapping[str, Any] | None = None
     block_device_mappings: Mapping[str, Any] | None = None
     buried: bool = False
+    trace: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +81,10 @@ def stored_form(request: objects.BuildRequest) -> StoredRequest:
 
 def texts(requested: StoredRequest) -> dict[str, Any]:
     """Return the columns that contain serialized objects."""
-    return {'instance': jsonutils.dumps(requested.instance),
+    instance = requested.instance
+    if requested.trace:
+        instance = {**instance, _TRACE: requested.trace}
+    return {'instance': jsonutils.dumps(instance),
             'tags': requested.tags and jsonutils.dumps(requested.tags),
             'block_device_mappings': requested.block_device_mappings
             and jsonutils.dumps(requested.block_device_mappings)}
@@ -120,6 +133,15 @@ def batch_of(row: sa.Row[Any]) -> str:
     except objects.READ_ERRORS:
         found = None
     return found if isinstance(found, str) else str(row.instance_uuid)
+
+
+def trace_of(row: sa.Row[Any]) -> str:
+    """Return the span that accepted a request; empty if none is stored."""
+    try:
+        found = jsonutils.loads(row.instance).get(_TRACE)
+    except objects.READ_ERRORS:
+        found = None
+    return found if isinstance(found, str) else ''
 
 
 def _leased(

@@ -41,6 +41,7 @@ from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
+from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
@@ -296,9 +297,10 @@ class Placer:
         query_own = claim and bool(attempt.request.get('migration_uuid'))
         while rounds < self.attempts_max:
             # 1. Select a host for each instance and reserve it in the table.
-            with self._phase(attempt, 'select'):
+            with self._phase(attempt, 'select') as span:
                 self._locate(attempt, query_own)
                 self._select_and_reserve(attempt)
+                _describe(attempt, span)
             # 2. If no host is found and neither a newer nor a larger table is
             # available, wait for pending claims and select a last time.
             if (not attempt.places and fresh and query_own == claim
@@ -487,8 +489,10 @@ class Placer:
             # 2. Claim; on an error roll the reservation back and reload.
             try:
                 self._release_stale(attempt)
-                with self._phase(attempt, 'claim'):
+                with self._phase(attempt, 'claim') as span:
                     outcome = self.claims.claim_any(batches)
+                    for error in outcome.refusals.values():
+                        span.fail(error)
                 self._count_claims(outcome)
             except Exception as exc:
                 self.metrics.add(metrics.CLAIMS, (
@@ -658,11 +662,13 @@ class Placer:
     @contextlib.contextmanager
     def _phase(
         self, attempt: PlacementAttempt, phase: str
-    ) -> Iterator[None]:
+    ) -> Iterator[tracing.Span]:
         """Measure a phase of a request."""
         began = self.clock.monotonic()
         try:
-            yield
+            with tracing.span(_SPANS[phase], attempt.context,
+                              attempt.uuids) as span:
+                yield span
         finally:
             attempt.seconds[phase] = attempt.seconds.get(phase, 0.0) + (
                 self.clock.monotonic() - began)
@@ -786,6 +792,29 @@ def _log_selected(attempt: PlacementAttempt) -> None:
             'stages left: %s', first.service_host, first.cell_uuid,
             weights.get(uuid), attempt.decision.hosts, stages or 'all',
             instance_uuid=uuid, context=attempt.context)
+
+
+#: Names of the spans of the phases.
+_SPANS = {'read': 'read hosts', 'select': 'decide', 'claim': 'claim'}
+
+
+def _describe(attempt: PlacementAttempt, span: tracing.Span) -> None:
+    """Add the selection to a span: the hosts that each stage left, the cell.
+
+    A host that is not claimed yet may be replaced by an alternative.
+    """
+    if not span.is_on:
+        return
+    decision = attempt.decision
+    span.set(tracing.HOSTS, decision.hosts)
+    if decision.stages:
+        span.set(tracing.HOSTS_LEFT, decision.stages[-1].left)
+        span.set(tracing.STAGES, [
+            f'{each.by} {each.left}' for each in decision.stages])
+    if len(attempt.places) == 1:
+        first = attempt.places[0][0]
+        span.set(tracing.HOST, first.service_host)
+        span.set(tracing.CELL_UUID, first.cell_uuid)
 
 
 def _explain(
