@@ -75,11 +75,12 @@ class RequestSpec(base.Object):
     """A request for one or more servers of one size.
 
     Fields with objects of Nova that this project does not read are passed on
-    unchanged. Nova has no ``migration_uuid``: it is the migration that the
-    request is for, whose claims are made under this uuid.
+    unchanged. The version is that of Nova, which has no ``migration_uuid`` and
+    ignores it: the migration that the request is for, whose claims are made
+    under this uuid.
     """
 
-    VERSION = '1.16'
+    VERSION = '1.15'
 
     fields = {
         'id': fields.IntegerField(),

@@ -62,5 +62,8 @@ class TestStates(base.TestCase):
 
         for name, transition in states.TRANSITIONS.items():
             for state in transition.before or ():
+                if state.task_state in states.NOVA_TASKS:
+                    # The page has them as any task on a host that is down.
+                    continue
                 self.assertIn(
                     ', '.join(filter(None, state)), text, (name, state))

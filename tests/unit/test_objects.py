@@ -32,7 +32,7 @@ FINGERPRINTS = {
     'InstanceGroup': '1.11-be9780b4fb973c1e295c193f85d749de',
     'InstanceList': '2.6-15ecf022a68ddbb8c2a6739cfc9f8f5e',
     'InstanceMapping': '1.2-ec791be724ba13c2a9479d06c1bad92c',
-    'RequestSpec': '1.16-14fe87e705bbd581fbe1efd0b92bc898',
+    'RequestSpec': '1.15-14fe87e705bbd581fbe1efd0b92bc898',
     'SchedulerLimits': '1.0-8a16f9113a75f6ca9ed32ea85a9132c7',
     'SchedulerRetries': '1.1-3c9c8b16143ebbb6ad7030e999d14cc0',
     'Selection': '1.1-548e3c2f04da2a61ceaf9c4e1589f264',

@@ -39,6 +39,7 @@ from cellsched.testing import clients
 from tests.unit.api import hostile
 from tests.unit.cells import base
 from tests.unit.db import samples
+from tests.unit.quota import projects
 from tests.unit import racing
 
 PROVIDER = '22222222-2222-4222-8222-222222222222'
@@ -75,7 +76,7 @@ class ServersTestCase(base.TestCase):
             authorization.LocalOperator(), self.database, self.targets, reader,
             lambda: self.conductor, lambda: self.compute, self.claims,
             self.clock,
-            noop.NoopQuotaDriver(None, self.clock),
+            noop.NoopQuotaDriver(projects.options(), self.clock),
             validation.ServerBounds(
                 10, 5, lambda: frozenset({'different_host'})))
         flavors.Flavors(
@@ -220,7 +221,7 @@ class TestCreate(ServersTestCase):
             authorization.LocalOperator(), self.database, self.targets, None,
             lambda: self.conductor, lambda: self.compute, self.claims,
             self.clock,
-            noop.NoopQuotaDriver(None, self.clock),
+            noop.NoopQuotaDriver(projects.options(), self.clock),
             validation.ServerBounds(10, 5, frozenset),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
 

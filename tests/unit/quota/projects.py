@@ -85,13 +85,18 @@ class Project:
                 connection, PROJECT, **which)[:3]
 
 
-def driver(**values):
-    """Return the driver of the API database, by default without limits."""
+def options(**values):
+    """Return a configuration of quotas, by default without limits."""
     conf = cfg.ConfigOpts()
     conf.register_opts(quota_conf.OPTS, group='quota')
     conf([], default_config_files=[], default_config_dirs=[])
     values = {'instances': -1, 'cores': -1, 'ram': -1, **values}
     for name, value in values.items():
         conf.set_override(name, value, 'quota')
-    return db.DbQuotaDriver(conf, restricted.Restricted(
+    return conf
+
+
+def driver(**values):
+    """Return the driver of the API database, by default without limits."""
+    return db.DbQuotaDriver(options(**values), restricted.Restricted(
         quota.QuotaClock, clock.FakeClock()))
