@@ -4,7 +4,10 @@
 Parameters: ``cells``, the number of ``hosts`` in each, the number of
 ``servers``, ``batch``, the number of servers in a request, and ``cpu``, the
 CPU to which the process is pinned, like a systemd unit with ``CPUAffinity=``.
-Without ``cpu`` the system selects the CPUs.
+Without ``cpu`` the system selects the CPUs. With ``monitoring``, runs with
+metrics, which are scraped each second, alternate with runs without them. The
+samples of the former have names that end with ``with metrics``. ``select`` is
+the time in which a scheduler reads, decides and claims, for each request.
 
 ``build`` is the time of a run divided by its servers. ``accepted to ACTIVE``
 is the time of each server. Both end at ``launched_at``, which an agent sets
@@ -19,6 +22,7 @@ import os
 import pathlib
 import sqlite3
 import tempfile
+import threading
 import time
 
 import sqlalchemy
@@ -26,6 +30,8 @@ import sqlalchemy
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
+from cellsched import metrics
+from cellsched.scheduler.selection import placer
 from cellsched.standalone import deployment
 
 #: Commits wait for the disk.
@@ -37,6 +43,9 @@ FIRST = 4
 
 #: Seconds after which a run fails.
 TIMEOUT_S = 120
+
+#: Seconds between two scrapes of the metrics.
+SCRAPE_S = 1.0
 
 #: Shortest and longest time between two checks for ACTIVE servers.
 LEAST_S, MOST_S = 0.01, 0.5
@@ -53,17 +62,76 @@ def run(parameters, repeat):
                                     memory_mb=2 ** 20, disk_gb=10000)
             for place in range(parameters['hosts'])])
         for number in range(parameters['cells'])]
+    monitoring = parameters.get('monitoring', False)
+    kinds = [('', deployment.Deployment)] + monitoring * [
+        (' with metrics', MonitoredDeployment)]
     samples = {'build': [], 'accepted to ACTIVE': [], 'floor': []}
     made = []
-    for _ in range(repeat):
-        with tempfile.TemporaryDirectory() as path:
-            directory = pathlib.Path(path)
-            with (pinned_to(parameters.get('cpu')),
-                  deployment.Deployment(
-                      directory / 'cells', cells, options=DURABLE) as world):
-                made.append(build(world, parameters, samples))
-            samples['floor'].append(commit(directory, made[-1]))
+    for number in range(repeat):
+        for suffix, kind in kinds[::-1 if number % 2 else 1]:
+            found = {'build': [], 'accepted to ACTIVE': []}
+            with tempfile.TemporaryDirectory() as path:
+                directory = pathlib.Path(path)
+                with (pinned_to(parameters.get('cpu')),
+                      kind(directory / 'cells', cells, options=DURABLE
+                           ) as world,
+                      selections(found if monitoring else None)):
+                    made.append(build(world, parameters, found))
+                samples['floor'].append(commit(directory, made[-1]))
+            for name, each in found.items():
+                samples.setdefault(name + suffix, []).extend(each)
     return samples, {'commits per build': sum(made) / len(made)}
+
+
+class MonitoredDeployment(deployment.Deployment):
+    """A deployment whose services have metrics, which a thread scrapes."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._recorded, self._end = [], threading.Event()
+
+    def _parts(self, conf):
+        parts = super()._parts(conf)
+        parts.metrics = metrics.PrometheusMetrics('scheduler')
+        self._recorded.append(parts.metrics)
+        return parts
+
+    def __enter__(self):
+        made = super().__enter__()
+        threading.Thread(target=self._scrape, daemon=True).start()
+        return made
+
+    def __exit__(self, *exc):
+        self._end.set()
+        return super().__exit__(*exc)
+
+    def _scrape(self):
+        while not self._end.wait(SCRAPE_S):
+            for each in self._recorded:
+                each.exposition('')
+
+
+@contextlib.contextmanager
+def selections(samples):
+    """Add the time of each selection to samples; None adds none."""
+    if samples is None:
+        yield
+        return
+    place = placer.Placer.place
+
+    def timed(*args, **kwargs):
+        start = time.perf_counter()
+        try:
+            return place(*args, **kwargs)
+        finally:
+            samples.setdefault('select', []).append(
+                time.perf_counter() - start)
+
+    placer.Placer.place = timed
+    try:
+        yield
+    finally:
+        placer.Placer.place = place
 
 
 @contextlib.contextmanager
