@@ -37,6 +37,10 @@ from cellsched.wiring import services  # noqa: E402
 #: Resources of a host; enough for all builds.
 HOST = {'vcpus': 1000, 'memory_mb': 2 ** 20, 'local_gb': 100_000}
 
+#: The first hosts of all cells have the most memory, then the second ones, so
+#: that builds go to all cells.
+STEP_MB = 512
+
 
 def main(directory, cells, hosts, at_once):
     starting = multiprocessing.BoundedSemaphore(at_once)
@@ -78,7 +82,8 @@ def host_options(directory, cell, number):
     host = f'{cell}-host{number}'
     return {'DEFAULT': {'host': host,
                         'state_path': str(directory / 'state' / host)},
-            'fake_virt': HOST}
+            'fake_virt': {**HOST, 'memory_mb': (
+                HOST['memory_mb'] - STEP_MB * number)}}
 
 
 def say(line):
