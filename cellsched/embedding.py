@@ -60,6 +60,7 @@ _GROUPS = (
     (cells.GROUP, cells.OPTS), (claims.GROUP, claims.OPTS),
     (conductor_conf.GROUP, conductor_conf.OPTS),
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
+    (default.TRACING_GROUP, default.TRACING_OPTS),
     (notifications.GROUP, notifications.OPTS), (quota.GROUP, quota.OPTS),
     (upgrade_levels.GROUP, upgrade_levels.OPTS))
 

@@ -298,7 +298,8 @@ class App(app.App):
                           f'command; see {self.NAME} --help')
                 return 1
             near = self.get_fuzzy_matches(argv[0])
-            if self.options.help:
+            if self.options.help and any(
+                    name.split()[0] == argv[0] for name in near):
                 return super().run_subcommand(['help', argv[0]])
             self.warn(f'{" ".join(words)!a:.120}: unknown command; did you '
                       f'mean one of: {", ".join(near)}?')

@@ -136,6 +136,11 @@ class TestHelp(base.CommandTestCase):
 
         self.assertEnds(1, ran, "'flavor crate'", 'flavor create')
 
+    def test_unknown_command_has_no_help(self):
+        ran = self.run_app(app.Shell, 'flavr', '--help')
+
+        self.assertEnds(1, ran, "'flavr'", 'flavor create')
+
     def test_wrong_arguments_are_one_line_that_names_the_help(self):
         for words, text in (
                 (('flavor', 'create', 'm1', '--vcpus', '1'), '--ram'),
