@@ -50,8 +50,8 @@ def size(default: int, full: int) -> int:
 
 
 #: Seeds of the simulation, and of each claim store's in it.
-SIMULATION_SEEDS = size(75, 1000)
-STORE_SEEDS = size(12, 60)
+SIMULATION_SEEDS = size(40, 1000)
+STORE_SEEDS = size(8, 60)
 
 #: Seeds whose trace is compared between processes.
 TRACED_SEEDS = size(2, 10)

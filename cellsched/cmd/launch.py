@@ -356,8 +356,10 @@ class _Process:
                 *delivery.BROKER_ERRORS) as exc:
             # The parent has checked this, so it changed since. Each new worker
             # would fill the log with a traceback.
-            print(f'{self._program}: {exception.describe(exc)}',
-                  file=sys.stderr, flush=True)
+            text = (exc.format_message()
+                    if isinstance(exc, exception.CellschedException)
+                    else exception.describe(exc))
+            print(f'{self._program}: {text}', file=sys.stderr, flush=True)
             raise SystemExit(1) from None
 
     def wait(self) -> None:
