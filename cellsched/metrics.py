@@ -298,9 +298,13 @@ class PrometheusMetrics(Metrics):
             self._add_due()
 
     def _add_due(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                self.add_all(self._later.popleft()())
+        while True:
+            try:
+                read = self._later.popleft()
+            except IndexError:
+                # Another thread may have taken the last one.
+                return
+            self.add_all(read())
 
     def add_source(self, source: Source) -> None:
         self._sources.append(source)
