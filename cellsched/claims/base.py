@@ -271,8 +271,8 @@ class AnyOf:
     :param chosen: position of the batch that is claimed; None if none is
     :param new: number of new claims in it, as :meth:`ClaimStore.claim`
         returns it
-    :param refusals: the errors of other batches, by position. If a batch is
-        claimed, batches before it may be missing; if none is, each is here
+    :param refusals: the errors of the batches before the claimed one, by
+        position; some may be missing. If none is claimed, each is here
     """
 
     chosen: int | None

@@ -201,8 +201,10 @@ class SQLClaims(base.ClaimStore):
         while fitting:
             position = fitting.pop(0)
             try:
-                return base.AnyOf(
-                    position, self.claim(batches[position]), refusals)
+                new = self.claim(batches[position])
+                return base.AnyOf(position, new, {
+                    place: refusal for place, refusal in refusals.items()
+                    if place < position})
             except exception.ClaimBusy as exc:
                 # 3. The call waits once until the time limit.
                 refusals[position] = exc

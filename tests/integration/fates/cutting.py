@@ -32,6 +32,9 @@ class Wire(fixtures.Fixture):
         #: The packets that it still passes on, in both directions, before
         #: those who use it go silent; None for all.
         self.passes: int | None = None
+        #: The packets that clients have sent since :meth:`freeze_after`. An
+        #: answer may arrive in several.
+        self.requests = 0
         #: Set when it has kept one back.
         self.is_silent = threading.Event()
         self._goes_on = threading.Event()
@@ -59,7 +62,7 @@ class Wire(fixtures.Fixture):
         """
         self.is_silent.clear()
         self._goes_on.clear()
-        self.passes = packets
+        self.passes, self.requests = packets, 0
 
     def go_on(self) -> None:
         """Pass on again what was kept back, and all that follows."""
@@ -128,6 +131,7 @@ class Wire(fixtures.Fixture):
             data = each.recv(65536)
             if not data:
                 return False
+            self.requests += each is client
             self._pass_by()
             if each is not client and self.delay_s:
                 time.sleep(self.delay_s)
