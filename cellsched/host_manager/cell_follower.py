@@ -56,9 +56,10 @@ class CellFollower:
         #: Seconds that the database's clock is ahead of the scheduler's.
         self.ahead_s = 0.0
         self._token: Any = None
-        #: The nodes in the table, by host.
-        self._nodes: dict[str, tuple[str, ...]] = {}
-        #: The database column is not nullable: an unknown type is empty text.
+        #: The nodes in the table, by host: usually one, else a tuple.
+        self._nodes: dict[str, str | tuple[str, ...]] = {}
+        #: The services of hosts that have no node in the table yet, and those
+        #: that are being applied.
         self._services: dict[str, Any] = {}
         self._waiting: dict[str, Any] = {}
         self._strangers: set[str] = set()
@@ -96,7 +97,7 @@ class CellFollower:
     def regroup(self, hosts: Iterable[str]) -> None:
         """Set the aggregates of these hosts again; the lock is held."""
         own = [(host, uuid) for host in hosts
-               for uuid in self._nodes.get(host, ())]
+               for uuid in self._nodes_of(host)]
         self.table.put([uuid for _, uuid in own],
                        self._groups(host for host, _ in own))
 
@@ -105,7 +106,7 @@ class CellFollower:
         with self.lock:
             self._forgotten = True
             self.table.drop(
-                uuid for nodes in self._nodes.values() for uuid in nodes)
+                uuid for host in self._nodes for uuid in self._nodes_of(host))
             self.table.cells.drop(self.cell.uuid)
 
     def _compare(self) -> bool:
@@ -119,7 +120,7 @@ class CellFollower:
         self._compared = mapped
         unmapped = self._nodes.keys() - mapped
         self._leave_out(unmapped)
-        gone = {uuid for host in unmapped for uuid in self._nodes[host]}
+        gone = {uuid for host in unmapped for uuid in self._nodes_of(host)}
         with self.lock:
             self.table.drop(gone)
             self._note(gone, ())
@@ -152,30 +153,30 @@ class CellFollower:
                     self.table.cells.heard(self.cell.uuid, now)
             return []
         served = self._serve(changes)
+        # Unchanged rows cost nothing here.
+        unserved = (self._nodes.keys() if changes.complete else {
+            row.host for row in changes.services}) - self._services.keys()
         waiting = {} if changes.complete else dict(self._waiting)
         waiting.update((row.uuid, row) for row in changes.nodes)
         gone = {row.uuid for row in changes.nodes if row.deleted}
         rows = self._mapped([
             row for uuid, row in waiting.items()
-            if uuid not in gone and self._is_served(row.host)])
-        self._waiting = {
-            uuid: row for uuid, row in waiting.items() if uuid not in gone}
-        for row in rows:
-            del self._waiting[row.uuid]
+            if uuid not in gone and (row.host in self._services or (
+                row.host in self._nodes and row.host not in unserved))])
+        written = {row.uuid for row in rows}
+        self._waiting = {uuid: row for uuid, row in waiting.items()
+                         if uuid not in gone and uuid not in written}
         if changes.complete:
             present = {row.uuid for row in changes.nodes}
-            gone |= {uuid for nodes in self._nodes.values() for uuid in nodes
-                     if uuid not in present}
-        # Unchanged rows cost nothing here.
-        reported = (self._nodes if changes.complete
-                    else {row.host for row in changes.services})
-        gone |= {uuid for host in reported if host not in self._services
-                 for uuid in self._nodes.get(host, ())}
+            gone |= {uuid for host in self._nodes
+                     for uuid in self._nodes_of(host) if uuid not in present}
+        gone |= {uuid for host in unserved for uuid in self._nodes_of(host)}
         return self._write(rows, served, gone, now)
 
-    def _is_served(self, host: str) -> bool:
-        return (self._services.get(host) is not None
-                or (host in self._services and host in self._nodes))
+    def _nodes_of(self, host: str) -> tuple[str, ...]:
+        """Return the nodes of a host in the table."""
+        nodes = self._nodes.get(host, ())
+        return (nodes,) if isinstance(nodes, str) else nodes
 
     def _serve(self, changes: feed.HostChanges) -> list[Any]:
         """Store the services; return the changed ones."""
@@ -199,16 +200,19 @@ class CellFollower:
         than before.
         """
         uuids = [row.uuid for row in rows]
-        hosts = [row.host for row in rows]
-        values = node_columns.of_nodes(rows, self.cell.uuid, self._sourced)
+        # The names in the set of mapped hosts are not stored again.
+        names = getattr(self.mapped, 'mapping', {})
+        hosts = [names.get(row.host, row.host) for row in rows]
+        values = node_columns.of_nodes(
+            rows, self.cell.uuid, self._sourced, hosts)
         table = self.table
         with self.lock:
             if self._forgotten:
                 # The cell was removed during a slow read.
                 return []
             known = [table.row(uuid) for uuid in uuids]
-            names = table.written('host')
-            before = [None if row is None else names[row] for row in known]
+            written = table.written('host')
+            before = [None if row is None else written[row] for row in known]
             failed = table.written('failed_builds')
             failures = sum(
                 max(count - failed[row], 0) for row, count
@@ -228,10 +232,10 @@ class CellFollower:
                 uuid for uuid, host, old in zip(uuids, hosts, before)
                 if old not in (None, host)}, zip(hosts, uuids))
             # The nodes that were just written have their services.
-            written = set(uuids)
+            new_uuids = set(uuids)
             beats = [(row, uuid) for row in served
-                     for uuid in self._nodes.get(row.host, ())
-                     if uuid not in written]
+                     for uuid in self._nodes_of(row.host)
+                     if uuid not in new_uuids]
             if beats:
                 table.put([uuid for _, uuid in beats],
                           node_columns.of_services(
@@ -239,36 +243,37 @@ class CellFollower:
             if failures:
                 table.cells.failed(self.cell.uuid, failures, now)
             table.cells.heard(self.cell.uuid, now)
-        for host in (*hosts, *(row.host for row in served)):
-            if host in self._nodes:
-                self._services[host] = None
+        # A dictionary does not shrink when its entries are deleted.
+        self._services = {host: row for host, row in self._services.items()
+                          if host not in self._nodes}
         return new
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
         """Return the service columns of hosts, from new or stored services."""
         reported = {host: self._services[host] for host in hosts
-                    if self._services[host] is not None}
+                    if host in self._services}
         values = node_columns.of_services(
             list(reported.values()), self.ahead_s)
         places = dict(zip(reported, range(len(reported))))
         return {name: [
             value[places[host]] if host in places else
-            self.table[name][self.table.row(self._nodes[host][0])]
+            self.table[name][self.table.row(self._nodes_of(host)[0])]
             for host in hosts] for name, value in values.items()}
 
     def _note(
         self, gone: set[str], present: Iterable[tuple[str, str]]
     ) -> None:
         if gone:
-            remaining = {host: tuple(uuid for uuid in nodes
+            remaining = {host: tuple(uuid for uuid in self._nodes_of(host)
                                      if uuid not in gone)
-                         for host, nodes in self._nodes.items()}
-            self._nodes = {host: nodes for host, nodes in remaining.items()
-                           if nodes}
+                         for host in self._nodes}
+            self._nodes = {
+                host: nodes if len(nodes) > 1 else nodes[0]
+                for host, nodes in remaining.items() if nodes}
         for host, uuid in present:
-            nodes = self._nodes.get(host, ())
+            nodes = self._nodes_of(host)
             if uuid not in nodes:
-                self._nodes[host] = (*nodes, uuid)
+                self._nodes[host] = (*nodes, uuid) if nodes else uuid
 
     def _groups(self, hosts: Iterable[str]) -> dict[str, list[Any]]:
         hosts = list(hosts)
@@ -334,7 +339,7 @@ class HostMappings:
     def __init__(self, database: session.Database) -> None:
         self._database = database
         self._fingerprint: Any = None
-        self._hosts: Mapping[str, Set[str]] = {}
+        self._hosts: dict[str, Set[str]] = {}
 
     def read(self) -> None:
         """Read the mappings again if they changed.
@@ -345,7 +350,14 @@ class HostMappings:
         with self._database.reader() as connection:
             fingerprint = host_mappings.fingerprint(connection)
             if fingerprint != self._fingerprint:
-                self._hosts = host_mappings.by_cell(connection)
+                before = self._hosts
+                # A key view compares like a set, and has the names that are
+                # stored already.
+                self._hosts = {}
+                for uuid, hosts in host_mappings.by_cell(connection).items():
+                    names = getattr(before.get(uuid), 'mapping', {})
+                    self._hosts[uuid] = {
+                        host: names.get(host, host) for host in hosts}.keys()
                 self._fingerprint = fingerprint
 
     def hosts(self, cell_uuid: str) -> Set[str]:

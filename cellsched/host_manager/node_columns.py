@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import datetime
 import json
-import sys
 from typing import Any
 
 from oslo_log import log
@@ -25,12 +24,15 @@ _COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 
 
 def of_nodes(
-    rows: Sequence[Any], cell: str, sourced: Iterable[columns.Column] = ()
+    rows: Sequence[Any], cell: str, sourced: Iterable[columns.Column] = (),
+    hosts: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the columns of compute node rows.
 
     :param sourced: columns of plug-ins that have sources
+    :param hosts: the names of the rows' hosts, if they are stored already
     """
+    hosts = hosts or [row.host for row in rows]
     stats = [_object(row, 'stats') for row in rows]
     children = [_children(row) if row.providers else [] for row in rows]
     traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)))
@@ -38,10 +40,11 @@ def of_nodes(
         'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
                         for value in children],
-        # Most node names are host names, and many values are equal.
-        'host': [sys.intern(row.host) for row in rows],
-        'nodename': [sys.intern(row.hypervisor_hostname or '')
-                     for row in rows],
+        'host': hosts,
+        # Most node names are host names.
+        'nodename': [host if row.hypervisor_hostname == host
+                     else row.hypervisor_hostname or ''
+                     for row, host in zip(rows, hosts)],
         'host_ip': [row.host_ip or None for row in rows],
         'cell': cell,
         'traits': traits,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
+import copy
 import dataclasses
 import math
 from typing import Any
@@ -94,6 +96,99 @@ class DictionaryEncoding:
 
 
 Column = npt.NDArray[Any]
+
+
+class RowIndex(Mapping[str, int]):
+    """Rows by the uuid of the compute node.
+
+    It is a hash table of row numbers, with open addressing. A Python
+    dictionary takes seven times the memory, because it stores the uuids and
+    the numbers again. One thread adds rows while others read.
+
+    :param uuids: the uuids by row; the array may be longer than the table
+    """
+
+    #: The contents of a slot that was never used.
+    _FREE = -1
+    #: The contents of the slot of a dropped row.
+    _DROPPED = 2 ** 31 - 1
+
+    def __init__(self, uuids: Column) -> None:
+        self._uuids = uuids
+        self._length = self._used = 0
+        self._slots = _slots(8)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._uuids[:self._length])
+
+    def __getitem__(self, uuid: str) -> int:
+        row = self.get(uuid)
+        if row is None:
+            raise KeyError(uuid)
+        return row
+
+    def __contains__(self, uuid: object) -> bool:
+        return self.get(uuid) is not None
+
+    def get(self, uuid: Any, default: Any = None) -> Any:
+        """Return the row of a uuid, or the default."""
+        slots, uuids, length = self._slots, self._uuids, self._length
+        last = len(slots) - 1
+        place = hash(uuid) & last
+        while (row := slots[place]) != self._FREE:
+            # Later rows belong to later snapshots.
+            if row < length and uuids[row] == uuid:
+                return row
+            place = (place + 1) & last
+        return default
+
+    def add(self, uuids: Column, length: int) -> None:
+        """Add the rows from the present length up to this one."""
+        self._uuids = uuids
+        new = range(self._length, length)
+        if 2 * (self._used + len(new)) > len(self._slots):
+            self._used, new = 0, range(length)
+            slots = _slots(2 * length)
+        else:
+            slots = self._slots
+        last = len(slots) - 1
+        for row in new:
+            place = hash(uuids[row]) & last
+            while slots[place] != self._FREE:
+                place = (place + 1) & last
+            slots[place] = row
+        self._used += len(new)
+        self._slots, self._length = slots, length
+
+    def frozen(self) -> RowIndex:
+        """Return a copy without the rows that are added later."""
+        return copy.copy(self)
+
+    def without(self, stay: Column, uuids: Column) -> RowIndex:
+        """Return an index without some rows.
+
+        :param stay: mask of the rows that stay, in order
+        :param uuids: the uuids of these rows
+        """
+        made = self.frozen()
+        slots = np.array(self._slots)
+        full = np.flatnonzero((slots >= 0) & (slots < self._length))
+        rows = slots[full]
+        slots[full] = np.where(
+            stay[rows], (np.cumsum(stay) - 1)[rows], self._DROPPED)
+        made._slots = memoryview(slots)
+        made._uuids, made._length = uuids, len(uuids)
+        return made
+
+
+def _slots(least: int) -> memoryview:
+    """Return free slots: at least this many, and a power of two."""
+    size = 1 << (least - 1).bit_length()
+    return memoryview(np.full(size, RowIndex._FREE, dtype='int32'))
+
 
 #: Changes of one host's columns: (column, amount).
 Changes = tuple[tuple[str, int], ...]

@@ -3,7 +3,6 @@
 
 import collections
 from collections.abc import Callable
-from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from cellsched.hosts.providers import Units
 from cellsched.hosts.snapshot import Column
 from cellsched.hosts.snapshot import DictionaryEncoding
 from cellsched.hosts.snapshot import FACTS
+from cellsched.hosts.snapshot import RowIndex
 from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts import view as host_view
 
@@ -46,6 +46,9 @@ Usage = tuple[str, Mapping[str, int], Mapping[str, int], int,
 #: The number of unused values that a coded column may hold, beyond one for
 #: each host.
 _SPARE_VALUES = 1000
+
+#: The growth factor of the columns, which limits their unused part.
+_GROWTH = 1.125
 
 #: The number of idle merged column sets that are kept for reuse.
 _IDLE_MAX = 16
@@ -137,7 +140,7 @@ class HostTable:
             for name, spec in self.specs.items()
             if spec.dtype == host_columns.CODED}
         self._length = 0
-        self._rows: dict[str, int] = {}
+        self._rows = RowIndex(self._columns['uuid'])
         # Builds counted in the columns that no host has reported yet.
         self._inflight_builds = InflightBuilds()
         # Allocations that are in the overlay only, by node.
@@ -448,7 +451,7 @@ class HostTable:
             lasting = self._rows_changed or self._lasting_changed
             self._published = Snapshot(
                 before.version + 1, self.specs, columns, dict(self._encodings),
-                dict(self._rows) if self._rows_changed else before.rows,
+                self._rows.frozen() if self._rows_changed else before.rows,
                 self.cells.copy(), self._others.sharing, self._places,
                 self._others.children, overlay, seen - len(overlay),
                 {} if lasting else before.kept,
@@ -521,13 +524,22 @@ class HostTable:
         encoding = self._encodings.get(name)
         if encoding is not None:
             given = encoding.encode(_listed(given))
-        column = self._writable(name)
-        before = column[rows] if name in _LASTING else None
-        column[rows] = given
-        if before is not None and not np.array_equal(before, column[rows]):
-            self._lasting_changed = True
-        if encoding is not None:
+        if self._assign(name, rows, given) and encoding is not None:
             self._compact(name)
+
+    def _assign(self, name: str, rows: Column, given: Any) -> bool:
+        """Set values of a column; return whether any differs from before.
+
+        A column without a difference is not copied.
+        """
+        column = self._column(name)
+        values = np.asarray(given, dtype=column.dtype)
+        if not (column[rows] != values).any():
+            return False
+        self._writable(name)[rows] = values
+        if name in _LASTING:
+            self._lasting_changed = True
+        return True
 
     def _compact(self, name: str) -> None:
         """Remove unused values of a coded column if it has too many."""
@@ -562,8 +574,7 @@ class HostTable:
             for name, column in self._columns.items():
                 self._columns[name] = column[:self._length][stay]
             self._length = int(stay.sum())
-            self._rows = {
-                uuid: row for row, uuid in enumerate(self._columns['uuid'])}
+            self._rows = self._rows.without(stay, self._columns['uuid'])
             self._changed = self._rows_changed = True
             self._private.update(self._columns)
 
@@ -607,27 +618,24 @@ class HostTable:
 
     def _write_usages(self, rows: Column, usages: Sequence[Usage]) -> None:
         """Set the usage of hosts, a column at a time."""
-        for name in self._columns:
-            if (name.startswith(host_columns.AVAILABLE)
-                    and host_columns.AT not in name):
-                self._writable(name)[rows] = 0
-        # 1. The room for each class, on the hosts that have the class.
-        rooms: dict[str, tuple[list[int], list[float]]] = {}
+        # 1. The room for each class; 0 on the hosts that do not have it.
+        rooms = {name: np.zeros(len(rows)) for name in self._columns
+                 if name.startswith(host_columns.AVAILABLE)
+                 and host_columns.AT not in name}
         for place, (_, capacity, used, _, _) in enumerate(usages):
             for resource, room in _remaining(capacity, used).items():
-                places, values = rooms.setdefault(resource, ([], []))
-                places.append(place)
-                values.append(room)
-        for resource, (places, values) in rooms.items():
-            self._available_column(resource)
-            self._writable(host_columns.AVAILABLE + resource)[
-                rows[places]] = values
+                name = host_columns.AVAILABLE + resource
+                if name not in rooms:
+                    self._available_column(resource)
+                    rooms[name] = np.zeros(len(rows))
+                rooms[name][place] = room
         # 2. The columns that are named as Nova's attributes.
         memory_mb = np.array([
             used.get('MEMORY_MB', 0) for _, _, used, _, _ in usages])
         disk_mb = np.array([
             used.get('DISK_GB', 0) * 1024 for _, _, used, _, _ in usages])
         for name, given in (
+                *rooms.items(),
                 ('vcpus_used', [
                     used.get('VCPU', 0) for _, _, used, _, _ in usages]),
                 ('free_ram_mb',
@@ -637,8 +645,8 @@ class HostTable:
                 ('disk_mb_used', disk_mb),
                 ('num_instances', [
                     consumers for _, _, _, consumers, _ in usages])):
-            self._writable(name)[rows] = given
-        self._set_lasting('units', rows, [
+            self._assign(name, rows, given)
+        self._put('units', rows, [
             _bounds(units) for _, _, _, _, units in usages])
 
     def _set_other(
@@ -670,18 +678,7 @@ class HostTable:
                 host_columns.AVAILABLE + resource + place)[row] = room
         value = list(self._value('child_units', row))
         value[number - 1] = units
-        self._set_lasting('child_units', np.array([row]), [tuple(value)])
-
-    def _set_lasting(
-        self, name: str, rows: Column, values: Sequence[Hashable]
-    ) -> None:
-        """Set hosts' values of a coded column that seldom change."""
-        codes = self._encodings[name].encode(values)
-        if np.array_equal(self._column(name)[rows], codes):
-            return
-        self._writable(name)[rows] = codes
-        self._lasting_changed = True
-        self._compact(name)
+        self._put('child_units', np.array([row]), [tuple(value)])
 
     @property
     def sharing(self) -> Mapping[str, SharingProvider]:
@@ -753,7 +750,7 @@ class HostTable:
             for name, column in self._columns.items():
                 self._columns[name] = self._grown(name, column, end)
             self._columns['uuid'][self._length:end] = new
-            self._rows.update(zip(new, range(self._length, end)))
+            self._rows.add(self._columns['uuid'], end)
             self._length = end
             self._rows_changed = True
         return np.fromiter((self._rows[uuid] for uuid in uuids), 'int64')
@@ -761,7 +758,8 @@ class HostTable:
     def _grown(self, name: str, column: Column, end: int) -> Column:
         """Return a column extended with defaults, which readers ignore."""
         if len(column) < end:
-            bigger = np.empty(max(end, len(column) * 2), dtype=column.dtype)
+            bigger = np.empty(
+                max(end, int(len(column) * _GROWTH)), dtype=column.dtype)
             bigger[:self._length] = column[:self._length]
             column = bigger
             self._private.add(name)
