@@ -2,7 +2,6 @@
 """Following one cell: apply its changes to the host table."""
 
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses

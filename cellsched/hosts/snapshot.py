@@ -179,7 +179,7 @@ class RowIndex(Mapping[str, int]):
         rows = slots[full]
         slots[full] = np.where(
             stay[rows], (np.cumsum(stay) - 1)[rows], self._DROPPED)
-        made._slots = memoryview(slots)
+        made._slots = slots.data
         made._uuids, made._length = uuids, len(uuids)
         return made
 
@@ -187,7 +187,7 @@ class RowIndex(Mapping[str, int]):
 def _slots(least: int) -> memoryview:
     """Return free slots: at least this many, and a power of two."""
     size = 1 << (least - 1).bit_length()
-    return memoryview(np.full(size, RowIndex._FREE, dtype='int32'))
+    return np.full(size, RowIndex._FREE, dtype='int32').data
 
 
 #: Changes of one host's columns: (column, amount).

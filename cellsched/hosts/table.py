@@ -135,6 +135,9 @@ class HostTable:
         self._columns = {
             name: np.empty(0, dtype=spec.stored)
             for name, spec in self.specs.items()}
+        # Columns in which all hosts have the default. They are arrays of one
+        # element with a stride of 0, which take no memory.
+        self._unset = self._columns.keys() - {'uuid'}
         self._encodings = {
             name: DictionaryEncoding(spec.default)
             for name, spec in self.specs.items()
@@ -151,7 +154,7 @@ class HostTable:
         # The numbers of child providers with a column, by resource class.
         self._places: Mapping[str, tuple[int, ...]] = {}
         # Columns that no published snapshot shares; safe to write in place.
-        self._private = set(self._columns)
+        self._private = {'uuid'}
         self._rows_changed = self._lasting_changed = True
         self._changed = True
         self._batches = 0
@@ -571,12 +574,15 @@ class HostTable:
                 for allocation in list(self._pending.get(uuid, ())):
                     if allocation.claimed:
                         self._remove(allocation)
+            count = int(stay.sum())
             for name, column in self._columns.items():
-                self._columns[name] = column[:self._length][stay]
-            self._length = int(stay.sum())
+                self._columns[name] = (
+                    column[:count] if name in self._unset
+                    else column[:self._length][stay])
+            self._length = count
             self._rows = self._rows.without(stay, self._columns['uuid'])
             self._changed = self._rows_changed = True
-            self._private.update(self._columns)
+            self._private.update(self._columns.keys() - self._unset)
 
     def set_usage(
         self, uuid: str, capacity: Mapping[str, int], used: Mapping[str, int],
@@ -757,15 +763,17 @@ class HostTable:
 
     def _grown(self, name: str, column: Column, end: int) -> Column:
         """Return a column extended with defaults, which readers ignore."""
+        spec = self.specs.get(name)
+        default = spec.default if spec and name not in self._encodings else 0
+        if name in self._unset:
+            return np.broadcast_to(np.array(default, column.dtype), end)
         if len(column) < end:
             bigger = np.empty(
                 max(end, int(len(column) * _GROWTH)), dtype=column.dtype)
             bigger[:self._length] = column[:self._length]
             column = bigger
             self._private.add(name)
-        spec = self.specs.get(name)
-        column[self._length:end] = (
-            spec.default if spec and name not in self._encodings else 0)
+        column[self._length:end] = default
         return column
 
     def _writable(self, name: str) -> Column:
@@ -774,6 +782,7 @@ class HostTable:
         if name not in self._private:
             column = self._columns[name] = column.copy()
             self._private.add(name)
+            self._unset.discard(name)
         return column
 
     def _column(self, name: str) -> Column:

@@ -247,7 +247,11 @@ class Hosts:
             self._gathered_at = self.columns.revision
         column = self._gathered.get(name)
         if column is None:
-            column = self._gathered[name] = self.columns[name].take(self._rows)
+            column = self.columns[name]
+            # take() copies a column with a stride of 0.
+            column = self._gathered[name] = (
+                column.take(self._rows) if column.flags.c_contiguous
+                else column[self._rows])
         return column
 
     @property

@@ -3,6 +3,8 @@
 
 import math
 
+import hypothesis
+from hypothesis import strategies as st
 import numpy as np
 
 from cellsched.hosts import snapshot
@@ -23,3 +25,34 @@ class TestExtremaOf(base.TestCase):
     def test_extrema_of_truth_values_are_numbers(self):
         self.assertEqual(
             (0.0, 1.0), snapshot.extrema_of(np.array([True, False])))
+
+
+class TestRowIndex(base.TestCase):
+
+    @hypothesis.settings(max_examples=30)
+    @hypothesis.given(st.lists(st.tuples(
+        st.booleans(), st.sets(st.integers(0, 60), max_size=30))))
+    def test_finds_rows_after_any_changes(self, steps):
+        uuids, found = [], snapshot.RowIndex(np.empty(0, object))
+        for adds, numbers in steps:
+            names = {f'node{number}' for number in numbers}
+            before, rows = found.frozen(), list(uuids)
+            if adds:
+                uuids += sorted(names - {*uuids})
+                found.add(np.array(uuids, object), len(uuids))
+            else:
+                stay = np.array([each not in names for each in uuids], bool)
+                uuids = [each for each in uuids if each not in names]
+                found = found.without(stay, np.array(uuids, object))
+            self.assertEqual(
+                {uuid: row for row, uuid in enumerate(uuids)}, dict(found))
+            self.assertEqual(
+                {uuid: row for row, uuid in enumerate(rows)}, dict(before))
+            self.assertNotIn('node99', found)
+            self.assertEqual([each in rows for each in uuids],
+                             [each in before for each in uuids])
+
+    def test_unknown_uuid_is_named(self):
+        self.assertRaisesRegex(
+            KeyError, 'gone', snapshot.RowIndex(
+                np.empty(0, object)).__getitem__, 'gone')

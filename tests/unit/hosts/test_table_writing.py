@@ -36,6 +36,29 @@ def values(hosts, name):
 
 class TestPut(base.TestCase):
 
+    def test_default_takes_no_memory_until_a_host_differs(self):
+        hosts = made('a', 'b')
+        self.assertEqual((0,), hosts['failed_builds'].strides)
+        hosts.put(['c'], {'failed_builds': 0})
+        hosts.drop(['b'])
+        self.assertEqual((0,), hosts['failed_builds'].strides)
+        before = hosts['failed_builds']
+
+        hosts.put(['c'], {'failed_builds': 2})
+
+        self.assertEqual([0, 2], hosts['failed_builds'].tolist())
+        self.assertEqual([0, 0], before.tolist())
+        hosts.put(['d'], {})
+        self.assertEqual([0, 2, 0], hosts['failed_builds'].tolist())
+
+    def test_write_that_changes_nothing_copies_no_column(self):
+        hosts = made('a', 'b')
+        before = hosts['vcpus_total']
+
+        hosts.put(['a'], {'vcpus_total': 8, 'hypervisor_version': 1})
+
+        self.assertIs(before, hosts['vcpus_total'])
+
     def test_new_host_has_defaults(self):
         hosts = table.HostTable()
         hosts.put(['x'], {})
