@@ -177,7 +177,7 @@ class TestRefusing(BrokerTestCase):
 
         self.assertEqual(1, code)
         self.assertNotIn('Traceback', out + err)
-        self.assertIn('DEBUG amqp', out)
+        self.assertIn('DEBUG amqp', err)
 
     def test_broker_of_notifications_is_named(self):
         conf = loader.load(files=[self.configure(
@@ -260,8 +260,8 @@ class TestAway(BrokerTestCase):
         self.broker.stop()
         service = self.conductor(self.configure(
             self.url(), oslo_messaging_rabbit={'rabbit_retry_backoff': '0'}))
-        service.wait_for(r'The broker of \[DEFAULT\] transport_url cannot be '
-                         'reached yet')
+        service.wait_for(
+            r'The broker of \[DEFAULT\] transport_url is unreachable')
         service.wait_for('Connection failed: .*retrying in')
 
         self.broker.start()

@@ -118,7 +118,8 @@ class TestCells(stories.TestCase, base.TestCase):
 
         self.shell('server', 'delete', '--wait', three)
         self.move_host('c1', 'one')
-        # The zone is of the host, wherever it is.
+        # The name of a host that is mapped again has no aggregates.
+        self.run_cli(app.Shell, 'aggregate', 'add-host', 'zone:three', 'c1')
         [moved] = self.built(availability_zone='three')
         self.assertEqual(('ACTIVE', 'one', 'c1'),
                          (moved.status, moved.cell, moved.host))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import dataclasses
 import functools
 import random
@@ -792,8 +793,11 @@ class RequestDecision:
         """
         if self._way is None or self._way.name != COLUMNS:
             return True
+        request = copy.copy(self._request)
+        # Placement knows no server groups.
+        request.instance_group = None
         return len(self._parts.plugins.of_placement.candidates(
-            hosts, self._request)) > 0
+            hosts, request)) > 0
 
     def _refuse(self, reason: str, novas: str = NOVA_TEXT) -> str:
         """Log why there is no valid host; return the text for the user.

@@ -14,6 +14,7 @@ import os_traits
 from oslo_utils import uuidutils
 
 from cellsched import exception
+from cellsched.filters import server_group
 from cellsched.metrics import PrometheusMetrics
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import requirements
@@ -100,7 +101,8 @@ class Plugins:
 
     def on_columns(self, spec, states, more=()):
         return pipeline.Pipeline(
-            [], [builders.plugin(resources.RAMWeigher)], more)
+            [builders.plugin(server_group.ServerGroupAntiAffinityFilter)],
+            [builders.plugin(resources.RAMWeigher)], more)
 
     on_candidates = on_columns
 
@@ -225,6 +227,15 @@ class TestRecord(TestCase):
         self.assertEqual({'capacity:MEMORY_MB': ['a', 'b']},
                          decision.examples)
         self.assertEqual(2, decision.rejections[0]['hosts'])
+
+    def test_refusal_of_a_member_names_the_group(self):
+        group = nova_objects.InstanceGroup(
+            uuid=SERVER, policy='anti-affinity', members=[], rules={},
+            hosts=['a', 'b'])
+
+        decision = self.recorded(self.spec(instance_group=group))
+
+        self.assertIn('share of the server group', decision.reason)
 
     def grouped(self):
         """Return a request that needs allocation candidates."""
