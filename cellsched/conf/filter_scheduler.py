@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of filters and weighers as a whole: ``[filter_scheduler]``."""
 
+import math
+from typing import Any
+
 from oslo_config import cfg
+from oslo_config import types
 
 GROUP = cfg.OptGroup('filter_scheduler', title='Filters and weighers')
 
@@ -10,6 +14,38 @@ ALL_WEIGHERS = ('all_weighers', 'nova.scheduler.weights.all_weighers')
 
 #: In ``available_filters``: every filter that is installed.
 ALL_FILTERS = ('all_filters', 'nova.scheduler.filters.all_filters')
+
+
+class FlavorShare(types.String):
+    """The type of an option with a size of servers and its share.
+
+    ``VCPUS:MEMORY_MB=SHARE``, or ``VCPUS:MEMORY_MB:DISK_GB=SHARE``. The value
+    is a tuple of the four numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(type_name='vcpus:memory=share value')
+
+    def __call__(self, value: object) -> Any:
+        if isinstance(value, tuple):
+            return value
+        size, _, text = str(value).partition('=')
+        try:
+            amounts = [int(each) for each in size.split(':')]
+            share = float(text)
+        except ValueError:
+            amounts, share = [], math.nan
+        if (len(amounts) not in (2, 3) or min(amounts) < 0
+                or not any(amounts) or not 0 < share < math.inf):
+            raise ValueError(
+                f'{value!a:.60} is not valid; expected '
+                'VCPUS:MEMORY_MB=SHARE or VCPUS:MEMORY_MB:DISK_GB=SHARE, '
+                'with a share above 0')
+        return (*amounts, *[0] * (3 - len(amounts)), share)
+
+    def __repr__(self) -> str:
+        return 'FlavorShare'
+
 
 OPTS = [
     cfg.MultiStrOpt('available_filters', default=[ALL_FILTERS[0]], help="""

@@ -17,6 +17,10 @@ from tests.unit.weighers import test_metrics
 
 WEIGHERS = plugins.load_shipped(plugins.WEIGHERS)
 
+#: vCPUs, memory in MB and percentage: the default mix of flavors.
+MIX = ((1, 2048, 12), (1, 4096, 16.6), (2, 8192, 29.5), (4, 16384, 23),
+       (8, 32768, 12), (16, 65536, 6.9))
+
 #: Multiplier's name, its sign, and the score of a host.
 PLAIN = {
     'BuildFailureWeigher': (
@@ -39,6 +43,9 @@ PLAIN = {
         else 1 if host.cell == world.preferred else -1),
     'DiskWeigher': (
         'disk_weight_multiplier', 1, lambda host, _: host.free_disk_mb),
+    'FragmentationWeigher': (
+        'fragmentation_weight_multiplier', 1,
+        lambda host, world: world.usable_room(host)),
     'HypervisorVersionWeigher': (
         'hypervisor_version_weight_multiplier', 1,
         lambda host, _: host.hypervisor_version),
@@ -107,6 +114,24 @@ class World:
             return 0
         return sum(uuid in host.instances
                    for uuid in set(self.group['members']))
+
+    def usable_room(self, host):
+        """Return how much less room of a host is unusable with the server."""
+        row = self.table.row(host.uuid)
+        free = [int(self.table.available(resource)[row])
+                for resource in ('VCPU', 'MEMORY_MB')]
+        taken = self.request.resources()
+        after = [free[0] - taken['VCPU'], free[1] - taken['MEMORY_MB']]
+        total = 0.0
+        for place in 0, 1:
+            mean = sum(size[place] * share for *size, share in MIX) / 100
+            for *size, share in MIX:
+                before, then = (
+                    room[place] - size[place] * min(
+                        each // amount for each, amount in zip(room, size))
+                    for room in (free, after))
+                total += share / 100 * (before - then) / mean
+        return round(total, 9)
 
     def weights(self, rows, multipliers):
         """Return the weights of the hosts that passed, by Nova's formula.
