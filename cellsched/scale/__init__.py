@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulation of large deployments, on a simulated clock.
+
+``cellsched simulate`` measures a deployment that nobody has to build: hosts,
+schedulers, a claim store, load and faults are described by a scenario. The
+classes that decide and claim are those of production; the servers of claim
+stores are models with delays that were measured on real servers.
+
+:mod:`cellsched.simulator` is another simulation. It proves promises under
+faults on small deployments; this one measures large ones.
+
+* ``engine``: simulated time, processes and the clock that production reads.
+* ``scenario``: scenarios, read and checked.
+* ``load`` and ``traces``: requests from distributions and from files.
+* ``stores``: claim stores with simulated delays.
+* ``schedulers``: schedulers with host tables of their own.
+* ``faults``: losses of parts of the deployment.
+* ``measures``: figures and their series.
+* ``run``: one run of a scenario.
+"""
