@@ -654,7 +654,8 @@ class Placer:
         assert attempt.why is not None
         error = (self.loader.mass_outage_error() or attempt.refusals.busy
                  or attempt.why.error())
-        LOG.info('%s', error, context=attempt.context)
+        for uuid in attempt.uuids:
+            LOG.info('%s', error, instance_uuid=uuid, context=attempt.context)
         _explain(attempt.decision, attempt.why)
         self._record_decision(attempt)
         return error
