@@ -117,6 +117,9 @@ class ShowCapacity(base.Lister):
     cells share a provider, for example a storage pool, fewer servers fit in
     all cells than the sum.
 
+    ``Unusable Percent`` is the part of the free vCPUs and memory that the
+    flavors in ``[filter_scheduler] fragmentation_flavors`` cannot use.
+
     On a terminal, or with ``--chart``, a bar chart is drawn above the table.
     ``--plot`` draws a chart to a file, and requires ``cellsched[plot]``. Ends
     with 2 if no server fits.
@@ -131,7 +134,7 @@ class ShowCapacity(base.Lister):
     app: Shell
 
     kinds = base.DECISIONS
-    columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers')
+    columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers', 'Unusable Percent')
     arguments = (
         *REQUEST,
         base.flag('--chart', 'draw a bar chart'),
@@ -147,16 +150,17 @@ class ShowCapacity(base.Lister):
         if args.plot is not None:
             _check_plot(args.plot)
         found, cells = planning.room(self.app, args)
-        rows = sorted((cells.get(each.cell, each.cell), *each[1:])
-                      for each in found.cells)
+        rows = sorted((cells.get(each.cell, each.cell), *each[1:-1],
+                       _percent(each.unusable)) for each in found.cells)
         total = (sum(each.hosts for each in found.cells),
-                 sum(each.passing for each in found.cells), found.servers)
+                 sum(each.passing for each in found.cells), found.servers,
+                 _percent(found.unusable))
         if not found.servers:
             self.exit_code = FITS_NOWHERE
             for rejection in found.rejections:
                 self.app.warn(f'{rejection.hosts} hosts: {rejection.reason}')
         bars = [terminal.Bar(name, 'servers', servers, found.servers)
-                for name, _, _, servers in rows]
+                for name, _, _, servers, _ in rows]
         if args.chart or (
                 args.formatter == 'table' and self.app.stdout.isatty()):
             terminal.draw(bars, self.app.stdout)
@@ -246,6 +250,10 @@ def _lines(data: Mapping[str, Any], cells: Mapping[str, str]) -> Iterator[str]:
         yield from decision_text.table(('Server', 'Host', 'Alternates'), [
             (place['instance'], place['host'], place['alternates'])
             for place in data['places']])
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 1)
 
 
 def _check_plot(path: pathlib.Path) -> None:

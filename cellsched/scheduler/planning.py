@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from random import Random
 from typing import Any
+from typing import cast
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placer
+from cellsched.weighers import fragmentation
+from cellsched.weighers import registry
 
 
 def on_snapshot(
@@ -56,12 +59,16 @@ class CellCapacity(NamedTuple):
     :param passing: the number of compute nodes that pass all filters
     :param servers: the number of servers that fit, if servers in other cells
         take no shared resources
+    :param unusable: the share of the free vCPUs, memory and disk of the hosts
+        that the mix of flavors cannot use, on average; None without free room
+        or a mix
     """
 
     cell: str
     hosts: int
     passing: int
     servers: int
+    unusable: float | None
 
 
 class Capacity(NamedTuple):
@@ -71,11 +78,13 @@ class Capacity(NamedTuple):
     :param servers: the number of servers that fit all cells together; less
         than the sum if hosts of several cells share resources
     :param rejections: the number of rejected hosts by reason
+    :param unusable: as that of a cell, of all hosts
     """
 
     cells: list[CellCapacity]
     servers: int
     rejections: list[Rejection]
+    unusable: float | None
 
 
 def capacity(
@@ -101,20 +110,45 @@ def capacity(
         raise refusal
     hosts = snapshot.table.view(snapshot.now)
     found = pipeline.candidates(hosts, request)
-    cells = hosts['cell']
+    cells, room = hosts['cell'], _FreeRoom(conf, hosts)
     codes, first = np.unique(cells, return_index=True)
     rooms = []
     for code in codes[np.argsort(first)]:
+        members = np.flatnonzero(cells == code)
         rows = found.rows[cells[found.rows] == code]
         rooms.append(CellCapacity(
-            hosts.value('cell', code), int(np.count_nonzero(cells == code)),
-            len(rows), _servers(hosts, rows, request)))
+            hosts.value('cell', code), len(members), len(rows),
+            _servers(hosts, rows, request), room.unusable(members)))
     servers = sum(each.servers for each in rooms)
     if hosts.sharing:
         # Each cell alone may use all shared resources.
         servers = max(_servers(hosts, found.rows, request), max(
             (each.servers for each in rooms), default=0))
-    return Capacity(rooms, servers, pipeline.rejections(request, found))
+    return Capacity(rooms, servers, pipeline.rejections(request, found),
+                    room.unusable(np.arange(len(hosts))))
+
+
+class _FreeRoom:
+    """The free room of hosts, and the part that no mix of flavors can use.
+
+    The mix is that of FragmentationWeigher, whether it is enabled or not.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, hosts: view.Hosts) -> None:
+        name = fragmentation.FragmentationWeigher.__name__
+        weigher = cast(fragmentation.FragmentationWeigher,
+                       registry.make(conf, [name])[0])
+        self._free = self._rest = np.zeros((len(hosts), 0))
+        if weigher.resources:
+            self._free = weigher.free(hosts)
+            self._rest = fragmentation.unusable(
+                self._free, weigher.sizes, weigher.shares)
+
+    def unusable(self, rows: view.Column) -> float | None:
+        """Return the unusable share of the free room of some hosts."""
+        free, rest = self._free[rows].sum(axis=0), self._rest[rows].sum(axis=0)
+        some = free > 0
+        return float((rest[some] / free[some]).mean()) if some.any() else None
 
 
 def _servers(

@@ -42,6 +42,9 @@ class ShowCapacity(decision.ShowCapacity):
     servers. Servers with resources of child or sharing providers, NUMA
     topologies or PCI devices cannot be counted.
 
+    ``Unusable Percent`` is the part of the free vCPUs and memory that the
+    flavors in ``[filter_scheduler] fragmentation_flavors`` cannot use.
+
     On a terminal, or with ``--chart``, a bar chart is drawn above the table.
     ``--plot`` draws a chart to a file, and requires ``cellsched[plot]``. Ends
     with 2 if no server fits.
