@@ -147,13 +147,14 @@ class SQLClaims(base.ClaimStore):
     ) -> base.AnyOf:
         if len(batches) == 1:
             return super().claim_any(batches)
-        for batch in batches:
-            validation.check_claims(batch)
         place = None
         if self._one_round_trip is None:
             place = self._claim_first(batches)
-        elif _are_alike(batches):
-            place = self._claim_alike(batches)
+        else:
+            for batch in batches:
+                validation.check_claims(batch)
+            if _are_alike(batches):
+                place = self._claim_alike(batches)
         return (self._claim_in_order(batches) if place is None
                 else base.AnyOf(place, len(batches[place])))
 
@@ -177,6 +178,15 @@ class SQLClaims(base.ClaimStore):
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> int | None:
         """Claim the first batch that fits in one transaction, if any."""
+        validation.check_claims(batches[0])
+        # 1. Most claims are on the first hosts: do not read the others.
+        with (contextlib.suppress(*_CONFLICTS, exception.GroupPolicyViolated),
+              self._database.writer() as connection):
+            transactions.claim(connection, batches[0])
+            return 0
+        # 2. Read what all alternatives have.
+        for batch in batches[1:]:
+            validation.check_claims(batch)
         with (contextlib.suppress(*_CONFLICTS),
               self._database.writer() as connection):
             return transactions.claim_first(connection, batches)

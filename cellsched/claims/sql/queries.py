@@ -22,6 +22,14 @@ _INVENTORY_FIELDS = tuple(
 
 _UNBOUNDED = base.Units()
 
+_INVENTORIES = sa.select(
+    _inventories.c.provider, _inventories.c.resource_class,
+    _inventories.c.used,
+    *(_inventories.c[name] for name in _INVENTORY_FIELDS))
+
+_INVENTORIES_OF = _INVENTORIES.where(
+    statements.in_list(_inventories.c.provider))
+
 _HELD = sa.select(
     _allocations.c.consumer, _allocations.c.provider,
     _allocations.c.resource_class, _allocations.c.amount,
@@ -75,15 +83,11 @@ def inventories(
     """
     has: dict[str, dict[str, base.Inventory]] = {}
     used: dict[str, dict[str, int]] = {}
-    columns = _inventories.c
-    query = sa.select(
-        columns.provider, columns.resource_class, columns.used,
-        *(columns[name] for name in _INVENTORY_FIELDS))
-    parts = [query] if providers is None else [
-        query.where(columns.provider.in_(chunk))
-        for chunk in statements.chunks(providers)]
-    for each in parts:
-        for provider, resource, taken, *fields in connection.execute(each):
+    results = [connection.execute(_INVENTORIES)] if providers is None else (
+        connection.execute(_INVENTORIES_OF, {'these': chunk})
+        for chunk in statements.chunks(providers))
+    for rows in results:
+        for provider, resource, taken, *fields in rows:
             has.setdefault(provider, {})[resource] = base.Inventory(*fields)
             used.setdefault(provider, {})[resource] = taken
     return has, used
