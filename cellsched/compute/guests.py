@@ -50,8 +50,12 @@ class GuestFiles:
         if self._path and uuidutils.is_uuid_like(uuid):
             # A guest without a file is kept.
             with self._logged_errors(uuid):
-                self._path.mkdir(parents=True, exist_ok=True)
-                (self._path / uuid).touch()
+                path = self._path / uuid
+                try:
+                    open(path, 'wb').close()
+                except FileNotFoundError:
+                    self._path.mkdir(parents=True, exist_ok=True)
+                    open(path, 'wb').close()
 
     def remove(self, uuid: str) -> None:
         """Remove a guest; one that is not there is ignored."""

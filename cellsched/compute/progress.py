@@ -11,7 +11,6 @@ from typing import Any
 from cellsched import batching
 from cellsched.clock import Clock
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
@@ -70,14 +69,6 @@ class _News:
         # Nobody gives networks before the first try.
         return self.message is not None and self.message.tried != 1
 
-    @property
-    def node(self) -> tuple[str, str] | None:
-        """The uuid and the name of the node of a starting build, if known."""
-        if self.message is None:
-            return None
-        uuid = self.message.chosen.get('compute_node_uuid')
-        return uuid and (uuid, self.message.chosen.nodename)
-
     def change(self, host: str, now: datetime.datetime) -> instances.Change:
         """Return the change of the server's state."""
         if self.message is None:
@@ -89,10 +80,14 @@ class _News:
             # A message of an earlier try may come again, when the build is
             # on its way to another host and what it claims is there.
             expected['build_attempts'] = self.message.tried
+        # A name can be that of another host or node by now. The claim is on
+        # the node with the uuid.
+        node = self.message.chosen.nodename
+        node_uuid = self.message.chosen.get('compute_node_uuid')
         return instances.Change(
             self.uuid, 'begin',
-            {'host': host, 'node': self.message.chosen.nodename,
-             'network_allocated': True}, expected)
+            {'host': host, 'node': node, 'network_allocated': True}, expected,
+            (node_uuid, host, node) if node_uuid else None)
 
 
 class ProgressReports:
@@ -145,14 +140,8 @@ class ProgressReports:
                     news.had_networks = (
                         news.asks_networks
                         and networks.is_allocated(connection, news.uuid))
-                # A name can be that of another host or node by now. The claim
-                # is on the node with the uuid.
-                gone = {node for node in {news.node for news in all_news}
-                        if node is not None and not compute_nodes.is_held(
-                            connection, self._host, *node)}
                 went = instances.transit_all(connection, [
-                    news.change(self._host, now) for news in all_news
-                    if news.node not in gone], now)
+                    news.change(self._host, now) for news in all_news], now)
                 instance_history.finish(connection, {
                     news.uuid: news.started_at for news in all_news
                     if news.message is None and news.uuid in went

@@ -140,15 +140,6 @@ def holder(connection: sa.Connection, uuid: str) -> HeldNode | None:
     return row and HeldNode(*row[:4], row.vanished_at is not None)
 
 
-def is_held(
-    connection: sa.Connection, host: str, uuid: str, node: str
-) -> bool:
-    """Return whether a host has a node with this uuid and this name."""
-    row = connection.execute(_HOLDER, {'of': uuid}).first()
-    return row is not None and (row.host, row.hypervisor_hostname) == (
-        host, node)
-
-
 def has_child(connection: sa.Connection, uuid: str, except_of: str) -> bool:
     """Return whether another node than this one has a child provider.
 

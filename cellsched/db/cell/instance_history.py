@@ -44,6 +44,22 @@ RETRY_EVENT = 'conductor_build_instances'
 
 _OPEN = (_ACTIONS.c.id, _ACTIONS.c.instance_uuid, _ACTIONS.c.start_time)
 
+_OPEN_OF = (statements.in_list(_ACTIONS.c.instance_uuid),
+            _ACTIONS.c.action == sa.bindparam('name'),
+            _ACTIONS.c.finish_time.is_(None))
+
+_END: dict[str, Any] = {
+    'finish_time': sa.bindparam('now'), 'updated_at': sa.bindparam('now'),
+    'message': sa.bindparam('text')}
+
+_CLOSE = (sa.update(_ACTIONS).where(*_OPEN_OF).values(_END)
+          .returning(*_OPEN))
+
+#: For MySQL, which has no RETURNING.
+_FIND_OPEN = sa.select(*_OPEN).where(*_OPEN_OF)
+_CLOSE_FOUND = sa.update(_ACTIONS).where(
+    statements.in_list(_ACTIONS.c.id)).values(_END)
+
 
 def create_all(
     connection: sa.Connection, contexts: Mapping[str, Any], action: str,
@@ -97,14 +113,12 @@ def finish(
     :param host: the host that did it
     """
     for chunk in statements.chunks(started):
-        rows = _close(connection, now, None, _ACTIONS.c.action == action,
-                      _ACTIONS.c.instance_uuid.in_(chunk))
-        if rows:
-            connection.execute(sa.insert(_EVENTS), [
-                {'created_at': now, 'event': event, 'action_id': row.id,
-                 'start_time': started[row.instance_uuid] or row.start_time,
-                 'finish_time': now, 'result': _SUCCESS, 'host': host,
-                 'deleted': 0} for row in rows])
+        statements.insert_all(connection, _EVENTS, [
+            {'created_at': now, 'event': event, 'action_id': row.id,
+             'start_time': started[row.instance_uuid] or row.start_time,
+             'finish_time': now, 'result': _SUCCESS, 'host': host,
+             'deleted': 0}
+            for row in _close(connection, now, None, action, chunk)])
 
 
 def close(
@@ -128,8 +142,7 @@ def fail(
     :param host: the host that reports it
     :param task: the failed task, as users call it
     """
-    if _close(connection, now, _FAILED, _ACTIONS.c.action == action,
-              _ACTIONS.c.instance_uuid == uuid):
+    if _close(connection, now, _FAILED, action, [uuid]):
         _add_failure(
             connection, [uuid], action, event, now, reason, host,
             message_of(reason, task), services.look(connection, host).host_id)
@@ -137,22 +150,20 @@ def fail(
 
 def _close(
     connection: sa.Connection, now: datetime.datetime, message: str | None,
-    *conditions: sa.ColumnElement[bool],
+    action: str, uuids: Sequence[str],
 ) -> Sequence[sa.Row[Any]]:
-    """Finish the open actions that conditions select; return them.
+    """Finish the open actions of servers with a name; return them.
 
     The transaction holds the locks of their servers.
     """
-    conditions = (*conditions, _ACTIONS.c.finish_time.is_(None))
-    closing = sa.update(_ACTIONS).values(
-        finish_time=now, updated_at=now, message=message)
+    these, end = {'these': uuids, 'name': action}, {
+        'now': now, 'text': message}
     if connection.dialect.update_returning:
-        return connection.execute(
-            closing.where(*conditions).returning(*_OPEN)).all()
-    rows = connection.execute(sa.select(*_OPEN).where(*conditions)).all()
+        return connection.execute(_CLOSE, {**these, **end}).all()
+    rows = connection.execute(_FIND_OPEN, these).all()
     if rows:
         connection.execute(
-            closing.where(_ACTIONS.c.id.in_([row.id for row in rows])))
+            _CLOSE_FOUND, {'these': [row.id for row in rows], **end})
     return rows
 
 

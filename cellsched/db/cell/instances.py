@@ -23,6 +23,7 @@ from cellsched import objects
 
 _TABLE = models.instances
 _EXTRA = models.instance_extra
+_NODES = models.compute_nodes
 _CHILDREN = (models.instance_extra, models.instance_system_metadata,
              models.instance_faults, models.instance_actions,
              models.block_device_mapping)
@@ -49,6 +50,13 @@ _LOCK = statements.by_index(
 _STATES = (_TABLE.c.node, _TABLE.c.vm_state, _TABLE.c.task_state,
            _TABLE.c.project_id)
 
+_HELD_NAMES = ('held_uuid', 'held_host', 'held_node')
+
+_HELD = sa.exists().where(_NODES.c.deleted == 0, *(
+    column == sa.bindparam(name) for column, name in zip(
+        (_NODES.c.uuid, _NODES.c.host, _NODES.c.hypervisor_hostname),
+        _HELD_NAMES, strict=True)))
+
 _COUNT_STATES = sa.select(
     *_STATES, sa.func.count().label('servers'),
     sa.func.sum(_TABLE.c.id).label('ids'),
@@ -58,12 +66,17 @@ _COUNT_STATES = sa.select(
 
 
 class Change(NamedTuple):
-    """A change of a server's state, as :func:`transit` makes it."""
+    """A change of a server's state, as :func:`transit` makes it.
+
+    :ivar held: a node that must exist for the change: its uuid, its host and
+        its name; None for no condition
+    """
 
     uuid: str
     transition: str
     values: Mapping[str, Any]
     expected: Mapping[str, Any]
+    held: tuple[str, str, str] | None = None
 
 
 def create(
@@ -216,7 +229,7 @@ def transit_all(
     alike: dict[object, list[Change]] = {}
     for change in changes:
         kind = (change.transition, frozenset(change.values.items()),
-                frozenset(change.expected.items()))
+                frozenset(change.expected.items()), change.held)
         if change.uuid in ids:
             alike.setdefault(kind, []).append(change)
     if connection.dialect.update_returning:
@@ -234,7 +247,7 @@ def _transit(
 ) -> Sequence[str]:
     went = _change(
         connection, these, states.TRANSITIONS[change.transition],
-        change.values, now, change.expected)
+        change.values, now, change.expected, change.held)
     if went and change.transition in states.ENDS_OF_BUILD:
         build_casts.drop(connection, went)
     return went
@@ -244,10 +257,12 @@ def _change(
     connection: sa.Connection, these: str | Sequence[int],
     transition: states.Transition | None, values: Mapping[str, Any],
     now: datetime.datetime, expected: Mapping[str, Any],
+    held: tuple[str, str, str] | None = None,
 ) -> Sequence[str]:
     """Change servers on a condition; return the changed ones.
 
     :param these: a uuid, or the ids of several locked rows
+    :param held: see :class:`Change`
     """
     if transition is not None:
         after = transition.after
@@ -259,9 +274,11 @@ def _change(
         frozenset(values), tuple(
             (name, tuple(value is None for value in choice))
             for name, choice in allowed.items()),
-        transition.before if transition else None, isinstance(these, str))
+        transition.before if transition else None, isinstance(these, str),
+        held is not None)
     result = connection.execute(statement, {
         'these': these, 'now': now,
+        **(dict(zip(_HELD_NAMES, held, strict=True)) if held else {}),
         **{f'set_{name}': value for name, value in values.items()
            if name != 'deleted'},
         **{f'was_{name}_{place}': value for name, choice in allowed.items()
@@ -274,7 +291,7 @@ def _change(
 @functools.lru_cache(256)
 def _update(
     names: frozenset[str], expected: tuple[tuple[str, tuple[bool, ...]], ...],
-    before: frozenset[states.State] | None, one: bool,
+    before: frozenset[states.State] | None, one: bool, held: bool,
 ) -> sa.Update:
     """Return the UPDATE statement for a conditional change.
 
@@ -282,6 +299,7 @@ def _update(
     :param before: the allowed states, or None for any state
     :param one: whether it updates one server; otherwise it returns the ids of
         the changed rows
+    :param held: whether it has the condition on a node
     """
     conditions: list[sa.ColumnElement[bool]] = [
         sa.or_(sa.false(), *(
@@ -294,6 +312,8 @@ def _update(
             sa.and_(_TABLE.c.vm_state == state.vm_state,
                     _TABLE.c.task_state == state.task_state)
             for state in sorted(before, key=str))))
+    if held:
+        conditions.append(_HELD)
     these = (_TABLE.c.uuid == sa.bindparam('these') if one
              else statements.in_list(_TABLE.c.id))
     statement = (
