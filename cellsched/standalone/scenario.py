@@ -6,11 +6,8 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import math
 import pathlib
 from typing import Any
-
-import jsonschema
 
 from cellsched.api import providers
 from cellsched.compute import children
@@ -21,9 +18,13 @@ from cellsched.standalone import deployment
 from cellsched.virt import fake
 from cellsched.yaml_file import invalid
 from cellsched.yaml_file import read
+from cellsched.yaml_schema import check
+from cellsched.yaml_schema import EXPECTS
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
-         'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z'}
+         'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z',
+         EXPECTS: 'a name of 1 to 63 letters, digits, dots, dashes and '
+                  'underscores'}
 _AMOUNT = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31 - 1}
 _COUNT = {'type': 'integer', 'minimum': 1, 'maximum': 1000}
 _NAMES = {'type': 'array', 'items': _NAME, 'uniqueItems': True}
@@ -42,12 +43,14 @@ def _list(item: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
 
 #: Text that fits on one line of a configuration file.
 _LINE = r'^[^\r\n]*\Z'
-_VALUE = {'type': ['string', 'number', 'boolean'], 'pattern': _LINE}
+_VALUE = {'type': ['string', 'number', 'boolean'], 'pattern': _LINE,
+          EXPECTS: 'text on one line'}
 
 
 def _by_name(item: Mapping[str, Any]) -> dict[str, Any]:
     return {'type': 'object', 'additionalProperties': item,
-            'propertyNames': {'pattern': r'^[A-Za-z]\w*\Z'}}
+            'propertyNames': {'pattern': r'^[A-Za-z]\w*\Z',
+                              EXPECTS: 'the name of an option'}}
 
 
 _TOTALS = {'type': 'object', 'additionalProperties': _AMOUNT}
@@ -98,30 +101,13 @@ SCHEMA = _record({
     }, ['name', 'flavor']), 1),
     'options': _by_name(_by_name({
         'type': ['string', 'number', 'boolean', 'array'], 'pattern': _LINE,
-        'items': _VALUE})),
+        EXPECTS: 'text on one line', 'items': _VALUE})),
 }, ['cells', 'flavors', 'requests'])
 
 #: Options that the deployment sets itself, by group.
 _OWN_OPTIONS = {
     'DEFAULT': {'host', 'transport_url'}, 'api_database': {'connection'},
     'claims': {'connection', 'store'}, 'database': {'connection'}}
-
-
-def _is_whole(checker: Any, value: Any) -> bool:
-    # The standard has 2.0 among the integers.
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(checker: Any, value: Any) -> bool:
-    # NaN is neither more nor less than any bound.
-    return _is_whole(checker, value) or (
-        isinstance(value, float) and math.isfinite(value))
-
-
-_Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator,
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {'integer': _is_whole, 'number': _is_number}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,11 +157,7 @@ def load(path: pathlib.Path, deploys: bool = True) -> Scenario:
     document = read(path)
     schema = SCHEMA if deploys else {
         **SCHEMA, 'required': ['flavors', 'requests']}
-    errors = sorted(
-        _Validator(schema).iter_errors(document),
-        key=lambda error: [str(part) for part in error.absolute_path])
-    for error in errors:
-        raise invalid(path, error.absolute_path, _expected(error))
+    check(path, document, schema)
     if not deploys:
         for name in document.keys() & _DEPLOYED:
             raise invalid(path, [name], (
@@ -319,48 +301,3 @@ def _check_known(
         if name not in known:
             raise invalid(path, field, (
                 f'one of {", ".join(sorted(known)) or "none"}, not {name}'))
-
-
-def _expected(error: jsonschema.ValidationError) -> str:
-    """Return the expectation of a rule of the schema, in a few words."""
-    got: Any = error.instance
-    shown = f'not {got!r:.60}'
-    rule: Any = error.validator_value
-    schema: Any = error.schema
-    match error.validator:
-        case 'type':
-            kinds = rule if isinstance(rule, list) else [rule]
-            return f'{" or ".join(map(_kind, kinds))}, {shown}'
-        case 'minimum':
-            return f'at least {rule}, {shown}'
-        case 'maximum':
-            return f'at most {rule}, {shown}'
-        case 'enum':
-            return f'one of {", ".join(map(str, rule))}, {shown}'
-        case 'required':
-            missing = sorted(set(rule) - set(got))
-            return f'{missing[0]} is missing'
-        case 'additionalProperties':
-            known = schema['properties']
-            unknown = sorted(str(key) for key in got if key not in known)
-            return f'one of {", ".join(known)}, not {unknown[0]}'
-        case 'minItems':
-            return f'at least {rule} of them'
-        case 'uniqueItems':
-            return 'each one once'
-        case 'pattern' | 'minLength' | 'maxLength' if schema == _NAME:
-            return ('a name of 1 to 63 letters, digits, dots, dashes and '
-                    f'underscores, {shown}')
-        case 'pattern' if rule == _LINE:
-            return f'text on one line, {shown}'
-        case 'pattern':
-            return f'the name of an option, {shown}'
-        case 'minLength':
-            return 'text that is not empty'
-    return error.message
-
-
-def _kind(name: str) -> str:
-    return {'object': 'a mapping', 'array': 'a list', 'string': 'text',
-            'integer': 'a whole number', 'number': 'a number',
-            'boolean': 'true or false'}.get(name, name)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check of a YAML file against a JSON schema, with errors in words.
+
+Apart from :mod:`cellsched.yaml_file`, as to import the library takes long.
+"""
+
+from collections.abc import Mapping
+import math
+import pathlib
+from typing import Any
+
+import jsonschema
+
+from cellsched.yaml_file import invalid
+
+#: The key of a schema with its expectation in words.
+EXPECTS = 'expects'
+
+
+def _is_whole(checker: Any, value: Any) -> bool:
+    # The standard has 2.0 among the integers.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(checker: Any, value: Any) -> bool:
+    # NaN is neither more nor less than any bound.
+    return _is_whole(checker, value) or (
+        isinstance(value, float) and math.isfinite(value))
+
+
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {'integer': _is_whole, 'number': _is_number}))
+
+
+def check(
+    path: pathlib.Path, document: Any, schema: Mapping[str, Any]
+) -> None:
+    """Check a document of a file against a schema.
+
+    :raises cellsched.exception.InvalidField: names the file, the field and
+        the expectation
+    """
+    errors = sorted(
+        _Validator(schema).iter_errors(document),
+        key=lambda error: [str(part) for part in error.absolute_path])
+    for error in errors:
+        raise invalid(path, error.absolute_path, _expected(error))
+
+
+def _expected(error: jsonschema.ValidationError) -> str:
+    """Return the expectation of a rule of the schema, in a few words."""
+    got: Any = error.instance
+    shown = f'not {got!r:.60}'
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    match error.validator:
+        case 'type':
+            kinds = rule if isinstance(rule, list) else [rule]
+            return f'{" or ".join(map(_kind, kinds))}, {shown}'
+        case 'minimum':
+            return f'at least {rule}, {shown}'
+        case 'maximum':
+            return f'at most {rule}, {shown}'
+        case 'exclusiveMinimum':
+            return f'more than {rule}, {shown}'
+        case 'enum':
+            return f'one of {", ".join(map(str, rule))}, {shown}'
+        case 'required':
+            missing = sorted(set(rule) - set(got))
+            return f'{missing[0]} is missing'
+        case 'additionalProperties':
+            known = schema['properties']
+            unknown = sorted(str(key) for key in got if key not in known)
+            return f'one of {", ".join(known)}, not {unknown[0]}'
+        case 'minItems':
+            return f'at least {rule} of them'
+        case 'uniqueItems':
+            return 'each one once'
+        case 'pattern' | 'minLength' | 'maxLength' if EXPECTS in schema:
+            return f'{schema[EXPECTS]}, {shown}'
+        case 'minLength':
+            return 'text that is not empty'
+    return error.message
+
+
+def _kind(name: str) -> str:
+    return {'object': 'a mapping', 'array': 'a list', 'string': 'text',
+            'integer': 'a whole number', 'number': 'a number',
+            'boolean': 'true or false'}.get(name, name)
