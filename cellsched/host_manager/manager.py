@@ -167,9 +167,7 @@ class HostManager(source.HostSource):
             if not first:
                 self._read_claims()
             with self.table.batch():
-                self._read_aggregates(now)
-                self._host_mappings.read()
-                self._read_cells(context, now)
+                self.read_facts(context, now)
             with self._lock:
                 while self._held and (
                         self._held[0][0] < self.clock.steady()):
@@ -183,6 +181,15 @@ class HostManager(source.HostSource):
                 self._read_claims()
             self._read_at = now
             return True
+
+    def read_facts(self, context: RequestContext, now: float) -> None:
+        """Write what changed of aggregates, cells and hosts to the table.
+
+        :param now: monotonic time
+        """
+        self._read_aggregates(now)
+        self._host_mappings.read()
+        self._read_cells(context, now)
 
     def read_at(self) -> float | None:
         if self._read_at is None:
