@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import types
 from typing import Any
 from typing import cast
 from typing import TextIO
@@ -132,17 +133,20 @@ class Backend:
 
     def archiver(self) -> 'Archiver':
         """Return the archiver of deleted rows."""
-        # Most commands need neither archiver nor auditor: 60 ms of CPU.
-        from cellsched.wiring import maintenance
-
-        return maintenance.archiver(self.conf, self.parts)
+        made: Archiver = self._maintenance.archiver(self.conf, self.parts)
+        return made
 
     def auditor(self) -> 'Auditor':
         """Return the auditor of all databases."""
+        made: Auditor = self._maintenance.auditor(self.conf, self.parts)
+        return made
+
+    @property
+    def _maintenance(self) -> types.ModuleType:
         # Most commands need neither archiver nor auditor: 60 ms of CPU.
         from cellsched.wiring import maintenance
 
-        return maintenance.auditor(self.conf, self.parts)
+        return maintenance
 
     @property
     def cell_schema(self) -> Schema:
@@ -307,19 +311,23 @@ class ConfiguredDeployment(ReadDeployment):
     ) -> Planner:
         if snapshot is None:
             return self._planner()
-        # The scheduler imports NumPy.
-        from cellsched.scheduler import planning
-
-        return planning.on_snapshot(
+        made: Planner = self._planning.on_snapshot(
             self._backend.conf, snapshot, self._backend.parts.random)
+        return made
 
     def capacity(
         self, snapshot: 'document.HostDocument', request: objects.RequestSpec
     ) -> 'planning.Capacity':
+        found: planning.Capacity = self._planning.capacity(
+            self._backend.conf, snapshot, request)
+        return found
+
+    @property
+    def _planning(self) -> types.ModuleType:
         # The scheduler imports NumPy.
         from cellsched.scheduler import planning
 
-        return planning.capacity(self._backend.conf, snapshot, request)
+        return planning
 
     def decisions(
         self, name: str, limit: int | None

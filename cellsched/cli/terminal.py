@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import datetime
 from typing import Protocol
 from typing import TextIO
 
@@ -30,16 +31,19 @@ class Progress(Protocol):
 
 @contextlib.contextmanager
 def progress(
-    what: str, total: int, stream: TextIO, clock: Clock | None = None
+    what: str, total: int, stream: TextIO, clock: Clock | None = None,
+    estimates: bool = False,
 ) -> Iterator[Progress]:
     """Show a bar during an operation; yield a function that updates it.
 
     If the stream is not a terminal, a line is printed every few seconds.
 
     :param clock: the clock for these lines; without a clock there are none
+    :param estimates: whether the bar shows the remaining time, too
     """
     if stream.isatty():
-        with _progress_bar(what, total, stream) as show:
+        with _progress_bar(
+                what, total, stream, clock if estimates else None) as show:
             yield show
     elif clock is not None:
         yield _lines(what, total, stream, clock)
@@ -48,13 +52,22 @@ def progress(
 
 
 @contextlib.contextmanager
-def _progress_bar(what: str, total: int, stream: TextIO) -> Iterator[Progress]:
+def _progress_bar(
+    what: str, total: int, stream: TextIO, clock: Clock | None
+) -> Iterator[Progress]:
+    began = clock.monotonic() if clock else 0.0
 
     def show(done: int, of: int | None = None, /) -> None:
         nonlocal total
         total = total if of is None else of
         filled = _LENGTH * done // max(total, 1)
-        stream.write(f'\r{what} [{"#" * filled:<{_LENGTH}}] {done}/{total}')
+        estimate = ''
+        if clock and 0 < done < total:
+            left_s = (clock.monotonic() - began) * (total - done) / done
+            # A shorter text does not overwrite the end of a longer one.
+            estimate = f', {datetime.timedelta(seconds=round(left_s))} left  '
+        stream.write(f'\r{what} [{"#" * filled:<{_LENGTH}}] {done}/{total}'
+                     f'{estimate}')
         stream.flush()
 
     show(0)
