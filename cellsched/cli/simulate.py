@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulation of large deployments: ``cellsched simulate``."""
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Mapping
+import json
+import pathlib
+from typing import Any
+
+from cellsched.cli.app import Shell
+from cellsched.cli import base
+from cellsched.cli import terminal
+from cellsched import exception
+
+#: Exit code if the claim store broke a promise.
+BROKEN = 2
+
+#: The longest file of another run.
+_BYTES_MAX = 2 ** 30
+
+
+class Simulate(base.ReportCommand):
+    """Simulate a deployment, and measure its schedulers.
+
+    A scenario describes hosts, schedulers, a claim store, load and faults.
+    It is one of the project, shown by ``--list``, or a YAML file. The classes
+    that decide and claim are those of production; time is simulated, and
+    nothing is connected to. The same scenario with the same seed gives the
+    same output to the byte.
+
+    The table shows the summary, ``-f json`` and ``-f yaml`` all measures and
+    ``-f csv`` their course. ``--compare`` shows the summaries of two runs
+    instead. Ends with 2 if the claim store broke a promise, such as to sell a
+    place once only.
+
+    Examples::
+
+        cellsched simulate --list
+        cellsched simulate nova-floor -f json > one.json
+        cellsched simulate nova-floor --set schedulers.count=4 \\
+            --compare one.json
+    """
+
+    app: Shell
+
+    arguments = (
+        base.argument('scenario', metavar='SCENARIO', nargs='?',
+                      help='name of a scenario, or a YAML file'),
+        base.flag('--list', 'list the scenarios of the project'),
+        base.argument('--seed', metavar='N', type=base.whole(0, 2 ** 31 - 1),
+                      help='seed of all random numbers, in place of that of '
+                           'the scenario'),
+        base.argument('--set', metavar='KEY=VALUE', action='append',
+                      default=[], dest='changes',
+                      help='change a key of the scenario, such as '
+                           'schedulers.count=4; may be repeated'),
+        base.argument('--compare', metavar='FILE', type=pathlib.Path,
+                      help='compare with another run, written with -f json'))
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._code = 0
+        return super().run(parsed_args) or self._code
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        # The help of all commands imports this module, and would import the
+        # scheduler.
+        from cellsched.scale import run
+
+        args = parsed_args
+        if args.list:
+            rows = [{'Name': name, 'Description': text}
+                    for name, text in run.scenarios().items()]
+            self.show(args.format, rows, (
+                f'{row["Name"]}: {row["Description"]}' for row in rows))
+            return
+        if args.scenario is None:
+            raise exception.InvalidField(
+                where='simulate', field='SCENARIO', problem='it is missing',
+                expected=f'a file, or one of {", ".join(run.scenarios())}')
+        compared = [_read(args.compare)] if args.compare else []
+        found = run.read(args.scenario, args.seed, args.changes)
+        with terminal.progress(
+                f'Simulating {found.name}', run.STEPS, self.app.stderr,
+                self.app.clock, estimates=True) as advance:
+            document = run.run(found, advance)
+        for name, count in document['checks'].items():
+            if count:
+                self._code = BROKEN
+                self.app.warn(f'the claim store broke a promise: {name} is '
+                              f'{count}; expected 0')
+        self._show(args, document, compared)
+
+    def _show(
+        self, args: argparse.Namespace, document: dict[str, Any],
+        compared: list[dict[str, Any]],
+    ) -> None:
+        if compared:
+            rows = [{'figure': name, 'this': document['summary'].get(name),
+                     'other': value}
+                    for name, value in compared[0]['summary'].items()]
+            self.show(args.format, rows, _compared_lines(rows))
+        else:
+            series = document['series']
+            self.show(args.format, document, _lines(document), [
+                dict(zip(series, values)) for values in zip(*series.values())])
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    """Return the document of another run.
+
+    :raises cellsched.exception.InvalidField: the file has none
+    """
+    try:
+        with path.open('rb') as file:
+            document = json.loads(file.read(_BYTES_MAX))
+        if isinstance(document['summary'], dict):
+            return dict(document)
+        problem = 'it has no summary'
+    except OSError as exc:
+        problem = str(exc.strerror)
+    except (ValueError, KeyError, TypeError):
+        problem = 'it has no summary'
+    raise base.invalid('--compare', f'{path}: {problem}',
+                       'a file that -f json has written')
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the summary, a figure on each line."""
+    shown = {**document['summary'], **document['checks']}
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        if value is not None:
+            yield f'{name:<{width}}  {_number(value)}'
+
+
+def _compared_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    width = max(len(row['figure']) for row in rows)
+    yield f'{"":<{width}}  {"this":>12}  {"other":>12}'
+    for row in rows:
+        if row['this'] is not None or row['other'] is not None:
+            yield (f'{row["figure"]:<{width}}  {_number(row["this"]):>12}  '
+                   f'{_number(row["other"]):>12}')
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return '-'
+    return f'{value:.4g}' if isinstance(value, float) else str(value)

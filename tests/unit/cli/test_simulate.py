@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that simulates a deployment."""
+
+import csv
+import json
+
+import yaml
+
+from cellsched.cli import app
+from tests.unit.cli import base
+
+SCENARIO = {
+    'name': 'small', 'hours': 0.02, 'hosts': {'count': 4, 'vcpus': 4},
+    'load': {'preset': 'nova-floor', 'rate': 1000}, 'measure': {'every_s': 60}}
+
+
+class TestSimulate(base.CommandTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.directory / 'small.yaml'
+        self.path.write_text(yaml.safe_dump(SCENARIO))
+
+    def simulate(self, *argv, **options):
+        return self.run_app(app.Shell, 'simulate', *argv, **{
+            'clock': base.StillClock(), **options})
+
+    def test_document_is_the_same_each_time(self):
+        first, second = (self.simulate(self.path, '-f', 'json')
+                         for _ in range(2))
+
+        self.assertEqual((0, ''), (first.code, first.err))
+        self.assertEqual(first.out, second.out)
+        self.assertEqual(['scenario', 'seed', 'summary', 'series',
+                          'projects', 'checks'], [*first.data])
+        self.assertGreater(first.data['summary']['placed'], 0)
+        self.assertEqual({'oversold': 0, 'unaccounted': 0},
+                         first.data['checks'])
+
+    def test_each_format_is_written(self):
+        table = self.simulate(self.path)
+        rows = [*csv.DictReader(
+            self.simulate(self.path, '-f', 'csv').out.splitlines())]
+        document = yaml.safe_load(self.simulate(self.path, '-f', 'yaml').out)
+
+        self.assertRegex(table.out, r'(?m)^placed +\d+$')
+        self.assertEqual(['0.0', '60.0'], [row['at_s'] for row in rows[:2]])
+        self.assertEqual(1, document['seed'])
+
+    def test_runs_are_compared(self):
+        other = self.directory / 'other.json'
+        other.write_text(self.simulate(self.path, '-f', 'json').out)
+
+        found = self.simulate(
+            self.path, '--seed', '2', '--set', 'schedulers.count=2',
+            '--compare', other, '-f', 'json')
+
+        self.assertEqual((0, ''), (found.code, found.err))
+        rows = {row['figure']: row for row in found.data}
+        self.assertEqual(
+            json.loads(other.read_text())['summary']['asked'],
+            rows['asked']['other'])
+        self.assertNotEqual(rows['asked']['this'], rows['asked']['other'])
+        self.assertRegex(self.simulate(
+            self.path, '--compare', other).out, r'(?m)^placed +\d+ +\d+$')
+
+    def test_scenarios_are_listed(self):
+        ran = self.simulate('--list', '-f', 'json')
+
+        self.assertIn('nova-floor', [row['Name'] for row in ran.data])
+        self.assertIn('nova-floor: The least', self.simulate('--list').out)
+
+    def test_broken_promise_has_its_exit_code(self):
+        ran = self.simulate(
+            self.path, '--set', 'store.kind=memory',
+            '--set', 'store.defect=1', '--set', 'load.rate=10000')
+
+        self.assertEnds(2, ran, 'broke a promise: oversold is')
+
+    def test_progress_has_an_estimate_on_a_terminal(self):
+        terminal = base.Terminal()
+
+        self.simulate(self.path, stderr=terminal)
+
+        self.assertIn('Simulating small [#', terminal.getvalue())
+        self.assertIn('0:00:00 left', terminal.getvalue())
+
+    def test_wrong_input_is_one_error(self):
+        other = self.directory / 'other.json'
+        other.write_text('[]')
+        for argv, text in (
+                ((), 'SCENARIO: it is missing; expected a file, or one of'),
+                (('nova-flor',), 'is no scenario of the project'),
+                ((self.path, '--set', 'hours'), 'KEY=VALUE'),
+                ((self.path, '--set', 'hours=0'), 'hours: more than 0'),
+                ((self.path, '--set', 'load.preset=x'), 'load.preset: one of'),
+                ((self.path, '--compare', other), 'it has no summary'),
+                ((self.path, '--compare', self.directory / 'no.json'),
+                 'No such file')):
+            self.assertEnds(1, self.simulate(*argv), text)
