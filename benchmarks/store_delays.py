@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the times that a claim takes on a real server, for simulations.
+
+One client claims again and again. Each claim names eight hosts, as those of a
+scheduler do. The CPU times of the client and of the server are read from the
+operating system; the rest of a write is the time of the disk and the round
+trip. ``cellsched simulate`` reads the result from
+``cellsched/scale/delays.json``; ``--write`` replaces it there.
+
+``--check`` measures nothing. It compares simulated schedulers with the figures
+of ``exactness.py``, which are measured with real schedulers.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import platform
+import random
+import sys
+import time
+import uuid
+
+from oslo_service import backend
+
+from cellsched import silence_eventlet  # noqa: F401
+
+# Every process of this project selects this backend before another library
+# selects one.
+backend.init_backend(backend.BackendType.THREADING)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import claims as claiming  # noqa: E402
+import exactness_figures  # noqa: E402
+import host_databases  # noqa: E402
+import schedulers  # noqa: E402
+import stores  # noqa: E402
+from stores import base  # noqa: E402
+
+from cellsched import context  # noqa: E402
+from cellsched.scale import exactness  # noqa: E402
+from cellsched.scale import stores as models  # noqa: E402
+from cellsched.scheduler.drivers import filter_scheduler  # noqa: E402
+
+NAMES = ('postgresql', 'mariadb', 'etcd', 'cassandra', 'placement')
+
+#: Names of the programs of the servers.
+PROGRAMS = {'postgresql': ('postgres',), 'mariadb': ('mariadbd',),
+            'etcd': ('etcd',), 'cassandra': ('java',),
+            'placement': ('postgres', 'python', 'python3', 'uwsgi')}
+
+#: The client classes that send requests, by store.
+CLIENTS = {'etcd': ('cellsched.claims.etcd.client', 'EtcdClient'),
+           'cassandra': ('cellsched.claims.cassandra.client',
+                         'CassandraClient'),
+           'placement': ('cellsched.claims.placement.client',
+                         'KeystoneClient')}
+MODELS = {'etcd': models.EtcdClient, 'cassandra': models.CassandraClient,
+          'placement': models.PlacementClient}
+
+HOSTS, CANDIDATES, ROOM, WARM_UP = 16, 8, 10 ** 5, 50
+
+#: A round trip on the loopback interface.
+ROUND_TRIP_MS = 0.05
+
+#: The largest difference of a simulated rate, as a share of the measured one.
+TOLERANCE = 0.2
+
+FILE = pathlib.Path(models.__file__).with_name('delays.json')
+MEASURED = (pathlib.Path(__file__).resolve().parents[1]
+            / 'doc/source/admin/exactness.csv')
+
+
+def main(argv=None):
+    args = parse(argv)
+    if args.check:
+        return check(args)
+    found = json.loads(FILE.read_text('utf-8')) if args.write else {}
+    for name in args.stores or NAMES:
+        found[name] = measured(name, args.claims)
+        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
+    found['decision'] = decision(args.claims)
+    text = json.dumps(found, indent=2, sort_keys=True) + '\n'
+    if args.write:
+        FILE.write_text(text, 'utf-8')
+    else:
+        print(text, end='')
+    return 0
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        description='Measure the times of claims for simulations.')
+    parser.add_argument('--store', action='append', choices=NAMES,
+                        default=[], dest='stores', metavar='NAME',
+                        help=f'measure only this store ({", ".join(NAMES)})')
+    parser.add_argument('--claims', type=int, default=1000, metavar='N',
+                        help='claims of a store (default 1000)')
+    parser.add_argument('--write', action='store_true',
+                        help=f'replace the values in {FILE.name}')
+    parser.add_argument('--check', action='store_true',
+                        help='compare simulated schedulers with exactness.csv')
+    args = parser.parse_args(argv)
+    if args.claims < 1:
+        parser.error('--claims: expected a number above 0')
+    return args
+
+
+def measured(name, count):
+    """Return the times of one store."""
+    before = set(running(PROGRAMS[name]))
+    kind = stores.kind(name)
+    with kind.served() as address, base.opened(address) as parts:
+        store = parts.claims
+        store.sync()
+        hosts = claiming.fill(store, HOSTS, ROOM)
+        kind.settle(address)
+        token = store.usages().token
+
+        def servers():
+            return set(running(PROGRAMS[name])) - before
+
+        with watched(name) as sent:
+            claim(store, hosts, WARM_UP)
+            reads = timed(lambda: [
+                store.usages(since=token) for _ in range(count)],
+                servers, sent, count, False)
+            writes = timed(lambda: claim(store, hosts, count),
+                           servers, sent, count, True)
+        return {**delays(reads, writes), 'server': kind.version(address),
+                **machine()}
+
+
+def claim(store, hosts, count):
+    """Claim, each time one of several hosts."""
+    for _ in range(count):
+        consumer = str(uuid.uuid4())
+        store.claim_any([
+            [claiming.of(base.PlainClaim(consumer, host, claiming.DEMAND))]
+            for host in random.sample(hosts, CANDIDATES)])
+
+
+@contextlib.contextmanager
+def watched(name):
+    """Yield a list to which each request adds whether it writes."""
+    sent = []
+    if name not in CLIENTS:
+        yield sent
+        return
+    module, class_name = CLIENTS[name]
+    writes = MODELS[name].is_write
+    end = base.watch(
+        getattr(__import__(module, fromlist=[class_name]), class_name),
+        lambda request, answer: sent.append(writes(request)))
+    try:
+        yield sent
+    finally:
+        end()
+
+
+def timed(function, servers, sent, count, writes):
+    """Return milliseconds of wall, of client and of server, and requests."""
+    sent.clear()
+    served = cpu_ms(servers())
+    wall, own = time.perf_counter(), time.process_time()
+    function()
+    own, wall = time.process_time() - own, time.perf_counter() - wall
+    served = cpu_ms(servers()) - served
+    requests = sent or [writes] * count
+    return {'wall': 1000 * wall, 'client': 1000 * own, 'server': served,
+            'writes': requests.count(True), 'reads': requests.count(False)}
+
+
+def delays(reads, writes):
+    """Return the times of one write and of one read."""
+    read = {part: reads[part] / reads['reads']
+            for part in ('wall', 'client', 'server')}
+    write = {part: (writes[part] - writes['reads'] * read[part])
+             / writes['writes'] for part in read}
+    flush = (write['wall'] - write['client'] - write['server']
+             - ROUND_TRIP_MS)
+    return {name: round(max(value, 0.0), 3) for name, value in (
+        ('client_read_ms', read['client']), ('read_ms', read['server']),
+        ('client_write_ms', write['client']), ('write_ms', write['server']),
+        ('flush_ms', flush))}
+
+
+def running(programs):
+    """Yield the ids of processes of these programs."""
+    for path in pathlib.Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):
+            if (path / 'comm').read_text().strip() in programs and (
+                    int(path.name) != os.getpid()):
+                yield int(path.name)
+
+
+def cpu_ms(processes):
+    """Return the CPU time of all threads of processes."""
+    total = 0
+    for process in processes:
+        for path in pathlib.Path(f'/proc/{process}/task').glob('*'):
+            with contextlib.suppress(OSError):
+                total += int((path / 'schedstat').read_text().split()[0])
+    return total / 1e6
+
+
+def decision(count):
+    """Return the CPU time of a request to a scheduler, without its store."""
+    with host_databases.parts(
+            8, schedulers.CELLS, options=schedulers.OPTIONS
+            + '[claims]\nstore = memory\n') as parts:
+        for host in range(8):
+            parts.claims.set_inventory(host_databases.node(host), {
+                name: models.base.Inventory(total=amount) for name, amount
+                in host_databases.RESOURCES.items()})
+        driver = filter_scheduler.FilterScheduler(parts.conf, parts)
+        driver.loader.refresh(context.admin())
+        for _ in range(WARM_UP):
+            schedulers.ask(driver, str(uuid.uuid4()))
+        own = time.process_time()
+        for _ in range(count):
+            schedulers.ask(driver, str(uuid.uuid4()))
+        own = time.process_time() - own
+    return {'decision_ms': round(1000 * own / count, 3), **machine()}
+
+
+def machine():
+    return {'machine': f'{os.cpu_count()} CPUs, {platform.system()} '
+                       f'{platform.machine()}',
+            'python': platform.python_version(),
+            'date': datetime.date.today().isoformat()}
+
+
+def check(args):
+    """Print simulated and measured rates; return 1 if they disagree."""
+    far = 0
+    for row in exactness_figures.read(MEASURED):
+        name, count = row['store'], row['schedulers']
+        if name not in (args.stores or NAMES):
+            continue
+        rounds = [exactness.fill_up(name, exactness.Size(
+            count, row['clients'], row['hosts'], row['cpus'],
+            seed=seed)) for seed in range(1, 4)]
+        rate = sum(each.claims for each in rounds) / sum(
+            each.claims / each.claims_per_second for each in rounds)
+        share = rate / row['claims_per_second'] - 1
+        far += abs(share) > TOLERANCE
+        print(f'{name:12} {count:3} schedulers: simulated {rate:7.1f}, '
+              f'measured {row["claims_per_second"]:7.1f}, {share:+.0%}',
+              flush=True)
+    return 1 if far else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
