@@ -12,6 +12,7 @@ import copy
 import functools
 from importlib import resources
 import math
+import pathlib
 from typing import Any
 from typing import NamedTuple
 from typing import Protocol
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import yaml
 
 from cellsched import exception
+from cellsched.scale import traces
 
 #: The shortest lifetime in published traces, in hours.
 LIFETIME_MIN_H = 1 / 12
@@ -43,6 +45,9 @@ _PEAK_S = 14 * _HOUR_S
 
 #: Requests that are drawn at once.
 _CHUNK = 4096
+
+#: The largest number of servers of one request.
+_BATCH_MAX = 1000
 
 Column = npt.NDArray[Any]
 
@@ -194,7 +199,7 @@ class SyntheticLoad:
         self.lifetimes = _curve(values, 'lifetimes', LIFETIME_MIN_H)
         self.batches = _curve(values, 'batches', 0.5)
         self.initial = initial
-        self._batch_max = values.get('batch_max', 1000)
+        self._batch_max = values.get('batch_max', _BATCH_MAX)
         self._random = random.spawn(1)[0]
         self._end_s = hours * _HOUR_S
         self._flavor_bounds = _bounds(self.shares)
@@ -287,6 +292,38 @@ class SyntheticLoad:
                 tuple(lives[start:end]), self._groups[group])
 
 
+class TraceLoad:
+    """Load that is read from a trace."""
+
+    def __init__(self, trace: traces.Trace, hours: float) -> None:
+        count = int(np.searchsorted(trace.at, hours * _HOUR_S))
+        self.flavors: Sequence[Flavor] = [
+            Flavor(f'{vcpus}c-{memory_mb}m-{disk_gb}g', vcpus, memory_mb,
+                   disk_gb) for vcpus, memory_mb, disk_gb in trace.sizes]
+        totals = np.bincount(trace.flavors[:count], minlength=len(trace.sizes))
+        self.shares: Column = totals / max(count, 1)
+        self._trace, self._count = trace, count
+
+    def arrivals(self) -> Iterator[Arrival]:
+        trace, count = self._trace, self._count
+        # 1. Find the first server of each request.
+        is_first = np.ones(count, dtype=bool)
+        if trace.batched:
+            is_first[1:] = (np.diff(trace.at[:count]) != 0) | (
+                np.diff(trace.projects[:count]) != 0) | (
+                np.diff(trace.flavors[:count]) != 0)
+        firsts = np.flatnonzero(is_first)
+        # 2. Yield requests, in parts if they have very many servers.
+        for start, end in zip(firsts, np.r_[firsts[1:], count]):
+            for begin in range(int(start), int(end), _BATCH_MAX):
+                lives = trace.lifetimes[begin:min(begin + _BATCH_MAX, end)]
+                yield Arrival(
+                    float(trace.at[begin]),
+                    f'project-{trace.projects[begin]}',
+                    self.flavors[trace.flavors[begin]],
+                    tuple(lives.tolist()), None)
+
+
 @functools.cache
 def presets() -> Mapping[str, Mapping[str, Any]]:
     """Return the presets by name."""
@@ -313,6 +350,10 @@ def of(
     :raises cellsched.exception.InvalidField: names the field and the
         expectation
     """
+    if 'trace' in section:
+        return TraceLoad(traces.read(
+            pathlib.Path(section['trace']), section.get('form'),
+            section.get('machine')), hours)
     name = str(section.get('preset'))
     if name not in presets():
         raise invalid('preset', 'one of ' + ', '.join(sorted(presets())))
