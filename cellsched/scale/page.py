@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML page of runs, and the comparison of two runs.
+
+The template is ``page.html`` beside this module. The page has no scripts and
+loads nothing. Its charts are SVG.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from importlib import resources
+import math
+from typing import Any
+from typing import NamedTuple
+
+import jinja2
+
+#: Projects in the table of a run.
+PROJECTS = 10
+
+#: Points of a line; of more, neighbours are averaged.
+POINTS_MAX = 500
+
+#: The size of a chart, in units of its SVG.
+WIDTH, HEIGHT = 480, 150
+
+_THIN = '\N{NARROW NO-BREAK SPACE}'
+
+Document = Mapping[str, Any]
+
+
+class Measure(NamedTuple):
+    """A measure with a chart.
+
+    :param title: begins with the thing, and ends with the unit
+    :param is_share: whether values from 0 to 1 are shown as percentages
+    :param is_count: whether values are sums since the start, of which the
+        difference between samples is shown
+    """
+
+    name: str
+    title: str
+    is_share: bool = False
+    is_count: bool = False
+
+
+MEASURES = (
+    Measure('servers', 'Servers'),
+    Measure('used_vcpus', 'vCPUs in use', True),
+    Measure('used_memory', 'Memory in use', True),
+    Measure('empty_hosts', 'Hosts without servers', True),
+    Measure('stranded_vcpus', 'vCPUs without memory', True),
+    Measure('stranded_memory', 'Memory without vCPUs', True),
+    Measure('fragmentation_vcpus', 'Free vCPUs that the flavors cannot use',
+            True),
+    Measure('fragmentation_memory', 'Free memory that the flavors cannot use',
+            True),
+    Measure('placed', 'Servers placed in each interval', is_count=True),
+    Measure('refused', 'Servers refused in each interval', is_count=True),
+    Measure('refused_although_it_fitted',
+            'Refused although a host had room, in each interval',
+            is_count=True),
+    Measure('conflicts', 'Conflicts of claims in each interval',
+            is_count=True),
+    Measure('retries', 'Retries in each interval', is_count=True),
+    Measure('time_to_place_s', 'Mean time to place, seconds'),
+    Measure('scheduler_busy', 'Schedulers at work', True),
+    Measure('lost', 'Servers lost in each interval', is_count=True),
+    Measure('recovered', 'Servers recovered in each interval', is_count=True),
+)
+
+
+class Line(NamedTuple):
+    """A line of a chart: SVG coordinates of parts without gaps."""
+
+    number: int
+    parts: list[str]
+
+
+class Chart(NamedTuple):
+    """A chart of one measure, with a line for each run.
+
+    :param top: the label of the upper end of the vertical axis
+    :param end: the label of the right end of the horizontal axis
+    """
+
+    title: str
+    top: str
+    half: str
+    end: str
+    lines: list[Line]
+
+
+def html(documents: Sequence[Document]) -> str:
+    """Return a page that shows runs beside each other.
+
+    :param documents: results of runs
+    """
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True)
+    environment.filters.update(number=_number)
+    template = environment.from_string(
+        resources.files(__package__).joinpath('page.html').read_text(
+            encoding='utf-8'))
+    names = _names(documents)
+    return template.render(
+        names=names, width=WIDTH, height=HEIGHT,
+        runs=[{**document, 'name': name, 'scenario': _scenario(document)}
+              for document, name in zip(documents, names)],
+        figures=_figures(documents), charts=[*_charts(documents)],
+        projects=PROJECTS)
+
+
+def compare(this: Document, other: Document) -> list[dict[str, Any]]:
+    """Return the figures of two runs beside each other.
+
+    ``change`` is the difference in proportion to the other run; None if it is
+    0 or a figure is missing.
+    """
+    rows = []
+    for name in {**this['summary'], **other['summary']}:
+        values = this['summary'].get(name), other['summary'].get(name)
+        rows.append({'figure': name, 'this': values[0], 'other': values[1],
+                     'change': _change(*values)})
+    return rows
+
+
+def _change(this: float | None, other: float | None) -> float | None:
+    if this is None or not other:
+        return None
+    return float(f'{(this - other) / abs(other):.6g}')
+
+
+def _figures(documents: Sequence[Document]) -> list[dict[str, Any]]:
+    """Return the rows of the table of all summaries, without empty ones."""
+    names = {name: None for document in documents
+             for name in document['summary']}
+    rows = [{'figure': name.replace('_', ' '),
+             'values': [document['summary'].get(name)
+                        for document in documents]} for name in names]
+    return [row for row in rows if any(
+        value is not None for value in row['values'])]
+
+
+def _scenario(document: Document) -> Mapping[str, Any]:
+    """Return the scenario with its parts as text, by key."""
+    scenario = document['scenario']
+    if not isinstance(scenario, Mapping):
+        return {'name': scenario}
+    return {key: _text(value) for key, value in scenario.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ', '.join(f'{key}: {_text(each)}'
+                         for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return '; '.join(map(_text, value))
+    return str(value)
+
+
+def _names(documents: Sequence[Document]) -> list[str]:
+    """Return a name for each run; a number tells equal ones apart."""
+    names: list[str] = []
+    for document in documents:
+        name = f'{_scenario(document)["name"]}, seed {document["seed"]}'
+        same = sum(each == name or each.startswith(f'{name} (')
+                   for each in names)
+        names.append(f'{name} ({same + 1})' if same else name)
+    return names
+
+
+def _charts(documents: Sequence[Document]) -> Iterator[Chart]:
+    """Yield the chart of each measure that is not always 0."""
+    for measure in MEASURES:
+        found = [_points(document['series'], measure)
+                 for document in documents]
+        values = [value for points in found for _, value in points
+                  if value is not None]
+        if not any(values):
+            continue
+        end = max(at for points in found for at, _ in points) or 1.0
+        top = 1.0 if measure.is_share and max(values) > 0.5 else _round_up(
+            max(values))
+        label = _percent if measure.is_share else _number
+        yield Chart(
+            measure.title, label(top), label(top / 2), _duration(end),
+            [Line(number, [*_parts(points, end, top)])
+             for number, points in enumerate(found)])
+
+
+def _points(
+    series: Mapping[str, Sequence[float | None]], measure: Measure
+) -> list[tuple[float, float | None]]:
+    """Return the times and values of a measure, at most so many."""
+    times = [float(at or 0) for at in series.get('at_s', ())]
+    values = list(series.get(measure.name, ()))
+    if measure.is_count:
+        values = [(value or 0) - (before or 0) for value, before in zip(
+            values, [0, *values])]
+    step = -(-len(times) // POINTS_MAX) or 1
+    points = []
+    for start in range(0, min(len(times), len(values)), step):
+        some = [value for value in values[start:start + step]
+                if value is not None]
+        total = math.fsum(some) if some else None
+        if total is not None and not measure.is_count:
+            total /= len(some)
+        points.append((times[start], total))
+    return points
+
+
+def _parts(
+    points: Sequence[tuple[float, float | None]], end: float, top: float
+) -> Iterator[str]:
+    """Yield the coordinates of each part of a line."""
+    part: list[str] = []
+    for at, value in [*points, (0.0, None)]:
+        if value is not None:
+            part.append(f'{at / end * WIDTH:.1f},'
+                        f'{(1 - min(value / top, 1)) * HEIGHT:.1f}')
+        elif part:
+            # A single point is a line too.
+            yield ' '.join(part if len(part) > 1 else part * 2)
+            part = []
+
+
+def _round_up(value: float) -> float:
+    """Return the next of 1, 2, 5 and 10 times a power of ten."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(unit * each for each in (1, 2, 5, 10)
+                if unit * each >= value * (1 - 1e-9))
+
+
+def _number(value: float | None) -> str:
+    """Return a number with its thousands in groups."""
+    if value is None:
+        return '–'
+    form = ',.4g' if value % 1 and abs(value) < 1000 else ',.0f'
+    return f'{value + 0:{form}}'.replace(',', _THIN).replace('-', '−')
+
+
+def _percent(value: float) -> str:
+    return f'{100 * value:.4g}{_THIN}%'
+
+
+def _duration(seconds: float) -> str:
+    for length, unit in ((86400, 'days'), (3600, 'hours'), (60, 'minutes')):
+        if seconds >= 2 * length:
+            return f'{seconds / length:.4g}{_THIN}{unit}'
+    return f'{seconds:.4g}{_THIN}seconds'
