@@ -102,6 +102,11 @@ CLAIMS = Figure(
 CLAIM_RETRIES = Figure(
     'cellsched_scheduler_claim_retries_total', COUNTER,
     'Selections that were repeated after a claim was not won.')
+RECORDED = Figure(
+    'cellsched_scheduler_recorded_decisions_total', COUNTER,
+    'Decisions for the recording of [scheduler] record, by result: written, '
+    'or dropped, because they came faster than they can be written.',
+    ('result',), ('written', 'dropped'))
 PENDING_CLAIMS = Figure(
     'cellsched_scheduler_pending_claims', GAUGE,
     'Selected hosts whose claims have no result yet.')

@@ -97,11 +97,7 @@ class Plan(base.ReportCommand):
                            'server; by default 0'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        # The help of all commands imports this module, and would import the
-        # scheduler.
-        from cellsched.cli import planning
-
-        data, cells = planning.plan(self.app, parsed_args)
+        data, cells = _planning().plan(self.app, parsed_args)
         self.show(parsed_args.format, data, _lines(data, cells),
                   data['places'])
         return 0 if data['fits'] else FITS_NOWHERE
@@ -142,14 +138,10 @@ class ShowCapacity(base.Lister):
                       help='draw a bar chart to this file, .png or .svg'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Rows:
-        # The help of all commands imports this module, and would import the
-        # scheduler.
-        from cellsched.cli import planning
-
         args = parsed_args
         if args.plot is not None:
             _check_plot(args.plot)
-        found, cells = planning.room(self.app, args)
+        found, cells = _planning().room(self.app, args)
         rows = sorted((cells.get(each.cell, each.cell), *each[1:-1],
                        _percent(each.unusable)) for each in found.cells)
         total = (sum(each.hosts for each in found.cells),
@@ -231,6 +223,72 @@ class Explain(base.ReportCommand):
                 yield '-' * 79
             server = name if name in document['instances'] else None
             yield from decision_text.lines(document, cells, server)
+
+
+class Replay(base.ReportCommand):
+    """Decide recorded requests again, and show what would change.
+
+    A scheduler records its decisions to the files that ``[scheduler] record``
+    names. The command makes them again, on the recorded hosts and with the
+    recorded filters, weighers and options. Options of the command change these
+    one by one; ``--config-file`` replaces all of them by those of the file.
+    Nothing is claimed, and neither a database nor a broker is needed.
+
+    A decision sees the servers that earlier ones placed on other hosts than
+    recorded, unless ``--independent`` is given.
+
+    Ends with 1 if any server changes and ``--fail-on-change`` is given.
+
+    Examples::
+
+        cellsched replay /var/lib/cellsched/decisions
+        cellsched replay decisions --weight-multiplier RAMWeigher=-1
+        cellsched replay decisions --config-file new.conf -f csv
+        cellsched replay decisions --since 2026-11-20T08:00 --fail-on-change
+    """
+
+    app: Shell
+
+    kinds = base.DECISIONS
+    arguments = (
+        base.argument('recording', metavar='FILE', type=pathlib.Path,
+                      help='the value of [scheduler] record, which means the '
+                           'files of all processes, or one file'),
+        base.argument('--filters', metavar='NAME,...',
+                      help='the filters, in place of enabled_filters'),
+        base.argument('--weighers', metavar='NAME,...',
+                      help='the weighers, in place of weight_classes'),
+        base.several('--weight-multiplier', 'WEIGHER=NUMBER',
+                     'the multiplier of a weigher'),
+        base.argument('--since', metavar='TIME',
+                      help='skip earlier decisions; a time in UTC, such as '
+                           '2026-11-20T08:00'),
+        base.argument('--until', metavar='TIME',
+                      help='skip later decisions'),
+        base.flag('--independent', 'make each decision on the recorded hosts '
+                  'alone'),
+        base.flag('--all', 'list the servers that do not change, too'),
+        base.flag('--fail-on-change', 'end with 1 if any server changes'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        # The help of all commands imports this module, and would import the
+        # scheduler.
+        from cellsched.cli import replay
+
+        data = replay.run(self.app, parsed_args, replay.replay_of)
+        self.show(parsed_args.format, data, replay.lines(data),
+                  data['changes'])
+        return int(parsed_args.fail_on_change and any(
+            data['summary'][change]
+            for change in ('elsewhere', 'refused', 'fits')))
+
+
+def _planning() -> Any:
+    # The help of all commands imports this module, and would import the
+    # scheduler.
+    from cellsched.cli import planning
+
+    return planning
 
 
 def not_found(

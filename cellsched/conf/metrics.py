@@ -13,13 +13,16 @@ GROUP = cfg.OptGroup('metrics', title='Metrics of hosts')
 class Ratio(types.String):
     """The type of an option with a name and a ratio: ``name=ratio``.
 
-    The value is a pair of the name and a finite number.
+    The value is a pair of the name and a finite number. A pair stays as it is.
     """
 
     def __init__(self) -> None:
         super().__init__(type_name='name=ratio value')
 
     def __call__(self, value: object) -> Any:
+        if isinstance(value, tuple):
+            name, number = value
+            return str(name), float(number)
         name, _, text = str(value).partition('=')
         try:
             number = float(text)

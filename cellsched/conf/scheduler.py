@@ -96,6 +96,30 @@ all requests.
     cfg.IntOpt('decision_retention', default=3600, min=0, help="""
 Seconds for which decisions are kept for ``cellsched explain``; 0 keeps none.
 """),
+    cfg.StrOpt('record', help="""
+Beginning of the names of the files to which decisions are recorded.
+
+``cellsched replay`` decides recorded requests again, with the same or with
+other filters and weighers. Each process writes files of its own, whose names
+have a number of the process and a number of the file:
+``/var/lib/cellsched/decisions.0.000001``. The files have requests, hosts and
+answers, without tokens and passwords. Only the scheduler's user can read them.
+Unset, nothing is recorded. The driver ``provider_scheduler`` records nothing.
+
+Related options:
+
+* ``record_mb``
+"""),
+    cfg.IntOpt('record_mb', default=1024, min=4, help="""
+Largest size of the recording of one process, in MB.
+
+The oldest quarter is removed if the recording becomes larger. Each quarter
+begins with all hosts, which take about 100 bytes each.
+
+Related options:
+
+* ``record``
+"""),
     cfg.BoolOpt('limit_tenants_to_placement_aggregate', default=False, help="""
 Restrict a project to its host aggregates.
 

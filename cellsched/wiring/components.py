@@ -34,6 +34,7 @@ from cellsched.wiring import base
 
 if TYPE_CHECKING:
     from cellsched.scheduler.explanation.recorder import Recorder
+    from cellsched.scheduler import recording
 
 
 class CellComponents(base.AgentComponents):
@@ -55,7 +56,11 @@ class Components(CellComponents):
 
     A process of a single cell, or a command, may have the database of that
     cell too.
+
+    :ivar recorder: records decisions of a scheduler to files, if that is on
     """
+
+    recorder: 'recording.Recorder | None' = None
 
     def lowest_compute(self) -> compute.Lowest:
         """Return the lowest version of the compute services of all cells.
@@ -189,6 +194,8 @@ class Components(CellComponents):
         if 'decisions' in made:
             # Writes pending decisions, so before the database is closed.
             self.decisions.close()
+        if self.recorder is not None:
+            self.recorder.close()
         for name in ('senders', 'executor'):
             if name in made:
                 made[name].shutdown(wait=False)

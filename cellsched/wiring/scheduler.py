@@ -2,6 +2,8 @@
 """The scheduler, and the planner, which selects hosts without claims."""
 
 from concurrent.futures import ThreadPoolExecutor
+import functools
+import pathlib
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -15,6 +17,8 @@ from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.scheduler.drivers.filter_scheduler import FilterScheduler
+from cellsched.scheduler import recording
+from cellsched.scheduler import replay
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import service as scheduler_service
 from cellsched.wiring import base
@@ -31,6 +35,7 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
     """Return a scheduler, on the transport of ``transport_url``."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
+    parts.recorder = _recorder(conf, parts)
     driver = enabled.make(
         conf, plugins.DRIVERS, drivers.SchedulerDriver, conf, parts)
     manager = scheduler_service.Scheduler(
@@ -57,11 +62,29 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
         unready=driver.unready)
 
 
+def _recorder(
+    conf: cfg.ConfigOpts, parts: Components
+) -> recording.Recorder | None:
+    """Return the recorder of decisions, if it is on.
+
+    :raises cellsched.exception.ConfigurationInvalid: files cannot be written
+    """
+    options = conf.scheduler
+    if not options.record:
+        return None
+    made = recording.Recorder(
+        pathlib.Path(options.record), options.record_mb * 2 ** 20,
+        functools.partial(replay.header_of, conf), parts.clock.monotonic,
+        parts.metrics)
+    made.check()
+    return made
+
+
 @base.factory(Components)
 def planner(conf: cfg.ConfigOpts, parts: Components) -> FilterScheduler:
     """Return a planner with the configured filters and weighers.
 
-    It reads the live deployment. A plan claims nothing.
+    It reads the live deployment. A plan claims nothing, and is not recorded.
     """
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()

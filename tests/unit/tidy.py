@@ -98,9 +98,9 @@ COINED = {'doubt', 'left', 'mine', 'nobody', 'others', 'patience', 'said',
 #: Nouns among the words that end like participles.
 NOUNS = {'batching', 'claiming', 'copying', 'embedding', 'enabled', 'encoding',
          'expected', 'feed', 'finding', 'holding', 'listing', 'mapping',
-         'messaging', 'monitoring', 'ordering', 'planning', 'ranking',
-         'reading', 'seed', 'sharing', 'testing', 'tracing', 'unified',
-         'wiring'}
+         'messaging', 'monitoring', 'ordering', 'packing', 'planning',
+         'ranking', 'reading', 'recording', 'seed', 'sharing', 'testing',
+         'tracing', 'unified', 'wiring'}
 
 IMPORTS_IN_FUNCTIONS_MAX = 40
 

@@ -442,8 +442,9 @@ class Pipeline:
         ] = capacity.stages,
     ) -> None:
         self._needs = needs
-        self._filters = tuple(filters)
-        self._weighers = tuple(weighers)
+        #: The filters and the weighers, in order.
+        self.filters = self._filters = tuple(filters)
+        self.weighers = self._weighers = tuple(weighers)
         self._destinations = tuple(destinations)
         self._calls = PluginCalls()
         self._limiting = frozenset(

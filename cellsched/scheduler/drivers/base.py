@@ -24,6 +24,7 @@ from cellsched.metrics import Metrics
 from cellsched.network import base as network_base
 from cellsched import objects
 from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler import recording
 
 
 class SchedulerParts(Protocol):
@@ -67,6 +68,10 @@ class SchedulerParts(Protocol):
     @property
     def decisions(self) -> recorder.Recorder:
         """Stores the decisions."""
+
+    @property
+    def recorder(self) -> recording.Recorder | None:
+        """Records decisions to files; None if that is off."""
 
     @property
     def metrics(self) -> Metrics:

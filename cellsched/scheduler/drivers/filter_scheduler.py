@@ -33,6 +33,7 @@ from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
@@ -61,6 +62,7 @@ class FilterScheduler(base.SchedulerDriver):
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)
+        self.placer.recorder = parts.recorder
         parts.metrics.add_source(self._metrics)
         self._networks = requirements.NetworkRequirements(
             parts.network,
@@ -86,6 +88,8 @@ class FilterScheduler(base.SchedulerDriver):
         interval_s = self.conf.scheduler.refresh_interval
         if interval_s:
             tasks.append((self._refresh, interval_s))
+        if self.parts.recorder is not None:
+            tasks.append((self.parts.recorder.flush, recording.SPACING_S))
         return tasks
 
     def state(self) -> Mapping[str, Any]:
@@ -265,6 +269,11 @@ def _capacity_metrics(
         offered = np.bincount(cells, _OFFERED[resource](hosts), count)
         for code, name in codes.items():
             yield figure, (name,), offered[code] * unit
+
+
+def offered(hosts: view.Hosts, resource: str) -> view.Column:
+    """Return the amount of a standard resource class that hosts offer."""
+    return _OFFERED[resource](hosts)
 
 
 def pipeline_of(

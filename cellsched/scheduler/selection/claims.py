@@ -5,11 +5,13 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import copy
 import dataclasses
 import threading
+from typing import Any
 
 from cellsched import batching
 from cellsched.claims import base
@@ -286,6 +288,29 @@ class ClaimRefusals:
 
     def __bool__(self) -> bool:
         return bool(self._lost or self._denied or self._locked)
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> 'ClaimRefusals':
+        """Return the refusals of a state; see :attr:`state`."""
+        made = cls()
+        made.times = state['times']
+        made._lost.update(state['lost'])
+        for own, name in ((made._locked, 'locked'), (made._named, 'named'),
+                          (made._denied, 'denied'), (made._barred, 'barred'),
+                          (made._full, 'full')):
+            own |= dict.fromkeys(state[name])
+        return made
+
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """The excluded hosts as plain data, for a recording; often None."""
+        if not self.times:
+            return None
+        return {
+            'times': self.times, 'lost': dict(self._lost),
+            'locked': [*self._locked], 'named': [*self._named],
+            'denied': [*self._denied], 'barred': [*self._barred],
+            'full': [*self._full]}
 
     def pass_over(
         self, busy: exception.ClaimBusy, nodes: Iterable[str]

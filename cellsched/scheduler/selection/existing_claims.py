@@ -48,6 +48,7 @@ class InstanceLocations:
         that hold a different claim
     :param stale: claims of failed builds by consumer, released with the answer
     :param claims: the claims of the instances in ``kept``
+    :param asked: the other instances that were looked for
     """
 
     nodes: Mapping[str, str]
@@ -55,6 +56,7 @@ class InstanceLocations:
     consumers: Mapping[str, str]
     stale: Held = dataclasses.field(default_factory=dict)
     claims: Held = dataclasses.field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
 
 
 NO_LOCATIONS = InstanceLocations({}, {}, {})

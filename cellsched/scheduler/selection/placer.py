@@ -31,6 +31,7 @@ from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection.claims import ClaimBatcher
@@ -124,6 +125,9 @@ class PlacementAttempt:
     :param selector: the selection, while the claim store chooses one of its
         alternatives
     :param seconds: the duration of each phase
+    :param basis: the input of the last selection, if decisions are recorded
+    :param passed: the nodes whose claims were refused after it
+    :param full: names of hosts that are full for the group of the request
     """
 
     context: RequestContext
@@ -145,6 +149,9 @@ class PlacementAttempt:
     is_parted: bool = False
     selector: Selector | None = None
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    basis: recording.Basis | None = None
+    passed: Sequence[str] = ()
+    full: Sequence[str] = ()
 
 
 @dataclasses.dataclass(eq=False)
@@ -167,6 +174,7 @@ class Placer:
     :param turn_s: seconds that a selection waits for another one. A selection
         takes about a millisecond
     :param metrics: records requests, filters, claims and plug-ins
+    :param recorder: records decisions to files
     """
 
     loader: HostSource
@@ -181,6 +189,7 @@ class Placer:
     down_s: float = math.inf
     turn_s: float = 0.01
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
+    recorder: recording.Recorder | None = None
 
     def __post_init__(self) -> None:
         # Every process makes the same plan from the same hosts.
@@ -217,8 +226,12 @@ class Placer:
         :raises cellsched.exception.PluginFailed: a filter or weigher failed;
             the error names it
         """
+        attempt = PlacementAttempt(
+            context, self.pipeline, request, uuids, alternates, claim)
         with self._counted():
-            return self._answer(context, request, uuids, alternates, claim)
+            if self.recorder is None:
+                return self._answer(attempt)
+            return self._answer_and_record(attempt, self.recorder)
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -237,18 +250,41 @@ class Placer:
                 (metrics.REQUEST_SECONDS, (),
                  self.clock.monotonic() - began)])
 
-    def _answer(
-        self, context: RequestContext, request: objects.RequestSpec,
-        uuids: Sequence[str], alternates: int, claim: bool,
+    def _answer_and_record(
+        self, attempt: PlacementAttempt, recorder: recording.Recorder
     ) -> list[list[objects.Selection]]:
+        places: list[list[objects.Selection]] = []
+        error = None
+        try:
+            places = self._answer(attempt)
+            return places
+        except exception.CellschedException as exc:
+            error = exc
+            raise
+        finally:
+            if places or error is not None:
+                recorder.add(recording.MadeDecision(
+                    attempt.basis or recording.Basis.now_of(
+                        self.loader.table, self.clock.steady(),
+                        attempt.request),
+                    attempt.context.request_id, attempt.uuids,
+                    attempt.alternates, attempt.claim, places, error,
+                    attempt.passed, attempt.full, self.loader.silent, [
+                        (each.by, each.hosts, each.reason)
+                        for each in self.loader.left_out()]))
+
+    def _answer(
+        self, attempt: PlacementAttempt
+    ) -> list[list[objects.Selection]]:
+        context, request, uuids = (
+            attempt.context, attempt.request, attempt.uuids)
         refusal = self._requirements.refusal(request, context)
         if refusal is not None:
             self.record(context, request, uuids, self._no_decision(refusal))
             raise refusal
         with (self._single_flight.alone(uuids),
               self._timed(context) as pipeline):
-            attempt = PlacementAttempt(
-                context, pipeline, request, uuids, alternates, claim)
+            attempt.pipeline = pipeline
             try:
                 if request.hint(request_validation.REBUILD):
                     return self._check_rebuild(attempt)
@@ -274,9 +310,12 @@ class Placer:
         held = self.claims.claims_of(migrations.consumers([uuid]))
         nodes = {each.provider for claims in held.values() for each in claims}
         nodes.update(self.loader.reported_nodes([uuid]).values())
+        hosts = self.loader.table.view(self.clock.steady())
+        if self.recorder is not None:
+            attempt.basis = recording.Basis.of(
+                hosts, attempt.request, asked=nodes)
         verdict = existing_claims.check(
-            self.loader.table.view(self.clock.steady()), attempt.pipeline,
-            attempt.request, nodes)
+            hosts, attempt.pipeline, attempt.request, nodes)
         attempt.why, attempt.decision = verdict.why, verdict.decision
         if attempt.why is not None:
             raise self._error(attempt)
@@ -357,7 +396,8 @@ class Placer:
         hosts = self.loader.table.view(self.clock.steady())
         located = existing_claims.locate(hosts, request, uuids, held, own)
         nodes = {**reported, **located.nodes}
-        attempt.located = dataclasses.replace(located, nodes=nodes)
+        attempt.located = dataclasses.replace(
+            located, nodes=nodes, asked=frozenset(related))
         group = request.get('instance_group')
         if group is not None and group.get('policy') == claims_base.AFFINITY:
             attempt.request, lost = existing_claims.without_lost_members(
@@ -401,6 +441,8 @@ class Placer:
                     self.policy if attempt.reserve else self._planned, hosts,
                     attempt.request, attempt.refusals)
                 self._select(attempt, selector)
+                if self.recorder is not None:
+                    self._note_basis(attempt, selector)
                 if not (attempt.places and attempt.reserve):
                     return
                 # 2. Reserve them, unless a concurrent decision changed them
@@ -416,6 +458,20 @@ class Placer:
                 if attempt.selector is None:
                     table.reuse(hosts)
         raise AssertionError('Verify.NONE accepts every reservation')
+
+    def _note_basis(
+        self, attempt: PlacementAttempt, selector: Selector
+    ) -> None:
+        """Keep the input of the selection, for the recording."""
+        located = attempt.located
+        attempt.passed = attempt.full = ()
+        attempt.basis = recording.Basis.of(
+            selector.hosts, attempt.request, asked=located.asked,
+            nodes=located.nodes, kept=located.kept, held={
+                uuid: [(each.provider, each.resources) for each in claims]
+                for uuid, claims in located.claims.items()},
+            refusals=attempt.refusals.state, seed=selector.seed,
+            start=self.policy.start)
 
     def _select(self, attempt: PlacementAttempt, selector: Selector) -> None:
         """Select a host and alternates for each instance, in order."""
@@ -494,6 +550,8 @@ class Placer:
                     for error in outcome.refusals.values():
                         span.fail(error)
                 self._count_claims(outcome)
+                if outcome.chosen != 0 and self.recorder is not None:
+                    attempt.passed = _passed(choices, outcome)
             except Exception as exc:
                 self.metrics.add(metrics.CLAIMS, (
                     'conflict' if isinstance(exc, exception.ClaimConflict)
@@ -541,11 +599,12 @@ class Placer:
         assert outcome.chosen
         table = self.loader.table
         # The errors of an affinity group name the hosts to select.
-        selector.choose_other(outcome.chosen - 1, [
+        attempt.full = [
             host for error in outcome.refusals.values()
             if isinstance(error, exception.GroupPolicyViolated)
             and error.policy == claims_base.ANTI_AFFINITY
-            for host in error.hosts])
+            for host in error.hosts]
+        selector.choose_other(outcome.chosen - 1, attempt.full)
         attempt.places = selector.selections(attempt.alternates)
         attempt.decision = selector.decision()
         table.rollback(attempt.allocations)
@@ -772,6 +831,20 @@ def _label(stage: str, *kind: str) -> tuple[str, ...]:
     first, _, rest = stage.partition(':')
     name = stage if rest in os_resource_classes.STANDARDS else first
     return *map(str.lower, kind), name
+
+
+def _passed(
+    choices: Sequence[Choice], outcome: claims_base.AnyOf
+) -> list[str]:
+    """Return the nodes that the claim store passed over."""
+    if outcome.chosen is not None or len(choices[0]) == 1:
+        return [each.node for choice in choices[:outcome.chosen]
+                for each in choice.values()]
+    refused = {provider for error in outcome.refusals.values()
+               for provider in getattr(error, 'providers', None)
+               or [getattr(error, 'provider', '')]}
+    return [each.node for each in choices[0].values()
+            if not refused.isdisjoint(each.amounts)]
 
 
 def _providers(

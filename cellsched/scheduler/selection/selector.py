@@ -101,6 +101,13 @@ class SelectionPolicy:
             width = self.evacuation_subset_size
         return width
 
+    def seeded(self, seed: int) -> 'SelectionPolicy':
+        """Return the policy with random numbers of its own.
+
+        They are the same for each seed, so that a selection can be repeated.
+        """
+        return dataclasses.replace(self, random=Random(seed))
+
     def pick(
         self, ranking: Ranking, width: int | None = None, count: int = 1
     ) -> list[int]:
@@ -159,15 +166,17 @@ class Selector:
     """The instances of a request, and the hosts selected for them.
 
     :param refusals: hosts to skip, because they were refused before
+    :param seed: the seed of random selections; by default a new one
+    :ivar seed: the seed; None if nothing is selected at random
     """
 
     def __init__(
         self, pipeline: Pipeline, policy: SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec,
         refusals: claims.ClaimRefusals | None = None,
+        seed: int | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._policy = policy
         self.hosts = self._hosts = hosts
         self._request = request
         self._resources = request.resources()
@@ -180,6 +189,13 @@ class Selector:
         self._hopeless = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
         self._width = policy.width(hosts, request, refusals.times)
+        self.seed = seed
+        if self._width > 1 or policy.shuffle:
+            if seed is None:
+                self.seed = policy.random.getrandbits(63)
+            assert self.seed is not None
+            policy = policy.seeded(self.seed)
+        self._policy = policy
         #: The refused hosts that passed all other stages.
         self._denied = 0
         self._rows: list[int] = []

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded decisions that are made again, and what would change.
+
+A command imports this module when it runs: it imports the scheduler.
+"""
+
+import argparse
+import collections
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import datetime
+import math
+from typing import Any
+
+from cellsched.cli.app import Shell
+from cellsched.cli import base
+from cellsched.cli import decision_text
+from cellsched.cli import terminal
+from cellsched import exception
+from cellsched.hosts import plugin_columns
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import recording
+from cellsched.scheduler import replay
+
+#: The most changes that a text shows.
+_SHOWN_MAX = 50
+
+#: Words of a summary, by change.
+_WORDS = {replay.SAME: 'get the same host or refusal',
+          replay.ELSEWHERE: 'go to another host',
+          replay.REFUSED: 'are refused, and had a host',
+          replay.FITS: 'get a host, and were refused',
+          replay.SKIPPED: 'are not decided again'}
+
+
+def replay_of(
+    app: Shell, args: argparse.Namespace, header: Mapping[str, Any]
+) -> replay.Replay:
+    """Return the policy of the options.
+
+    The recorded configuration is the base, unless a configuration file is
+    named.
+
+    :raises cellsched.exception.CellschedException: a plug-in or a value is
+        not valid
+    """
+    conf = app.conf
+    if not app.config_options:
+        replay.apply_header(conf, header)
+    filters, weighers = names(args.filters), names(args.weighers)
+    replay.set_multipliers(
+        conf, weighers,
+        base.pairs('--weight-multiplier', args.weight_multiplier))
+    return replay.Replay(
+        conf, filter_scheduler.pipeline_of(conf, filters, weighers),
+        carry=not args.independent)
+
+
+def names(text: str | None) -> list[str] | None:
+    """Return the names in an option, which commas separate."""
+    if text is None:
+        return None
+    return [name for name in map(str.strip, text.split(',')) if name]
+
+
+def seconds(option: str, text: str | None, default: float) -> float:
+    """Return the time of an option, in seconds since the epoch.
+
+    :raises cellsched.exception.InvalidField: it is no time
+    """
+    if text is None:
+        return default
+    try:
+        time = datetime.datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(
+            tzinfo=datetime.UTC)).timestamp()
+    except (OverflowError, ValueError):
+        raise base.invalid(option, f'{text!a:.60} is not a time',
+                           'a time such as 2026-11-20T08:00, in UTC') from None
+
+
+def run(app: Shell, args: argparse.Namespace, make: Any) -> dict[str, Any]:
+    """Decide the requests of a recording again.
+
+    :param make: returns the policy; called as :func:`replay_of`
+    :returns: the document of all changes
+    """
+    since = seconds('--since', args.since, -math.inf)
+    until = seconds('--until', args.until, math.inf)
+    problems: list[str] = []
+
+    def entries(
+        tables: bool, report: Any
+    ) -> Iterator[recording.Entry]:
+        return recording.read(
+            args.recording, since, until, tables,
+            plugin_columns.load() if tables else (), report)
+
+    total = 0
+    if app.stderr.isatty():
+        total = sum(1 for _ in entries(False, lambda line: None))
+    stream = entries(True, problems.append)
+    first = next(stream, None)
+    if first is None:
+        for problem in problems:
+            app.warn(f'warning: {problem}')
+        raise exception.NotFound(
+            f'{args.recording}: no decision is recorded'
+            + (' in this time' if args.since or args.until else '') + '.')
+    policy = make(app, args, first.header)
+    found = Report(str(args.recording), args.all)
+    with terminal.progress('Deciding again', total, app.stderr) as show:
+        entry: recording.Entry | None = first
+        while entry is not None:
+            found.add(policy.decide(entry))
+            if not found.requests % 100:
+                show(found.requests)
+            found.look(entry, policy.moves)
+            entry = next(stream, None)
+    for problem in problems:
+        app.warn(f'warning: {problem}')
+    return found.document(problems)
+
+
+class Report:
+    """The outcomes of the requests of a recording.
+
+    :param everything: whether to list the unchanged servers, too
+    """
+
+    def __init__(self, name: str, everything: bool) -> None:
+        self._name = name
+        self._everything = everything
+        self.requests = 0
+        self._counts = collections.Counter[str]()
+        self._changes: list[dict[str, Any]] = []
+        self._remarks = collections.Counter[str]()
+        self._times: list[float] = []
+        self._last: tuple[recording.Entry, Any] | None = None
+
+    def add(self, outcome: replay.Outcome) -> None:
+        """Add a request."""
+        self.requests += 1
+        entry = outcome.entry
+        self._times = [*self._times[:1], entry.at]
+        if outcome.remark:
+            self._remarks[outcome.remark] += 1
+        if outcome.change == replay.SKIPPED:
+            self._remarks[f'not decided again: {outcome.reason}'] += 1
+        before, after = entry.answer.places, outcome.answer.places
+        for number, uuid in enumerate(entry.uuids):
+            was = before[number].host if before else None
+            now = after[number].host if after else None
+            change = outcome.change
+            if change == replay.ELSEWHERE and (
+                    before[number].node == after[number].node):
+                change = replay.SAME
+            self._counts[change] += 1
+            if self._everything or change not in (
+                    replay.SAME, replay.SKIPPED):
+                self._changes.append({
+                    'at': _time(entry.at),
+                    'request_id': entry.data.get('request_id'),
+                    'server': uuid,
+                    'flavor': entry.request.flavor.get('name'),
+                    'project_id': entry.request.get('project_id'),
+                    'change': change, 'host_before': was, 'host_after': now,
+                    'reason': outcome.reason,
+                    'rejections': [*outcome.answer.rejections]})
+
+    def look(
+        self, entry: recording.Entry, moves: replay.Moves | None
+    ) -> None:
+        """Keep the last hosts, for the packing."""
+        self._last = entry, moves
+
+    def document(self, problems: Sequence[str]) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            'recording': self._name, 'from': _time(self._times[0]),
+            'until': _time(self._times[-1]), 'requests': self.requests,
+            'servers': self._counts.total(),
+            'summary': {change: self._counts[change]
+                        for change in replay.CHANGES},
+            'packing': self._packing(),
+            'remarks': [*problems, *(
+                f'{_count(count, "request")}: {remark}'
+                for remark, count in sorted(self._remarks.items()))],
+            'changes': self._changes}
+
+    def _packing(self) -> dict[str, Any]:
+        assert self._last is not None
+        entry, moves = self._last
+        assert entry.table is not None
+        after = replay.packing(entry.table, entry.at)
+        before = after
+        if moves:
+            moves.apply(entry.table)
+            after = replay.packing(entry.table, entry.at)
+            moves.withdraw(entry.table)
+            before = replay.packing(entry.table, entry.at)
+        return {'before': dataclasses.asdict(before),
+                'after': dataclasses.asdict(after)}
+
+
+def _count(number: int, noun: str) -> str:
+    return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
+
+
+def _time(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(
+        timespec='milliseconds').replace('+00:00', 'Z')
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the text of a document."""
+    summary = document['summary']
+    yield (f'{_count(document["requests"], "request")} for '
+           f'{_count(document["servers"], "server")}, from '
+           f'{document["from"]} to {document["until"]}')
+    yield ''
+    yield from decision_text.table(
+        ('Servers', 'Outcome'), [(summary[change], _WORDS[change])
+                                 for change in replay.CHANGES])
+    yield ''
+    packing = document['packing']
+    before, after = packing['before'], packing['after']
+    yield from decision_text.table(
+        ('Hosts at the end', 'Recorded', 'Replayed'),
+        [('without servers', before['empty'], after['empty']),
+         *((f'{name} in use on the others, %', round(100 * before['used'][
+             name], 2), round(100 * after['used'][name], 2))
+           for name in before['used'])])
+    for remark in document['remarks']:
+        yield ''
+        yield remark
+    changes = document['changes']
+    if changes:
+        yield ''
+        yield from decision_text.table(
+            ('Time', 'Server', 'Outcome', 'Host', 'Now', 'Reason'),
+            [(each['at'], each['server'], each['change'],
+              each['host_before'], each['host_after'], each['reason'])
+             for each in changes[:_SHOWN_MAX]])
+    if len(changes) > _SHOWN_MAX:
+        yield f'and {len(changes) - _SHOWN_MAX} more, which -f json shows'
