@@ -23,6 +23,7 @@ import yaml
 
 from cellsched import exception
 from cellsched.scale import traces
+from cellsched.yaml_schema import check
 
 #: The shortest lifetime in published traces, in hours.
 LIFETIME_MIN_H = 1 / 12
@@ -52,35 +53,48 @@ _BATCH_MAX = 1000
 Column = npt.NDArray[Any]
 
 _PERCENT = {'type': 'number', 'minimum': 0, 'maximum': 100}
-_CURVE = {
-    'type': 'array', 'minItems': 1, 'items': {
-        'type': 'array', 'minItems': 2, 'maxItems': 2,
-        'prefixItems': [{'type': 'number', 'exclusiveMinimum': 0}, _PERCENT]}}
+_SHARE = {'type': 'number', 'minimum': 0, 'maximum': 1}
+_TEXT = {'type': 'string', 'minLength': 1}
 
-#: JSON schema of the section ``load`` of a scenario that names a preset.
-SCHEMA: dict[str, Any] = {
-    'preset': {'type': 'string'},
-    'rate': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e9},
-    'fill': {'type': 'number', 'exclusiveMinimum': 0, 'exclusiveMaximum': 1},
-    'flavors': {
-        'type': 'array', 'minItems': 1, 'maxItems': 1000, 'items': {
-            'type': 'array', 'minItems': 3, 'maxItems': 3, 'prefixItems': [
-                {'type': 'integer', 'minimum': 1},
-                {'type': 'number', 'exclusiveMinimum': 0}, _PERCENT]}},
-    'disk_gb': {'type': 'integer', 'minimum': 0},
-    'lifetimes': _CURVE,
-    'batches': _CURVE,
-    'batch_max': {'type': 'integer', 'minimum': 1, 'maximum': 10000},
-    'day': {'type': 'number', 'minimum': 0, 'maximum': 1},
-    'weekend': {'type': 'number', 'minimum': 0, 'maximum': 1},
-    'bursts': {'type': 'number', 'minimum': 0, 'maximum': 1440},
-    'projects': {'type': 'integer', 'minimum': 1, 'maximum': 1000000},
-    'groups': {
-        'type': 'object', 'additionalProperties': {
-            'type': 'number', 'minimum': 0, 'maximum': 1},
-        'propertyNames': {'enum': [
+
+def _rows(*columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a list of lists with these columns."""
+    return {'type': 'array', 'minItems': 1, 'maxItems': 1000, 'items': {
+        'type': 'array', 'minItems': len(columns), 'maxItems': len(columns),
+        'prefixItems': columns}}
+
+
+def _record(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {'type': 'object', 'additionalProperties': False,
+            'properties': properties}
+
+
+_CURVE = _rows({'type': 'number', 'exclusiveMinimum': 0}, _PERCENT)
+
+#: JSON schemas of the section ``load`` of a scenario, by the key that it has.
+SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    'trace': _record(
+        trace=_TEXT, form={'enum': [*traces.FORMS]}, machine=_record(
+            id={'type': ['integer', 'string']},
+            vcpus={'type': 'integer', 'minimum': 1, 'maximum': 100_000},
+            memory_mb={'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31},
+            disk_gb={'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31})),
+    'preset': _record(
+        preset=_TEXT,
+        rate={'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e9},
+        fill={'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1},
+        flavors=_rows({'type': 'integer', 'minimum': 1, 'maximum': 100_000},
+                      {'type': 'number', 'exclusiveMinimum': 0,
+                       'maximum': 1e6}, _PERCENT),
+        disk_gb={'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31},
+        lifetimes=_CURVE, batches=_CURVE,
+        batch_max={'type': 'integer', 'minimum': 1, 'maximum': 10_000},
+        day=_SHARE, weekend=_SHARE,
+        bursts={'type': 'number', 'minimum': 0, 'maximum': 1440},
+        projects={'type': 'integer', 'minimum': 1, 'maximum': 1_000_000},
+        groups=_record(**{policy: _SHARE for policy in (
             'affinity', 'anti-affinity', 'soft-affinity',
-            'soft-anti-affinity']}},
+            'soft-anti-affinity')})),
 }
 
 
@@ -350,7 +364,10 @@ def of(
     :raises cellsched.exception.InvalidField: names the field and the
         expectation
     """
-    if 'trace' in section:
+    kind = next((each for each in SCHEMAS if each in section), 'preset')
+    check(pathlib.Path('scenario'), {'load': section},
+          _record(load=SCHEMAS[kind]))
+    if kind == 'trace':
         return TraceLoad(traces.read(
             pathlib.Path(section['trace']), section.get('form'),
             section.get('machine')), hours)

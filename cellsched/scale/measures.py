@@ -179,6 +179,10 @@ class Recorder:
 
     # Events.
 
+    def present(self, flavor: load.Flavor) -> None:
+        """Record a server that exists at the start."""
+        self._change(flavor, 1)
+
     def asked(self, at: float, arrival: load.Arrival) -> None:
         """Record a request."""
         count = len(arrival.lifetimes)

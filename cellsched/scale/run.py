@@ -315,6 +315,8 @@ class Run:
             if counts:
                 self.recorder.placed(
                     engine.now, job.at, job.project, job.flavor, row)
+            else:
+                self.recorder.present(job.flavor)
             ends_at = engine.now + job.lifetimes[number]
             if ends_at <= self.end_s:
                 engine.call_at(ends_at, self.remove, server)

@@ -231,7 +231,15 @@ class TestLoad(base.TestCase):
                 ({'lifetimes': [[1, 50]]}, r'load\.lifetimes.*100'),
                 ({'flavors': [[1, 1, 0]]}, r'load\.flavors'),
                 ({'groups': {'affinity': 0.6, 'anti-affinity': 0.6}},
-                 r'load\.groups')):
+                 r'load\.groups'),
+                ({'rate': 0}, r'load\.rate.*more than 0'),
+                ({'rate': True}, r'load\.rate'),
+                ({'speed': 1}, r'load.*batches.*not speed'),
+                ({'lifetimes': [[1]]}, r'load\.lifetimes\[0\]'),
+                ({'lifetimes': [[1, 101]]}, r'load\.lifetimes\[0\]\[1\]'),
+                ({'flavors': [[0, 1, 1]]}, r'load\.flavors\[0\]\[0\]'),
+                ({'trace': 'x', 'form': 'y'}, r'huawei, not')):
+            if 'trace' not in section:
+                section = {'preset': 'azure19', **section}
             with self.assertRaisesRegex(exception.InvalidField, text):
-                load.of({'preset': 'azure19', **section},
-                        np.random.default_rng(1), 1, 1)
+                load.of(section, np.random.default_rng(1), 1, 1)

@@ -190,6 +190,15 @@ class TestRecorder(base.TestCase):
         self.assertEqual(
             0.25, self.recorder.document()['summary']['compaction_p50'])
 
+    def test_servers_of_the_start_are_no_requests_and_need_hosts(self):
+        for _ in range(3):
+            self.recorder.present(LARGE)
+        self.sample(0, 3)
+
+        summary = self.recorder.document()['summary']
+        self.assertEqual((0, 0.5), (
+            summary['placed'], summary['compaction_p50']))
+
 
 class TestPublished(base.TestCase):
     """First fit and the largest remaining room, with sizes of Huawei.
