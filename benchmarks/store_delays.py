@@ -118,73 +118,104 @@ def measured(name, count):
         store.sync()
         hosts = claiming.fill(store, HOSTS, ROOM)
         kind.settle(address)
-        token = store.usages().token
 
         def servers():
             return set(running(PROGRAMS[name])) - before
 
         with watched(name) as sent:
-            claim(store, hosts, WARM_UP)
-            reads = timed(lambda: [
-                store.usages(since=token) for _ in range(count)],
-                servers, sent, count, False)
-            writes = timed(lambda: claim(store, hosts, count),
-                           servers, sent, count, True)
-        return {**delays(reads, writes), 'server': kind.version(address),
-                **machine()}
+            return {**delays({what: timed(
+                function, servers, sent, times, size, what.startswith('write'))
+                for what, (function, times, size) in {
+                    'read': (lambda: store.claims_of([str(uuid.uuid4())]),
+                             count, 1),
+                    'reads': (lambda: store.usages(providers=hosts),
+                              count // 4, HOSTS),
+                    'write': (lambda: claim_any(store, hosts), count, 1),
+                    'writes': (lambda: claim_all(store, hosts),
+                               count // 8, HOSTS)}.items()}),
+                'server': kind.version(address), **machine()}
 
 
-def claim(store, hosts, count):
-    """Claim, each time one of several hosts."""
-    for _ in range(count):
-        consumer = str(uuid.uuid4())
-        store.claim_any([
-            [claiming.of(base.PlainClaim(consumer, host, claiming.DEMAND))]
-            for host in random.sample(hosts, CANDIDATES)])
+def claim_any(store, hosts):
+    """Claim one of several hosts."""
+    consumer = str(uuid.uuid4())
+    store.claim_any([
+        [claiming.of(base.PlainClaim(consumer, host, claiming.DEMAND))]
+        for host in random.sample(hosts, CANDIDATES)])
+
+
+def claim_all(store, hosts):
+    """Claim for several consumers, each one host."""
+    store.claim_each([[[claiming.of(base.PlainClaim(
+        str(uuid.uuid4()), host, claiming.DEMAND))]] for host in hosts])
 
 
 @contextlib.contextmanager
 def watched(name):
-    """Yield a list to which each request adds whether it writes."""
+    """Yield a list of requests: whether each writes, and further items."""
     sent = []
     if name not in CLIENTS:
         yield sent
         return
     module, class_name = CLIENTS[name]
-    writes = MODELS[name].is_write
+    model = MODELS[name]
     end = base.watch(
         getattr(__import__(module, fromlist=[class_name]), class_name),
-        lambda request, answer: sent.append(writes(request)))
+        lambda request, answer: sent.append(
+            (model.is_write(request), model.size(request) - 1)))
     try:
         yield sent
     finally:
         end()
 
 
-def timed(function, servers, sent, count, writes):
-    """Return milliseconds of wall, of client and of server, and requests."""
+def timed(function, servers, sent, times, size, writes):
+    """Return milliseconds of each part, and numbers of requests and items.
+
+    :param size: the items of a call, unless the requests are counted
+    """
+    for _ in range(WARM_UP):
+        function()
     sent.clear()
     served = cpu_ms(servers())
     wall, own = time.perf_counter(), time.process_time()
-    function()
+    for _ in range(times):
+        function()
     own, wall = time.process_time() - own, time.perf_counter() - wall
     served = cpu_ms(servers()) - served
-    requests = sent or [writes] * count
-    return {'wall': 1000 * wall, 'client': 1000 * own, 'server': served,
-            'writes': requests.count(True), 'reads': requests.count(False)}
+    requests = sent or [(writes, size - 1)] * times
+    counts = {(kind, what): sum(
+        further if what else 1 for is_write, further in requests
+        if is_write == kind) for kind in (False, True) for what in (0, 1)}
+    return {'client': 1000 * own, 'server': served, 'wall': 1000 * wall,
+            'counts': counts}
 
 
-def delays(reads, writes):
-    """Return the times of one write and of one read."""
-    read = {part: reads[part] / reads['reads']
-            for part in ('wall', 'client', 'server')}
-    write = {part: (writes[part] - writes['reads'] * read[part])
-             / writes['writes'] for part in read}
-    flush = (write['wall'] - write['client'] - write['server']
-             - ROUND_TRIP_MS)
+def delays(timed_calls):
+    """Return the times of reads and writes, and of their further items."""
+    found = {}
+    for part in 'client', 'server', 'wall':
+        known = {(kind, what): 0.0 for kind in (False, True)
+                 for what in (0, 1)}
+        for call, key in (('read', (False, 0)), ('reads', (False, 1)),
+                          ('write', (True, 0)), ('writes', (True, 1))):
+            each = timed_calls[call]
+            rest = each[part] - sum(
+                known[other] * number
+                for other, number in each['counts'].items() if other != key)
+            known[key] = max(rest / max(each['counts'][key], 1), 0.0)
+        found[part] = known
+    flush = (found['wall'][True, 0] - found['client'][True, 0]
+             - found['server'][True, 0] - ROUND_TRIP_MS)
     return {name: round(max(value, 0.0), 3) for name, value in (
-        ('client_read_ms', read['client']), ('read_ms', read['server']),
-        ('client_write_ms', write['client']), ('write_ms', write['server']),
+        ('client_read_ms', found['client'][False, 0]),
+        ('client_row_ms', found['client'][False, 1]),
+        ('client_write_ms', found['client'][True, 0]),
+        ('client_item_ms', found['client'][True, 1]),
+        ('read_ms', found['server'][False, 0]),
+        ('row_ms', found['server'][False, 1]),
+        ('write_ms', found['server'][True, 0]),
+        ('item_ms', found['server'][True, 1]),
         ('flush_ms', flush))}
 
 

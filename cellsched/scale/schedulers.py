@@ -35,7 +35,6 @@ from cellsched.hosts.columns import AVAILABLE
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts.table import Verify
-from cellsched.hosts.view import Hosts
 from cellsched import metrics
 from cellsched import objects
 from cellsched.scale.engine import Engine
@@ -54,7 +53,6 @@ from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection.placer import Placer
-from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
 
@@ -286,37 +284,21 @@ def _text(value: Any) -> str:
     return ','.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@dataclasses.dataclass(frozen=True)
-class TimedPolicy(SelectionPolicy):
-    """A policy that takes the CPU time of a decision.
-
-    :param spend: lets CPU time of the scheduler pass
-    """
-
-    spend: Callable[[float], None] = lambda seconds: None
-    decision_s: float = 0.0
-
-    def width(
-        self, hosts: Hosts, request: objects.RequestSpec, refusals: int
-    ) -> int:
-        # The view of the hosts is made, and no host is selected.
-        self.spend(self.decision_s * (
-            1 + _FURTHER * (request.num_instances - 1)))
-        return super().width(hosts, request, refusals)
-
-
 class ModelHostManager(HostManager):
     """Keeps a host table consistent with a simulated deployment.
 
     Claims are read as in production. The facts are those of a
     :class:`Deployment` instead of those in databases.
+
+    :param decide: lets the CPU time of a decision pass
     """
 
     def __init__(
         self, deployment: Deployment, claims: Any, clock: SimulatedClock,
-        conf: cfg.ConfigOpts, counts: bool,
+        conf: cfg.ConfigOpts, counts: bool, decide: Callable[[], None],
     ) -> None:
         self._deployment = deployment
+        self._decide = decide
         self._counts = counts
         self._version = -1
         self._next_report = 0.0
@@ -346,6 +328,20 @@ class ModelHostManager(HostManager):
             if heard[row]:
                 seen[row] = EPOCH + down_at
         self.table.put(deployment.uuids, {'last_seen_up': seen})
+
+    def refresh(
+        self, context: RequestContext, since: float | None = None
+    ) -> bool:
+        done = super().refresh(context, since)
+        if since is not None:
+            # A request found no host, and decides again.
+            self._decide()
+        return done
+
+    def reload(self, providers: Sequence[str]) -> None:
+        super().reload(providers)
+        # A claim was refused, and the request decides again.
+        self._decide()
 
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True
@@ -419,6 +415,15 @@ class Scheduler:
         else:
             machine.use(seconds, self._interpreter)
 
+    def decide(self, servers: int = 1) -> None:
+        """Let the CPU time of a decision pass.
+
+        A decision takes less time than a thread may run without a break. So
+        the time passes before it, and the decision is made at a moment.
+        """
+        decision_s = self._world.scenario.schedulers.decision_ms / 1000
+        self.spend(decision_s * (1 + _FURTHER * (servers - 1)))
+
     def start(self) -> None:
         """Start the threads, with an empty host table."""
         world, conf = self._world, self._world.conf
@@ -430,13 +435,14 @@ class Scheduler:
             world.server, world.ledger, clock, random, self.spend)
         source = ModelHostManager(
             world.deployment, store, clock, conf,
-            counts=world.scenario.store.kind != 'cells-v1')
+            world.scenario.store.kind != 'cells-v1', self.decide)
         self._counts = ClaimCounts()
         placer = Placer(
             source, filter_scheduler.pipeline_of(conf),
             ClaimBatcher(store, make_lock=clock.lock,
                          monotonic=clock.monotonic),
-            clock, self._policy(random), conf.scheduler.claim_attempts,
+            clock, filter_scheduler.selection_policy(conf, random),
+            conf.scheduler.claim_attempts,
             lambda *args: None, down_s=conf.service_down_time,
             metrics=self._counts)
         self.is_down = False
@@ -448,14 +454,6 @@ class Scheduler:
         self._processes += [
             spawn(self._work, placer, name=f'{name}, thread {thread}')
             for thread in range(world.scenario.schedulers.threads)]
-
-    def _policy(self, random: Random) -> TimedPolicy:
-        plain = filter_scheduler.selection_policy(self._world.conf, random)
-        return TimedPolicy(
-            **{each.name: getattr(plain, each.name)
-               for each in dataclasses.fields(plain)},
-            spend=self.spend,
-            decision_s=self._world.scenario.schedulers.decision_ms / 1000)
 
     def kill(self) -> list[Job]:
         """End all threads; return the requests that they served."""
@@ -491,6 +489,7 @@ class Scheduler:
         while True:
             job = world.broker.get()
             self._serving[job] = None
+            self.decide(len(job.uuids))
             answer: Sequence[int] | exception.CellschedException
             try:
                 places = placer.place(

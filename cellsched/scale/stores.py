@@ -75,16 +75,37 @@ class Delays:
     :param client_read_ms: likewise for a read
     :param write_ms: CPU time of the server for a write
     :param read_ms: likewise for a read
+    :param client_item_ms: CPU time of a scheduler for each further claim of a
+        write
+    :param item_ms: likewise of the server
+    :param client_row_ms: CPU time of a scheduler for each row of a read
+    :param row_ms: likewise of the server
     :param flush_ms: time of a flush of the disk, which writes wait for
-    :param row_us: CPU time of the server for each row of a read of changes
     """
 
     client_write_ms: float = 0.0
     client_read_ms: float = 0.0
     write_ms: float = 0.0
     read_ms: float = 0.0
+    client_item_ms: float = 0.0
+    item_ms: float = 0.0
+    client_row_ms: float = 0.0
+    row_ms: float = 0.0
     flush_ms: float = 0.0
-    row_us: float = 0.0
+
+    def client_s(self, writes: bool, further: int = 0) -> float:
+        """Return the CPU seconds of a scheduler for a request.
+
+        :param further: the number of claims or rows beyond the first
+        """
+        return ((self.client_write_ms + further * self.client_item_ms)
+                if writes else
+                (self.client_read_ms + further * self.client_row_ms)) / 1000
+
+    def server_s(self, writes: bool, further: int = 0) -> float:
+        """Return the CPU seconds of the server for a request."""
+        return ((self.write_ms + further * self.item_ms) if writes else
+                (self.read_ms + further * self.row_ms)) / 1000
 
 
 def measured() -> Mapping[str, Mapping[str, Any]]:
@@ -208,17 +229,20 @@ class ModelStore(base.ClaimStore):
         raise NotImplementedError('the store of a simulation has no options')
 
     @contextlib.contextmanager
-    def _call(self, writes: bool = False) -> Iterator[None]:
-        """Spend the time of a request before and after its work."""
+    def _call(
+        self, writes: bool = False, further: int = 0
+    ) -> Iterator[None]:
+        """Spend the time of a request before and after its work.
+
+        :param further: the number of claims beyond the first
+        """
         server, delays = self._server, self._server.delays
-        self._spend((delays.client_write_ms if writes
-                     else delays.client_read_ms) / 1000)
+        self._spend(delays.client_s(writes, further))
         server.engine.sleep(self._half_trip_s)
         self._check()
         server.requests += 1
         server.writes += writes
-        server.processors.use((
-            delays.write_ms if writes else delays.read_ms) / 1000)
+        server.processors.use(delays.server_s(writes, further))
         yield
         server.engine.sleep(self._half_trip_s)
 
@@ -232,7 +256,7 @@ class ModelStore(base.ClaimStore):
         self._check()
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        with self._call(writes=True):
+        with self._call(True):
             new = self._ledger.claim(claims)
             self._commit()
         return new
@@ -240,18 +264,18 @@ class ModelStore(base.ClaimStore):
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        with self._call(writes=True):
+        with self._call(True):
             outcome = self._ledger.claim_any(batches)
             self._commit()
         return outcome
 
     def release(self, consumers: Iterable[str]) -> None:
-        with self._call(writes=True):
+        with self._call(True):
             self._ledger.release(consumers)
             self._commit()
 
     def transfer(self, source: str, target: str) -> bool:
-        with self._call(writes=True):
+        with self._call(True):
             done = self._ledger.transfer(source, target)
             self._commit()
         return done
@@ -282,7 +306,9 @@ class ModelStore(base.ClaimStore):
         with self._call():
             changes = self._ledger.usages(since, providers)
             self._server.processors.use(
-                len(changes.usages) * self._server.delays.row_us / 1e6)
+                len(changes.usages) * self._server.delays.row_ms / 1000)
+        self._spend(
+            len(changes.usages) * self._server.delays.client_row_ms / 1000)
         return changes
 
 
@@ -294,7 +320,7 @@ class SQLModel(ModelStore):
     """
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        with self._call(writes=True), self._locked(
+        with self._call(True, len(claims) - 1), self._locked(
                 sorted({claim.provider for claim in claims})):
             new = self._ledger.claim(claims)
             self._commit_lane(claims[0].consumer)
@@ -317,7 +343,7 @@ class SQLModel(ModelStore):
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> int | None:
         """Claim the first batch with room and without a lock, if any."""
-        with self._call(writes=True):
+        with self._call(True):
             for place, [claim] in enumerate(batches):
                 if self._server.lock(claim.provider).locked():
                     continue
@@ -441,22 +467,26 @@ class ServerClient:
         :raises remote.NotSent: the server has failed
         """
         server, delays = self._server, self._server.delays
-        writes = self.is_write(request)
-        self._spend((delays.client_write_ms if writes
-                     else delays.client_read_ms) / 1000)
+        writes, further = self.is_write(request), self.size(request) - 1
+        self._spend(delays.client_s(writes, further))
         server.engine.sleep(self._half_trip_s)
         if server.is_down:
             raise remote.NotSent('the server failed')
         server.requests += 1
         server.writes += writes
-        answer = self.serve(request, (
-            delays.write_ms if writes else delays.read_ms) / 1000, writes)
+        answer = self.serve(
+            request, delays.server_s(writes, further), writes)
         if server.is_down:
             raise remote.OutcomeUnknown('the server failed')
         if self.is_conflict(request, answer):
             server.conflicts += 1
         server.engine.sleep(self._half_trip_s)
         return answer
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        """Return the number of claims or of reads in a request."""
+        return 1
 
     def serve(self, request: Any, seconds: float, writes: bool) -> Any:
         """Execute a request in the server."""
@@ -479,6 +509,13 @@ class EtcdClient(ServerClient):
     """A failed transaction waits for the disk, too."""
 
     @classmethod
+    def size(cls, request: Any) -> int:
+        kind = (protocol.Transaction if cls.is_write(request)
+                else protocol.Get)
+        return max(1, sum(isinstance(op, kind) for op in
+                          getattr(request, 'success', ())))
+
+    @classmethod
     def is_write(cls, request: Any) -> bool:
         return isinstance(request, protocol.Transaction) and any(
             not isinstance(op, protocol.Get) for op in request.success)
@@ -493,6 +530,11 @@ class EtcdClient(ServerClient):
 
 class CassandraClient(ServerClient):
     """Conditional writes of a partition come one after the other."""
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        return len(request.requests) if isinstance(
+            request, cassandra_requests.Together) else 1
 
     def serve(self, request: Any, seconds: float, writes: bool) -> Any:
         if not writes:
@@ -527,6 +569,11 @@ class CassandraClient(ServerClient):
 
 class PlacementClient(ServerClient):
     """A write of allocations reads first, and writes at the end."""
+
+    @classmethod
+    def size(cls, request: Any) -> int:
+        return (len(request.body) if request.method == 'POST'
+                and request.path == '/allocations' else 1)
 
     def serve(self, request: Any, seconds: float, writes: bool) -> Any:
         server = self._server
