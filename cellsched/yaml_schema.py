@@ -65,6 +65,8 @@ def _expected(error: jsonschema.ValidationError) -> str:
             return f'at most {rule}, {shown}'
         case 'exclusiveMinimum':
             return f'more than {rule}, {shown}'
+        case 'exclusiveMaximum':
+            return f'less than {rule}, {shown}'
         case 'enum':
             return f'one of {", ".join(map(str, rule))}, {shown}'
         case 'required':
@@ -76,6 +78,8 @@ def _expected(error: jsonschema.ValidationError) -> str:
             return f'one of {", ".join(known)}, not {unknown[0]}'
         case 'minItems':
             return f'at least {rule} of them'
+        case 'maxItems':
+            return f'at most {rule} of them'
         case 'uniqueItems':
             return 'each one once'
         case 'pattern' | 'minLength' | 'maxLength' if EXPECTS in schema:

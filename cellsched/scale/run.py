@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import json
 import logging
+import pathlib
 from random import Random
 from typing import Any
 
@@ -35,6 +37,8 @@ from cellsched.scale.schedulers import Requests
 from cellsched.scale.schedulers import Scheduler
 from cellsched.scale.schedulers import World
 from cellsched.scale import stores
+from cellsched.yaml_file import invalid
+from cellsched.yaml_schema import check
 
 _HOUR_S = 3600.0
 
@@ -402,8 +406,38 @@ def _options(scenario: Scenario) -> dict[str, dict[str, Any]]:
     return options
 
 
-#: What a command needs of scenarios.
+_NUMBERS = {'type': 'object', 'additionalProperties': {
+    'type': ['number', 'null']}}
+
+#: The part of a document that another run is compared with.
+_DOCUMENT = {
+    'type': 'object', 'required': [
+        'scenario', 'seed', 'summary', 'series', 'projects'],
+    'properties': {
+        'scenario': {'type': 'object', 'required': ['name']},
+        'seed': {'type': 'integer'}, 'summary': _NUMBERS,
+        'series': {'type': 'object', 'additionalProperties': {
+            'type': 'array', 'items': {'type': ['number', 'null']}}},
+        'projects': {'type': 'array', 'items': {'type': 'object'}}}}
+
+#: The functions that read and list scenarios.
 read, scenarios = load_scenario, bundled
+
+
+def read_document(path: pathlib.Path) -> dict[str, Any]:
+    """Return the document of another run.
+
+    :raises cellsched.exception.InvalidField: the file has none
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as exc:
+        raise invalid(
+            path, (), f'a file that can be read: {exc.strerror}') from None
+    except ValueError:
+        raise invalid(path, (), 'JSON that a run has written') from None
+    check(path, document, _DOCUMENT)
+    return dict(document)
 
 
 def run(

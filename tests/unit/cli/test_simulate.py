@@ -64,6 +64,15 @@ class TestSimulate(base.CommandTestCase):
         self.assertRegex(self.simulate(
             self.path, '--compare', other).out, r'(?m)^placed +\d+ +\d+$')
 
+    def test_page_shows_both_runs(self):
+        other, page = self.directory / 'other.json', self.directory / 'a.html'
+        other.write_text(self.simulate(self.path, '-f', 'json').out)
+
+        ran = self.simulate(self.path, '--html', page, '--compare', other)
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        self.assertIn('<svg', page.read_text())
+
     def test_scenarios_are_listed(self):
         ran = self.simulate('--list', '-f', 'json')
 
@@ -94,7 +103,7 @@ class TestSimulate(base.CommandTestCase):
                 ((self.path, '--set', 'hours'), 'KEY=VALUE'),
                 ((self.path, '--set', 'hours=0'), 'hours: more than 0'),
                 ((self.path, '--set', 'load.preset=x'), 'load.preset: one of'),
-                ((self.path, '--compare', other), 'it has no summary'),
+                ((self.path, '--compare', other), 'document: a mapping'),
                 ((self.path, '--compare', self.directory / 'no.json'),
                  'No such file')):
             self.assertEnds(1, self.simulate(*argv), text)
