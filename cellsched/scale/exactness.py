@@ -114,7 +114,8 @@ class _Round:
         ledger = stores.Ledger(
             deployment.rows, deployment.used, Random(size.seed))
         self._counted = kind in stores.WITH_LEDGER
-        self._fill(ledger if self._counted else stores.direct(self._server))
+        self._direct = None if self._counted else stores.direct(self._server)
+        self._fill(self._direct or ledger)
         self._world = World(
             made, engine, deployment, ledger, self._server, configuration({
                 'DEFAULT': {'service_down_time': 1_000_000}}),
@@ -166,7 +167,7 @@ class _Round:
         client = self._client_of.pop(job)
         if isinstance(answer, exception.NoValidHost):
             self._refused_although_it_fitted += self._deployment.fits(
-                _FLAVOR, 1, job.at)
+                _FLAVOR, 1, job.at, self._direct)
         elif isinstance(answer, exception.CellschedException):
             self._client_of[job] = client
             self._brokers[client % len(self._brokers)].put(job)

@@ -104,6 +104,8 @@ class Run:
             Random(f'{scenario.seed} ledger'), scenario.store.defect)
         #: Whether the ledger has the claims.
         self._has_ledger = scenario.store.kind in stores.WITH_LEDGER
+        self._direct = None if self._has_ledger or pool.back_to_back else (
+            stores.direct(self.server))
         self.broker = Broker(self.engine)
         self.planner = BackToBack(
             deployment, self.conf, scenario.seed, self._requests)
@@ -166,8 +168,7 @@ class Run:
 
     def _set_inventories(self) -> None:
         deployment = self.deployment
-        store: claims_base.ClaimStore = (
-            self.ledger if self._has_ledger else stores.direct(self.server))
+        store: claims_base.ClaimStore = self._direct or self.ledger
         store.sync()
         for row, each in enumerate(deployment.uuids):
             store.set_inventory(each, deployment.inventory(row))
@@ -177,17 +178,13 @@ class Run:
 
         They take no time, and are no requests.
         """
-        direct = None
         for arrival in self._arrivals:
             if arrival.at > 0:
                 return arrival
             job = self._job(arrival)
             rows = self.planner.place(job, 0.0) or []
             if not self.scenario.schedulers.back_to_back and rows:
-                if direct is None:
-                    direct = (self.ledger if self._has_ledger
-                              else stores.direct(self.server))
-                direct.claim(self._claims(job, rows))
+                (self._direct or self.ledger).claim(self._claims(job, rows))
             self._settle(job, rows, counts=False)
         return None
 
@@ -249,7 +246,7 @@ class Run:
     def _refuse(self, job: Job) -> None:
         if job.moved is None:
             fitted = self.deployment.fits(
-                job.flavor, len(job.uuids), job.at)
+                job.flavor, len(job.uuids), job.at, self._direct)
             for _ in job.uuids:
                 self.recorder.refused(
                     self.engine.now, job.at, job.project, job.flavor, fitted)

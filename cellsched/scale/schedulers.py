@@ -62,6 +62,9 @@ REPORT_S = 10.0
 #: The share of a decision that each further server of a request takes.
 _FURTHER = 0.1
 
+#: Hosts of which the claims are read to judge a refusal.
+_CONFIRMED_MAX = 50
+
 #: Servers of :class:`BackToBack` until its table is compacted.
 _COMPACT = 100_000
 
@@ -146,17 +149,39 @@ class Deployment:
                 self.down_at[row] = now
         self.version += 1
 
-    def fits(self, flavor: Flavor, count: int, since: float) -> bool:
-        """Return whether servers fit, and did so since a time."""
-        free = (self.capacity - self.used) // np.maximum(
-            np.array(flavor[1:], dtype='int64'), 1)
-        rooms = free[:, np.array(flavor[1:]) > 0].min(axis=1)
-        rooms = rooms[self.up & (self.freed_at < since)]
-        return bool(rooms[rooms > 0].sum() >= count)
+    def fits(
+        self, flavor: Flavor, count: int, since: float,
+        store: claims_base.ClaimStore | None = None,
+    ) -> bool:
+        """Return whether servers fit, and did so since a time.
+
+        :param store: knows claims that :attr:`used` does not have yet
+        """
+        rooms = np.maximum(_rooms(self.capacity - self.used, flavor), 0)
+        rooms[~self.up | (self.freed_at >= since)] = 0
+        if rooms.sum() < count:
+            return False
+        if store is None:
+            return True
+        rows = np.argsort(-rooms, kind='stable')[:_CONFIRMED_MAX]
+        known = {each.provider: [each.used.get(name, 0) for name in CLASSES]
+                 for each in store.usages(providers=[
+                     self.uuids[row] for row in rows]).usages}
+        used = np.array([known[self.uuids[row]] for row in rows])
+        rooms = np.minimum(
+            _rooms(self.capacity[rows] - used, flavor), rooms[rows])
+        return bool(np.maximum(rooms, 0).sum() >= count)
 
     def oversold(self) -> int:
         """Return the number of hosts with more in use than they have."""
         return int((self.used > self.capacity).any(axis=1).sum())
+
+
+def _rooms(free: Array, flavor: Flavor) -> Array:
+    """Return the number of servers that fit on each host."""
+    sizes = np.array(flavor[1:], dtype='int64')
+    rooms: Array = (free[:, sizes > 0] // sizes[sizes > 0]).min(axis=1)
+    return rooms
 
 
 def _racks(scenario: Scenario) -> Array:

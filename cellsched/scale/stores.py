@@ -369,12 +369,13 @@ class SQLModel(ModelStore):
             full = next((name for name, amount in claim.resources.items()
                          if usage.used.get(name, 0) + amount
                          > usage.capacity.get(name, 0)), None)
+            if full is not None:
+                refusals[place] = exception.ClaimRefused(
+                    consumer=claim.consumer, provider=claim.provider,
+                    resource=full, amount=claim.resources[full])
+                continue
             try:
-                if full is None:
-                    return base.AnyOf(place, self.claim([claim]), refusals)
-                # A refusal that costs no statement.
-                self._ledger.claim_any([[claim]])
-                raise AssertionError('read above as full')
+                return base.AnyOf(place, self.claim([claim]), refusals)
             except exception.ClaimRefused as exc:
                 refusals[place] = exc
         return base.AnyOf(None, 0, refusals)

@@ -95,7 +95,7 @@ class TestPublishedFigures(base.TestCase):
     def test_fifth_is_retried_by_two_schedulers_that_pack(self):
         """As with Nova's schedulers of old, about 19 % on five hosts."""
         made = worlds.make(
-            worlds.arrivals(320), hosts=worlds.hosts(*[80] * 5),
+            worlds.arrivals(160), hosts=worlds.hosts(*[40] * 5),
             store={'kind': 'nova-legacy'}, schedulers={
                 'count': 2, 'threads': 1, 'decision_ms': 10,
                 'configuration': {'scheduler': {'refresh_interval': 0},
@@ -103,8 +103,8 @@ class TestPublishedFigures(base.TestCase):
 
         found = made.go()['summary']
 
-        self.assertAlmostEqual(0.19, made.retried / 320, delta=0.04)
-        self.assertEqual(320, found['placed'])
+        self.assertAlmostEqual(0.19, made.retried / 160, delta=0.04)
+        self.assertEqual(160, found['placed'])
 
     def test_claims_leave_nothing_to_retry_late(self):
         made = worlds.make(
