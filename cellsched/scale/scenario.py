@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from cellsched import exception
-from cellsched.scale import load as loads
 from cellsched.yaml_file import invalid
 from cellsched.yaml_file import read
 from cellsched.yaml_schema import check
@@ -36,9 +35,6 @@ STORES: Mapping[str, str] = {
     'cells-v1': 'no claims, and schedulers that do not count what they have '
                 'placed',
 }
-
-#: Keys of a load that is read from a file.
-_FROM_FILES = ('trace', 'recording')
 
 #: Stores that can have a defect on purpose.
 WITH_DEFECT = ('memory', 'postgresql', 'mariadb')
@@ -241,9 +237,6 @@ def of(path: pathlib.Path, document: Any) -> Scenario:
     kinds = kinds if isinstance(kinds, list) else [kinds]
     check(path, {'hosts': kinds}, _record({
         'hosts': {'type': 'array', 'items': _HOSTS, 'minItems': 1}}))
-    if document['load'].keys().isdisjoint(_FROM_FILES):
-        check(path, document, {'properties': {
-            'load': _record(loads.SCHEMA)}})
     _check_faults(path, document.get('faults', ()))
     whole = _with_defaults(document)
     whole['hosts'] = [{**_HOST_DEFAULTS, **each} for each in kinds]
