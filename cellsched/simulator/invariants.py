@@ -121,7 +121,7 @@ class Invariants:
         before = self._rows[store.url]
         rows, gone = self._read(store)
         self._rows[store.url] = rows
-        for uuid in before.keys() | rows.keys():
+        for uuid in sorted(before.keys() | rows.keys()):
             old, new = before.get(uuid), rows.get(uuid)
             was = old.state if old else None
             now = (new.state if new else
@@ -408,10 +408,15 @@ class Invariants:
             if len(providers) > 1:
                 raise Violation('nodes', f'the node of {host} is for sale as '
                                          f'{sorted(providers)}')
-        up = any(self._stores[url].query(
-            'select 1 from compute_nodes n join services s on s.host = n.host '
-            'where s.deleted = 0 and n.deleted = 0 and not s.forced_down '
-            f"and n.uuid = '{machines.NODE_ID}'") for url in self._urls)
+        # A host without a machine in its cell is down: nothing reports it.
+        up = any(
+            url == machine.conf.database.connection and host in machine.names
+            for machine in self._machines.values() for url in self._urls
+            for host, in self._stores[url].query(
+                'select n.host from compute_nodes n '
+                'join services s on s.host = n.host where s.deleted = 0 '
+                'and n.deleted = 0 and not s.forced_down '
+                f"and n.uuid = '{machines.NODE_ID}'"))
         if not self._node_moved or not up or self._names(machines.NODE_ID):
             return
         if machines.NODE_ID in for_sale - self._audited():
