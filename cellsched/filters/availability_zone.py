@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts in the requested availability zone."""
 
+from collections.abc import Hashable
+
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
@@ -20,6 +22,11 @@ class AvailabilityZoneFilter(base.Filter):
 
     def applies(self, request: objects.RequestSpec) -> bool:
         return bool(request.get('availability_zone'))
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return request.availability_zone
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -2,9 +2,11 @@
 """The contract of a filter, and of one that checks a host at a time."""
 
 import abc
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import functools
+import math
 from typing import Any
 from typing import ClassVar
 
@@ -112,6 +114,28 @@ class Filter(abc.ABC):
     def applies(self, request: objects.RequestSpec) -> bool:
         """Return False to keep every host for this request."""
         return True
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        """Return what the verdicts depend on besides the hosts' own columns.
+
+        The mask is then kept for later requests with an equal key, and the
+        filter runs again only for the hosts whose columns changed. Its verdict
+        on a host must not depend on other hosts. The key must have everything
+        of the request, of cells and of server groups that the filter reads.
+        If it runs once per request, usage must not change a verdict at all.
+        None, the default, means that the filter runs for each request.
+        """
+        return None
+
+    def valid_until(self, hosts: view.Hosts) -> float:
+        """Return until when the verdicts on these hosts hold.
+
+        For filters with a :meth:`cache_key` that compare columns with the
+        time: seconds since the epoch, as in ``hosts.now``.
+        """
+        return math.inf
 
     def located(self, request: objects.RequestSpec) -> Iterable[str]:
         """Return the instances whose hosts this filter needs.

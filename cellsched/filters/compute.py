@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts whose compute service is up and enabled."""
 
+from collections.abc import Hashable
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ from cellsched.conf import default
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
+
+#: Rounding of times, in seconds.
+_MARGIN = 1e-3
 
 
 class ComputeFilter(base.Filter):
@@ -46,6 +51,17 @@ class ComputeFilter(base.Filter):
         np.greater(up, hosts['service_disabled'], out=up)
         np.greater(up, hosts['forced_down'], out=up)
         return up
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return ()
+
+    def valid_until(self, hosts: view.Hosts) -> float:
+        seen = hosts['last_seen_up']
+        ends, begins = seen + self._down_time, seen - self._down_time
+        return min(ends[ends >= hosts.now].min(initial=math.inf),
+                   begins[begins > hosts.now].min(initial=math.inf)) - _MARGIN
 
     def _are_all_up(self, hosts: view.Hosts) -> bool:
         return (hosts.least('last_seen_up') >= hosts.now - self._down_time

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts that can run the image."""
 
-import functools
+from collections.abc import Hashable
 from typing import Any
 
 from oslo_config import cfg
@@ -38,39 +38,44 @@ class ImagePropertiesFilter(base.Filter):
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
-        return [
-            cfg.StrOpt('image_properties_default_architecture',
-                       choices=image_needs.ARCHITECTURES, help="""
+        return [cfg.StrOpt('image_properties_default_architecture',
+                           choices=image_needs.ARCHITECTURES, help="""
 Architecture of images that have no property ``hw_architecture``.
 
 Related options:
 
 * ``[filter_scheduler] enabled_filters`` must name ``ImagePropertiesFilter``.
-"""),
-        ]
+""")]
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._default = options.image_properties_default_architecture
+        default = options.image_properties_default_architecture
+        self._kinds = (('hw_architecture', default), ('img_hv_type', None),
+                       ('hw_vm_mode', None))
 
     def applies(self, request: objects.RequestSpec) -> bool:
         properties = request.image_properties()
         return any(properties.get(name, default) is not None
-                   for name, default in (*self._kinds(), *_NUMBERS))
+                   for name, default in (*self._kinds, *_NUMBERS))
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return repr([request.image_property(*each)
+                     for each in (*self._kinds, *_NUMBERS)])
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
         kinds = frozenset(
-            image_needs.kind(name, value) for name, default in self._kinds()
+            image_needs.kind(name, value) for name, default in self._kinds
             if (value := request.image_property(name, default)) is not None)
         # Usually all hosts support the same values.
         mask = None if not kinds else hosts.memo(
-            ('can run', kinds), functools.partial(_able, kinds=kinds))
+            ('can run', kinds), lambda whole: _able(whole, kinds))
         if mask is not None and not hosts.is_whole:
             mask = mask.take(hosts.rows)
-        version = request.image_property('img_hv_requested_version')
-        if version:
+        if version := request.image_property('img_hv_requested_version'):
             fits = image_needs.versions(version)
             mask = _both(mask, attributes.Attribute(
                 hosts, 'hypervisor_version').each(fits))
@@ -81,10 +86,6 @@ Related options:
             mask = _both(mask, reported.each(lambda size: not (
                 isinstance(size, (int, float)) and 0 < size < bits)))
         return mask
-
-    def _kinds(self) -> tuple[tuple[str, str | None], ...]:
-        return (('hw_architecture', self._default), ('img_hv_type', None),
-                ('hw_vm_mode', None))
 
 
 def _able(hosts: view.Hosts, kinds: frozenset[str]) -> view.Mask | None:

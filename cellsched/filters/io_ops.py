@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts with few builds and moves in progress."""
 
+from collections.abc import Hashable
+
 from oslo_config import cfg
 
 from cellsched.filters import base
@@ -32,6 +34,11 @@ Related options:
   ``AggregateIoOpsFilter``.
 """),
         ]
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return ()
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -311,8 +311,8 @@ class HostManager(source.HostSource):
             reported = self._instance_reports.hosts(instances)
         if not reported:
             return {}
-        return nodes(
-            reported, self.table.view(self.clock.steady()))
+        with self.table.viewed(self.clock.steady()) as hosts:
+            return nodes(reported, hosts)
 
     def _regroup(self, hosts: Set[str]) -> None:
         if hosts:

@@ -190,6 +190,56 @@ def _slots(least: int) -> memoryview:
     return np.full(size, RowIndex._FREE, dtype='int32').data
 
 
+NO_ROWS: Column = np.empty(0, dtype='int64')
+
+#: The entries after which a log begins anew.
+_LOG_MAX = 2 ** 17
+
+
+class ChangeLog:
+    """The rows that changed, for readers that remember a position.
+
+    One thread writes it while others read.
+    """
+
+    def __init__(self) -> None:
+        # The position of the first entry, and the entries.
+        self._entries: tuple[int, list[int]] = 0, []
+        # The latest answer, for readers at the same position.
+        self._latest: tuple[int, int, Column] = 0, 0, NO_ROWS
+
+    @property
+    def end(self) -> int:
+        """The position after the last entry."""
+        first, rows = self._entries
+        return first + len(rows)
+
+    def add(self, rows: Iterable[int]) -> None:
+        """Add rows that changed."""
+        self._entries[1].extend(rows)
+        if len(self._entries[1]) > _LOG_MAX:
+            self.clear()
+
+    def clear(self) -> None:
+        """Begin anew: all rows changed."""
+        self._entries = self.end + 1, []
+
+    def since(self, position: int) -> Column | None:
+        """Return the rows that changed since a position, ascending.
+
+        None means any rows.
+        """
+        first, entries = self._entries
+        if position < first:
+            return None
+        start, count, rows = self._latest
+        if (start, count) != (position, first + len(entries)):
+            some = entries[position - first:]
+            rows = np.array(sorted({*some}), dtype='int64')
+            self._latest = position, position + len(some), rows
+        return rows
+
+
 #: Changes of one host's columns: (column, amount).
 Changes = tuple[tuple[str, int], ...]
 
@@ -227,6 +277,8 @@ class Snapshot:
     :param children: nodes of child providers, with their numbers there
     :param overlay: changes by reservations since this version: (row, column
         changes); append-only
+    :param log: the rows that changed before any version, and ``logged`` the
+        position at this version
     :param earlier: the number of overlay entries before the first one here
     :param kept: cache of results from columns that seldom change; the next
         version shares it if none of these columns changed
@@ -249,11 +301,24 @@ class Snapshot:
     overlay: list[tuple[int, Changes]] = dataclasses.field(
         default_factory=list)
     earlier: int = 0
+    log: ChangeLog = dataclasses.field(default_factory=ChangeLog)
+    logged: int = 0
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)
     extrema: dict[str, Pair] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def changed_since(self, earlier: Snapshot) -> Column | None:
+        """Return the rows that may differ from an earlier version.
+
+        None means any rows, also in another order.
+        """
+        if earlier.log is not self.log:
+            return None
+        rows = self.log.since(earlier.logged)
+        # Rows are logged before they are published.
+        return rows if rows is None else rows[rows < len(self)]
 
     def encoding(self, name: str) -> DictionaryEncoding:
         """Return the values of a coded column.

@@ -22,6 +22,7 @@ from cellsched.hosts import columns as host_columns
 from cellsched.hosts.providers import OtherProviders
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.providers import Units
+from cellsched.hosts.snapshot import ChangeLog
 from cellsched.hosts.snapshot import Column
 from cellsched.hosts.snapshot import DictionaryEncoding
 from cellsched.hosts.snapshot import FACTS
@@ -153,6 +154,8 @@ class HostTable:
         self._others = OtherProviders()
         # The numbers of child providers with a column, by resource class.
         self._places: Mapping[str, tuple[int, ...]] = {}
+        # The rows that changed, for those who hold an earlier snapshot.
+        self._log = ChangeLog()
         # Columns that no published snapshot shares; safe to write in place.
         self._private = {'uuid'}
         self._rows_changed = self._lasting_changed = True
@@ -174,7 +177,12 @@ class HostTable:
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
             the nearest column
         """
-        return self.view(0.0)[name]
+        with self.viewed(0.0) as hosts:
+            column = hosts[name]
+            if column is not hosts.columns.snapshot.columns.get(name):
+                column = column.copy()
+                column.flags.writeable = False
+            return column
 
     @property
     def names(self) -> list[str]:
@@ -249,6 +257,21 @@ class HostTable:
         columns.give_back()
         if len(self._idle) < _IDLE_MAX:
             self._idle.append(columns)
+
+    @contextlib.contextmanager
+    def viewed(
+        self, now: float, located: Mapping[str, str] | None = None
+    ) -> Iterator[host_view.Hosts]:
+        """Return a view for a lookup, which another request then reuses.
+
+        The arguments are those of :meth:`view`. No column of the view may be
+        kept.
+        """
+        hosts = self.view(now, located)
+        try:
+            yield hosts
+        finally:
+            self.reuse(hosts)
 
     # Reservations.
 
@@ -450,6 +473,8 @@ class HostTable:
                 for node, allocations in self._pending.items()
                 if node in self._rows for allocation in allocations]
             seen = before.earlier + len(before.overlay)
+            if self._rows_changed:
+                self._log.clear()
             # 3. Keep the cached results that depend on unchanged columns.
             lasting = self._rows_changed or self._lasting_changed
             self._published = Snapshot(
@@ -457,6 +482,7 @@ class HostTable:
                 self._rows.frozen() if self._rows_changed else before.rows,
                 self.cells.copy(), self._others.sharing, self._places,
                 self._others.children, overlay, seen - len(overlay),
+                self._log, self._log.end,
                 {} if lasting else before.kept,
                 {} if self._rows_changed else {
                     # Copy the items: decisions add to it at the same time.
@@ -515,7 +541,7 @@ class HostTable:
             for name in self._columns:
                 if (name.startswith(host_columns.AVAILABLE)
                         and host_columns.AT in name):
-                    self._writable(name)[row] = 0
+                    self._assign(name, np.array([row]), 0)
             units.append(((),) * len(uuids))
         if changes:
             self._others.replace(changes)
@@ -537,9 +563,11 @@ class HostTable:
         """
         column = self._column(name)
         values = np.asarray(given, dtype=column.dtype)
-        if not (column[rows] != values).any():
+        differs = column[rows] != values
+        if not differs.any():
             return False
         self._writable(name)[rows] = values
+        self._log.add(rows[differs].tolist())
         if name in _LASTING:
             self._lasting_changed = True
         return True
@@ -677,11 +705,11 @@ class HostTable:
         for name in self._columns:
             if name.startswith(host_columns.AVAILABLE) and (
                     name.endswith(place)):
-                self._writable(name)[row] = 0
+                self._assign(name, np.array([row]), 0)
         for resource, room in remaining.items():
             self._available_column(resource + place)
-            self._writable(
-                host_columns.AVAILABLE + resource + place)[row] = room
+            self._assign(host_columns.AVAILABLE + resource + place,
+                         np.array([row]), room)
         value = list(self._value('child_units', row))
         value[number - 1] = units
         self._put('child_units', np.array([row]), [tuple(value)])
@@ -713,7 +741,7 @@ class HostTable:
         with self._lock:
             self._fold(before=before)
             for uuid, count in self._inflight_builds.expire(before):
-                self._writable(host_view.BUILDS)[self._rows[uuid]] -= count
+                self._add(self._rows[uuid], host_view.BUILDS, -count)
                 self._changed = True
 
     def _fold(self, reported: str = '', before: float = -math.inf) -> None:
@@ -745,8 +773,12 @@ class HostTable:
                     if name.startswith(host_columns.AVAILABLE):
                         self._available_column(
                             name.removeprefix(host_columns.AVAILABLE))
-                    self._writable(name)[row] += amount
+                    self._add(row, name, amount)
                 self._inflight_builds.add(node, allocation.at)
+
+    def _add(self, row: int, name: str, amount: float) -> None:
+        self._writable(name)[row] += amount
+        self._log.add((row,))
 
     def _place(self, uuids: Sequence[str]) -> Column:
         """Return the rows of these hosts; new ones get defaults."""

@@ -41,8 +41,9 @@ class MergedColumns:
     """The snapshot and overlay merged into columns, for one decision.
 
     A column that the overlay changes is a copy; the rest are the snapshot's
-    own arrays. An update applies only the new overlay entries, but copies all
-    changed columns again after a new snapshot.
+    own arrays. An update costs the new overlay entries, and the rows that
+    changed up to a new snapshot; only a snapshot with other rows is copied
+    again.
     """
 
     def __init__(self, snapshot: host_snapshot.Snapshot) -> None:
@@ -58,6 +59,12 @@ class MergedColumns:
         self.revision = 0
         #: Cache of results, cleared when any column changes.
         self.current: dict[Any, Any] = {}
+        #: The rows that changed, for results that are kept and repaired.
+        self.log = host_snapshot.ChangeLog()
+        #: The same without those in which only the usage changed.
+        self.reports = host_snapshot.ChangeLog()
+        #: These results, by kind; their users manage them.
+        self.kept: dict[str, Any] = {}
         #: The decision's allocations: rows and resources.
         self.taken: list[tuple[int, Mapping[str, int]]] = []
         #: The pending allocations that this decision ignores, or None.
@@ -104,7 +111,11 @@ class MergedColumns:
     def follow(self, snapshot: host_snapshot.Snapshot) -> None:
         """Update to this snapshot and its overlay."""
         if snapshot is not self.snapshot:
-            self._begin(snapshot)
+            rows = snapshot.changed_since(self.snapshot)
+            if rows is None:
+                self._begin(snapshot)
+            else:
+                self._advance(snapshot, rows)
         overlay = snapshot.overlay
         end = len(overlay)
         if self.position < end:
@@ -112,6 +123,31 @@ class MergedColumns:
                 self._add(row, changed)
             self.position = end
         self.seen = snapshot.earlier + end
+
+    def _advance(
+        self, snapshot: host_snapshot.Snapshot, rows: host_snapshot.Column
+    ) -> None:
+        """Update to a snapshot that differs in these rows.
+
+        The rows that the earlier overlay changed differ, too.
+        """
+        self.reports.add(rows.tolist())
+        taken = [row for row, _ in self.snapshot.overlay[:self.position]]
+        rows = np.union1d(rows, np.array(taken, dtype='int64'))
+        for name, copy in self._copies.items():
+            column = snapshot.columns.get(name)
+            copy[rows] = 0 if column is None else column[rows]
+        self.snapshot, self.position = snapshot, 0
+        self._shared.clear()
+        self._note(rows.tolist())
+        for name in self._copies:
+            self._extrema.pop(name, None)
+
+    def _note(self, rows: Iterable[int]) -> None:
+        """Note that rows changed."""
+        self.revision += 1
+        self.current.clear()
+        self.log.add(rows)
 
     def take(self, row: int, resources: Mapping[str, int]) -> None:
         """Subtract an instance from a host, for this decision only."""
@@ -140,8 +176,7 @@ class MergedColumns:
         self.taken, self.discounted = [], None
 
     def _add(self, row: int, changed: Changes, times: int = 1) -> None:
-        self.revision += 1
-        self.current.clear()
+        self._note((row,))
         for name, amount in changed:
             column = self._copies.get(name)
             if column is None:

@@ -6,6 +6,7 @@ would refuse, and yields the missing amount for the reasons.
 """
 
 import abc
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import functools
 import math
 from typing import Any
 from typing import ClassVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,6 +49,14 @@ class _Stage(base.Filter):
         self.amount = amount
         self.word, self.unit = resources.describe(resource)
         self.name = f'{self.kind}:{self.resource}'
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return ()
+
+
+_Kind = TypeVar('_Kind', bound=_Stage)
 
 
 class _Comparison(_Stage):
@@ -241,9 +251,15 @@ def _stages(
     amounts: tuple[tuple[str, int], ...]
 ) -> tuple[list[Size], list[StepSize], list[Capacity]]:
     check(dict(amounts))
-    return ([Size(*each) for each in amounts],
-            [StepSize(*each) for each in amounts],
-            [Capacity(*each) for each in amounts])
+    return ([_stage(Size, *each) for each in amounts],
+            [_stage(StepSize, *each) for each in amounts],
+            [_stage(Capacity, *each) for each in amounts])
+
+
+# Flavors with an equal amount share its stage, and what is kept of it.
+@functools.lru_cache(4096)
+def _stage(kind: type[_Kind], resource: str, amount: int) -> _Kind:
+    return kind(resource, amount)
 
 
 def check(amounts: Mapping[str, int]) -> None:

@@ -8,6 +8,7 @@ them.
 """
 
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from typing import Any
 
@@ -46,6 +47,11 @@ class SilentCell(_Stage):
         super().__init__()
         self._limit_s = limit_s
 
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return hosts.all_heard_within(self._limit_s) or None
+
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
@@ -65,6 +71,11 @@ class DisabledCell(_Stage):
 
     def applies(self, request: objects.RequestSpec) -> bool:
         return not _STAYS_IN_CELL.applies(request)
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return frozenset(hosts.columns.snapshot.cells.disabled)
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -233,6 +244,11 @@ class DisabledCompute(_Stage):
     """Reject a host whose compute service an operator disabled."""
 
     reason = 'is disabled'
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return ()
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -10,12 +10,14 @@ capacity in the table, call :meth:`Pipeline.recheck` and
 """
 
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from collections.abc import Set
 import copy
 import dataclasses
+import functools
 import math
 import numbers
 from typing import Any
@@ -26,10 +28,10 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base
-from cellsched.hosts import snapshot
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision import kept
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision.ranking import WeightPart
 from cellsched.scheduler.decision import required_traits
@@ -40,8 +42,8 @@ Plugin = base.Filter | Weigher
 _Kind = TypeVar('_Kind', base.Filter, Weigher)
 _Answer = TypeVar('_Answer')
 
-#: Scores, with their minimum and maximum if these are cached.
-Scores = tuple[view.Column, snapshot.Pair | None]
+#: Scores, with what is known of them if they are kept.
+Scores = tuple[view.Column, kept.KeptScores | None]
 
 #: Default methods, which return True and need not be called.
 _DEFAULTS = (base.Filter.applies, Weigher.applies)
@@ -112,6 +114,26 @@ class PluginCalls:
                 stage, f'its mask is not an array of {len(hosts)} booleans')
         return answer
 
+    def key(
+        self, stage: base.Filter, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> Hashable:
+        """Return the key of a filter's verdicts; None if it has none."""
+        if type(stage).cache_key is base.Filter.cache_key:
+            return None
+        return self.ask(stage, stage.cache_key, hosts, request)
+
+    def kept_mask(
+        self, stage: base.Filter, key: Hashable, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> kept.KeptMask:
+        """Return the verdicts of a filter with a key on all hosts."""
+        return kept.mask(
+            stage, key, hosts,
+            lambda some: self.mask(stage, some, request),
+            None if type(stage).valid_until is base.Filter.valid_until
+            else functools.partial(self.ask, stage, stage.valid_until))
+
     def scores(
         self, weigher: Weigher, hosts: view.Hosts,
         request: objects.RequestSpec,
@@ -127,16 +149,16 @@ class PluginCalls:
         return answer
 
     def kept_scores(
-        self, weighers: Iterable[Weigher], hosts: view.Hosts,
+        self, weigher: Weigher, hosts: view.Hosts,
         request: objects.RequestSpec,
-    ) -> dict[Weigher, Scores | None]:
-        """Return the scores of weighers with their cached extremes."""
-        found: dict[Weigher, Scores | None] = {}
-        for weigher in weighers:
-            scores = self.scores(weigher, hosts, request)
-            found[weigher] = None if scores is None else (
-                scores, snapshot.extrema_of(scores))
-        return found
+    ) -> Scores | None:
+        """Return the scores of a weigher, kept if they depend on columns."""
+        if weigher.by_columns and hosts.is_whole:
+            known = kept.scores(weigher, hosts, lambda some: self.scores(
+                weigher, some, request))
+            return None if known.values is None else (known.values, known)
+        scores = self.scores(weigher, hosts, request)
+        return None if scores is None else (scores, None)
 
     def parts(
         self,
@@ -151,8 +173,8 @@ class PluginCalls:
         """
         return [self.ask(
             weigher, WeightPart, weigher, scores, multiplier, mask,
-            extrema if mask is None else None)
-            for weigher, multiplier, (scores, extrema) in weighed]
+            None if known is None else known.extrema(mask))
+            for weigher, multiplier, (scores, known) in weighed]
 
     def multipliers(
         self, weighers: Iterable[Weigher], hosts: view.Hosts
@@ -223,25 +245,34 @@ _FEW_FILTERED = 6
 class FilterStep(NamedTuple):
     """The result of one stage.
 
-    :param hosts: the hosts that the stage read
-    :param before: mask of the hosts that reached it; None for all
-    :param after: mask of the hosts that passed
+    :param entered: the number of hosts that reached it
+    :param left: the number of hosts that passed
+    :param find_rejected: returns the rows that the stage rejected
     """
 
     stage: base.Filter
-    hosts: view.Hosts
-    before: view.Mask | None
-    after: view.Mask
     entered: int
     left: int
+    find_rejected: Callable[[], view.Column]
 
     @property
     def rejected(self) -> view.Column:
         """The rows that the stage rejected."""
-        out = ~self.after
-        if self.before is not None:
-            out &= self.before
-        return self.hosts.rows[out]
+        return self.find_rejected()
+
+
+def _rejected(
+    hosts: view.Hosts, before: view.Mask | None, after: view.Mask
+) -> view.Column:
+    """Return the rows that a stage rejected.
+
+    :param before: mask of the hosts that reached it; None for all
+    :param after: mask of the hosts that passed
+    """
+    out = ~after
+    if before is not None:
+        out &= before
+    return hosts.rows[out]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -252,12 +283,14 @@ class FilteredHosts:
     :param mask: mask of the remaining hosts; None for all
     :param left: number of remaining hosts
     :param steps: results of the stages that rejected hosts
+    :param passed: the same hosts, if they are kept for later requests
     """
 
     hosts: view.Hosts
     mask: view.Mask | None
     left: int
     steps: tuple[FilterStep, ...] = ()
+    passed: kept.PassingHosts | None = None
 
     @property
     def rows(self) -> view.Column:
@@ -309,8 +342,9 @@ class FilteredHosts:
             passed = answer if mask is None else mask & answer
             count = int(np.count_nonzero(passed))
             if count < remaining:
-                steps.append(
-                    FilterStep(stage, hosts, mask, passed, remaining, count))
+                steps.append(FilterStep(
+                    stage, remaining, count, functools.partial(
+                        _rejected, hosts, mask, passed)))
                 mask, remaining = passed, count
         return FilteredHosts(hosts, mask, remaining, tuple(steps))
 
@@ -414,6 +448,9 @@ def _nearest(
 #: weighed, otherwise whole columns: gathering most rows of a column takes
 #: longer than weighing a few more.
 _FEW_WEIGHED = 8 / 7
+
+#: The same if the scores of all hosts are kept.
+_FEW_KEPT = 64
 
 
 class Pipeline:
@@ -519,10 +556,40 @@ class Pipeline:
             stages = (*self._destinations, *self._needs(hosts, request),
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
-        everyone = FilteredHosts(hosts, None, len(hosts))
-        remaining = everyone.through(stages, request, self._calls)
-        remaining = remaining.narrowed(_FEW_WEIGHED)
-        return Candidates(stages, remaining)
+        keys = []
+        for stage in stages if hosts.is_whole else ():
+            key = self._calls.key(stage, hosts, request)
+            if key is None:
+                break
+            keys.append(key)
+        remaining = self._passed(hosts, request, stages[:len(keys)], keys)
+        if len(keys) < len(stages):
+            remaining = remaining.through(
+                stages[len(keys):], request, self._calls)
+        return Candidates(stages, remaining.narrowed(
+            _FEW_WEIGHED if remaining.passed is None else _FEW_KEPT))
+
+    def _passed(
+        self, hosts: view.Hosts, request: objects.RequestSpec,
+        stages: Sequence[base.Filter], keys: Sequence[Hashable],
+    ) -> FilteredHosts:
+        """Return the hosts that pass stages whose verdicts are kept."""
+        if not stages or not len(hosts):
+            return FilteredHosts(hosts, None, len(hosts))
+        passed = kept.passed(
+            tuple(zip(stages, keys)),
+            [self._calls.kept_mask(stage, key, hosts, request)
+             for stage, key in zip(stages, keys)], hosts)
+        steps, entered = [], len(hosts)
+        for place, (stage, count) in enumerate(zip(stages, passed.counts)):
+            if count < entered:
+                steps.append(FilterStep(
+                    stage, entered, count, functools.partial(
+                        passed.rejected_by, place)))
+            entered = count
+        return FilteredHosts(
+            hosts, passed.mask if entered < len(hosts) else None, entered,
+            tuple(steps), passed)
 
     def _check_group(self, request: objects.RequestSpec) -> None:
         """Refuse a server group with a rule that no enabled stage reads.
@@ -607,12 +674,33 @@ class Pipeline:
         hosts, mask = filtered.hosts, filtered.mask
         if len(candidates) < 2:
             return Ranking(hosts, mask)
-        multipliers = self._calls.multipliers(weighers, hosts)
-        scores = self._scores(multipliers, hosts, request)
-        return Ranking(hosts, mask, self._calls.parts([
-            (weigher, multiplier, known)
-            for weigher, multiplier in multipliers.items()
-            if (known := scores[weigher]) is not None], mask))
+        weighed = [
+            (weigher, multiplier, scores) for weigher, multiplier
+            in self._calls.multipliers(weighers, hosts).items()
+            if (scores := self._calls.kept_scores(
+                weigher, hosts, request)) is not None]
+        parts = self._calls.parts(weighed, mask)
+        return Ranking(
+            hosts, mask, parts, len(candidates),
+            self._best(filtered, parts, [known for _, _, (_, known)
+                                         in weighed]))
+
+    @staticmethod
+    def _best(
+        filtered: FilteredHosts, parts: Sequence[WeightPart],
+        known: Sequence[kept.KeptScores | None],
+    ) -> kept.KeptBest | None:
+        """Return what finds the best hosts, if all parts of it are kept."""
+        counting = [(part, scores) for part, scores in zip(parts, known)
+                    if part.counts]
+        if filtered.passed is None or not counting or any(
+                scores is None or part.key is None
+                for part, scores in counting):
+            return None
+        return kept.KeptBest(
+            filtered.passed, [part for part, _ in counting],
+            [scores for _, scores in counting if scores is not None],
+            filtered.hosts)
 
     def reweigh(
         self, request: objects.RequestSpec,
@@ -662,21 +750,6 @@ class Pipeline:
         else:
             ranking.change(place)
         return ranking
-
-    def _scores(
-        self, weighers: Iterable[Weigher], hosts: view.Hosts,
-        request: objects.RequestSpec,
-    ) -> dict[Weigher, Scores | None]:
-        """Return the scores of weighers; None if they do not differ."""
-        kept = tuple(each for each in weighers
-                     if each.by_columns) if hosts.is_whole else ()
-        found = dict(hosts.memo_until_change(kept, lambda: (
-            self._calls.kept_scores(kept, hosts, request)))) if kept else {}
-        for weigher in weighers:
-            if weigher not in found:
-                scores = self._calls.scores(weigher, hosts, request)
-                found[weigher] = None if scores is None else (scores, None)
-        return found
 
 
 def _limits(

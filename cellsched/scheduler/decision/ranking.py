@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -101,17 +102,35 @@ class WeightPart:
         """
         return self.high - self.low > _LEAST
 
-    def weighted(self, out: view.Column) -> None:
+    @property
+    def is_clamped(self) -> bool:
+        """Return whether a score may be beyond a bound that is set."""
+        return self._clamped
+
+    @property
+    def factor(self) -> float | view.Column:
+        """Return the weight of a score of 1."""
+        return self.multiplier / (self.high - self.low)
+
+    def weighted(
+        self, out: view.Column, places: view.Column | None = None
+    ) -> None:
         """Write its addition to the weights, up to a constant.
 
         :param out: an array with one entry for each host
+        :param places: indexes of the hosts; None for all
         """
-        scores = self.scores
+        scores, factor = self.scores, self.factor
+        if places is not None:
+            scores = scores[places]
+            if isinstance(factor, np.ndarray):
+                factor = factor[places]
         if self._clamped:
-            scores = np.clip(scores, self.low, self.high)
+            # The other bounds are those of the hosts that count.
+            scores = np.clip(scores, self.weigher.minval, self.weigher.maxval)
         if self._moved:
             scores = scores - self.low
-        np.multiply(scores, self.multiplier / (self.high - self.low), out=out)
+        np.multiply(scores, factor, out=out)
 
     @property
     def constant(self) -> float:
@@ -198,24 +217,45 @@ class WeightPart:
         return self.change(place, float(self.scores[mask.argmax()]), mask)
 
 
+class BestHosts(Protocol):
+    """Finds the best hosts of a table without the weights of all."""
+
+    def weights(self, rows: view.Column) -> view.Column:
+        """Return the weights of rows."""
+
+    def contenders(self, count: int, begin: int) -> view.Column | None:
+        """Return a few rows with the best ones, ascending; None if many.
+
+        :param begin: the row that is first among equals
+        """
+
+
 class Ranking:
     """Hosts with their weights; the greatest weight is best.
 
     :param mask: mask of the hosts that count; None for all
     :param parts: the contributions to the weights; empty if there is only one
         candidate
+    :param count: the number of hosts that count, if it is known
+    :param kept: finds the best hosts without the weights of all
     """
 
     def __init__(
         self, hosts: view.Hosts, mask: view.Mask | None = None,
-        parts: Sequence[WeightPart] = (),
+        parts: Sequence[WeightPart] = (), count: int | None = None,
+        kept: BestHosts | None = None,
     ) -> None:
         self.hosts = hosts
         self.mask = mask
         self.parts = list(parts)
         #: Whether the scores are detached from the table.
         self._is_detached = False
-        self.add_up()
+        self._count, self._kept = count, kept
+        self._sum: view.Column | None = None
+        self._offset = sum(
+            part.constant for part in self.parts if part.counts)
+        if kept is None:
+            self.add_up()
 
     def add_up(self) -> None:
         """Compute the weights from the parts."""
@@ -223,30 +263,30 @@ class Ranking:
         self._offset = sum(part.constant for part in counting)
         self._sunk = self.mask is None
         key = tuple(part.key for part in counting)
-        self._is_kept = None not in key and not self._is_detached
+        self._is_kept = (None not in key and not self._is_detached
+                         and self._kept is None)
         # Most requests are alike, so an earlier one may have the same sum.
-        self._weights = (
-            self.hosts.memo_until_change(key, lambda: self._sum(counting))
-            if self._is_kept else self._sum(counting))
+        self._sum = (
+            self.hosts.memo_until_change(key, lambda: self._added(counting))
+            if self._is_kept else self._added(counting))
 
-    def _sum(self, parts: Sequence[WeightPart]) -> view.Column:
-        """Return the weights."""
-        count = len(self.hosts)
-        if not parts:
-            return np.zeros(count)
-        weights, buffer = np.empty(count), np.empty(count)
-        for part in parts:
-            if part is parts[0]:
-                part.weighted(weights)
-            else:
-                part.weighted(buffer)
-                weights += buffer
-        return weights
+    def _added(self, parts: Sequence[WeightPart]) -> view.Column:
+        return add_up(parts) if parts else np.zeros(len(self.hosts))
+
+    @property
+    def _weights(self) -> view.Column:
+        """Return the weights of all hosts."""
+        if self._sum is None:
+            self.add_up()
+        assert self._sum is not None
+        return self._sum
 
     def _own(self) -> view.Column:
         """Return a private copy of the weights, for changes."""
+        weights = self._weights
+        self._count = self._kept = None
         if self._is_kept:
-            self._weights, self._is_kept = self._weights.copy(), False
+            self._sum, self._is_kept = weights.copy(), False
         return self._weights
 
     def _sink(self) -> None:
@@ -254,9 +294,12 @@ class Ranking:
 
         It is slow, and needed only when one of them has the greatest weight.
         """
+        weights = self._weights
         if not self._sunk:
             assert self.mask is not None
-            self._own()[~self.mask] = -math.inf
+            if self._is_kept:
+                self._sum, self._is_kept = weights.copy(), False
+            self._weights[~self.mask] = -math.inf
             self._sunk = True
 
     def change(self, place: int) -> None:
@@ -286,6 +329,8 @@ class Ranking:
         return weights if self.mask is None else weights[self.mask]
 
     def __len__(self) -> int:
+        if self._count is not None:
+            return self._count
         return (len(self.hosts) if self.mask is None
                 else int(np.count_nonzero(self.mask)))
 
@@ -307,33 +352,51 @@ class Ranking:
         :param start: ties in the order that begins after this share of the
             rows
         """
-        if count == 1 and among is None:
-            row = self.best(start)
-            return [] if row is None else [row]
         places = None
         if among is not None:
             places = self.hosts.places(among)
             if self.mask is not None:
                 places = places[self.mask[places]]
-        else:
+        elif self._kept is not None:
+            places = self._kept.contenders(count, self._begin(start))
+        if places is None and count == 1:
+            row = self._first(start)
+            return [] if row is None else [row]
+        if places is None:
             self._sink()
-        weights = self._weights if places is None else self._weights[places]
+        weights = self._weights if places is None else self._at(places)
         if count < len(weights):
             least = np.partition(weights, -count)[-count]
             best = np.flatnonzero(weights >= least)
         else:
             best = np.arange(len(weights))
         if start:
-            begin = np.searchsorted(best, int(start * len(weights)))
+            begin = np.searchsorted(
+                best if places is None else places[best], self._begin(start))
             best = np.concatenate((best[begin:], best[:begin]))
         best = best[np.argsort(-weights[best], kind='stable')][:count]
         best = best[weights[best] > -math.inf]
         return self.hosts.table_rows(
             best if places is None else places[best]).tolist()
 
+    def _begin(self, start: float) -> int:
+        """Return the index of the host after a share of the table's rows."""
+        row = int(start * len(self.hosts.whole))
+        return int(np.searchsorted(self.hosts.rows, row)) if (
+            start and not self.hosts.is_whole) else row
+
+    def _at(self, places: view.Column) -> view.Column:
+        """Return the weights of hosts, by their indexes."""
+        if self._sum is None and self._kept is not None:
+            return self._kept.weights(places)
+        return self._weights[places]
+
     def best(self, start: float = 0.0) -> int | None:
         """Return the best row; of ties the first after a share of the rows."""
-        place = int(start * len(self._weights))
+        return next(iter(self.top(1, start=start)), None)
+
+    def _first(self, start: float) -> int | None:
+        place = self._begin(start)
         return self._best((place, None), (0, place))
 
     def second(self, first: int) -> int | None:
@@ -341,6 +404,8 @@ class Ranking:
         place = self.place(first)
         if place is None:
             return None
+        if self._kept is not None:
+            return next((row for row in self.top(2) if row != first), None)
         return self._best((0, place), (place + 1, None))
 
     def _best(self, *ranges: tuple[int, int | None]) -> int | None:
@@ -376,8 +441,26 @@ class Ranking:
         place = self.place(row)
         if place is None:
             return 0.0, ()
-        return float(self._weights[place] + self._offset), [
+        weight = self._at(np.array([place]))[0]
+        return float(weight + self._offset), [
             part.share(place) for part in self.parts] if detailed else ()
+
+
+def add_up(
+    parts: Sequence[WeightPart], places: view.Column | None = None
+) -> view.Column:
+    """Return the weights of hosts, up to a constant.
+
+    :param parts: at least one contribution
+    :param places: indexes of the hosts; None for all
+    """
+    count = len(parts[0].scores if places is None else places)
+    weights, buffer = np.empty(count), np.empty(count)
+    for number, part in enumerate(parts):
+        part.weighted(buffer if number else weights, places)
+        if number:
+            weights += buffer
+    return weights
 
 
 def _greatest(
@@ -402,5 +485,6 @@ def _end(scores: view.Column, mask: view.Mask | None, end: np.ufunc) -> float:
     """
     found = end.reduce(scores)
     if mask is not None and not mask[(scores == found).argmax()]:
-        found = end.reduce(scores[mask])
+        # A boolean index takes several times as long.
+        found = end.reduce(scores.take(np.flatnonzero(mask)))
     return float(found)

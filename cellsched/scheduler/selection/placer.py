@@ -310,12 +310,12 @@ class Placer:
         held = self.claims.claims_of(migrations.consumers([uuid]))
         nodes = {each.provider for claims in held.values() for each in claims}
         nodes.update(self.loader.reported_nodes([uuid]).values())
-        hosts = self.loader.table.view(self.clock.steady())
-        if self.recorder is not None:
-            attempt.basis = recording.Basis.of(
-                hosts, attempt.request, asked=nodes)
-        verdict = existing_claims.check(
-            hosts, attempt.pipeline, attempt.request, nodes)
+        with self.loader.table.viewed(self.clock.steady()) as hosts:
+            if self.recorder is not None:
+                attempt.basis = recording.Basis.of(
+                    hosts, attempt.request, asked=nodes)
+            verdict = existing_claims.check(
+                hosts, attempt.pipeline, attempt.request, nodes)
         attempt.why, attempt.decision = verdict.why, verdict.decision
         if attempt.why is not None:
             raise self._error(attempt)
@@ -393,16 +393,17 @@ class Placer:
         reported = self.loader.reported_nodes(related - held.keys())
         own = (self.loader.reported_nodes(uuids)
                if existing_claims.has_tried(request) else {})
-        hosts = self.loader.table.view(self.clock.steady())
-        located = existing_claims.locate(hosts, request, uuids, held, own)
+        with self.loader.table.viewed(self.clock.steady()) as hosts:
+            located = existing_claims.locate(hosts, request, uuids, held, own)
         nodes = {**reported, **located.nodes}
         attempt.located = dataclasses.replace(
             located, nodes=nodes, asked=frozenset(related))
         group = request.get('instance_group')
         if group is not None and group.get('policy') == claims_base.AFFINITY:
-            attempt.request, lost = existing_claims.without_lost_members(
-                self.loader.table.view(self.clock.steady(), nodes), request,
-                uuids, self.down_s)
+            with self.loader.table.viewed(
+                    self.clock.steady(), nodes) as hosts:
+                attempt.request, lost = existing_claims.without_lost_members(
+                    hosts, request, uuids, self.down_s)
             attempt.lost_hosts |= lost
 
     def _select_and_reserve(
@@ -698,9 +699,9 @@ class Placer:
 
     def _names(self, nodes: Iterable[str]) -> list[str]:
         """Return the host names of the nodes that are in the table."""
-        hosts = self.loader.table.view(self.clock.steady())
-        return [hosts['host'][row] for row in map(hosts.row, nodes)
-                if row is not None]
+        with self.loader.table.viewed(self.clock.steady()) as hosts:
+            return [hosts['host'][row] for row in map(hosts.row, nodes)
+                    if row is not None]
 
     def _error(
         self, attempt: PlacementAttempt
@@ -795,8 +796,8 @@ class Placer:
     def release(self, host: str, instance: str) -> None:
         """Release the claims of a deleted instance on a host."""
         held = self.claims.claims_of(migrations.consumers([instance]))
-        gone = existing_claims.held_on(
-            self.loader.table.view(self.clock.steady()), host, held)
+        with self.loader.table.viewed(self.clock.steady()) as hosts:
+            gone = existing_claims.held_on(hosts, host, held)
         if gone:
             self.claims.release(gone)
 

@@ -5,7 +5,6 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import compute
-from cellsched.hosts import snapshot
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.testing.clock import FakeClock
@@ -191,18 +190,6 @@ class TestScores(base.TestCase):
             exception.PluginFailed, self.ask, toys.fail)
 
         self.assertEqual(('Weigher', 'Weigher'), (error.kind, error.plugin))
-
-    def test_scores_are_kept_with_their_extrema(self):
-        some, none = toys.Weigher([3.0, 1.0]), toys.Weigher(None)
-
-        found = pipeline.PluginCalls().kept_scores(
-            [some, none], builders.hosts(2), builders.request())
-
-        self.assertEqual({some, none}, {*found})
-        self.assertIsNone(found[none])
-        scores, extrema = found[some]
-        self.assertEqual([3, 1], scores.tolist())
-        self.assertEqual(snapshot.extrema_of(scores), extrema)
 
     def test_result_that_is_no_numeric_column_fails(self):
         for answer in ([1], 1.0, [1, 2, 3], np.array(['a', 'b']),

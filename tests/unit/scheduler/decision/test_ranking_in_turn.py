@@ -48,6 +48,12 @@ def weighers(multipliers):
             for kind, multiplier in zip(kinds, multipliers)]
 
 
+class KeptFilter(toys.Filter):
+
+    def cache_key(self, hosts, request):
+        return ()
+
+
 class TestRankings(base.TestCase):
 
     def change(self, table, step, row):
@@ -82,10 +88,11 @@ class TestRankings(base.TestCase):
     @hypothesis.given(
         steps=st.lists(_STEPS, max_size=8), out=st.lists(_ROW, max_size=2),
         multipliers=st.tuples(
-            *[st.sampled_from([-1.5, 0.0, 1.0, 3.0])] * 4))
+            *[st.sampled_from([-1.5, 0.0, 1.0, 3.0])] * 4),
+        kind=st.sampled_from([toys.Filter, KeptFilter]))
     def test_they_are_those_of_a_table_that_knows_of_no_other(
-            self, steps, out, multipliers):
-        filters = [toys.Filter(lambda hosts: np.isin(
+            self, steps, out, multipliers, kind):
+        filters = [kind(lambda hosts: np.isin(
             hosts.rows, out, invert=True))] if out else []
         decision = pipeline.Pipeline(filters, weighers(multipliers))
         first, done = table(), []
@@ -110,7 +117,7 @@ class TestRankings(base.TestCase):
                 self.told(decision, hosts))
 
     def test_alike_rankings_add_up_once(self):
-        decision = pipeline.Pipeline([], weighers([1.0] * 4))
+        decision = pipeline.Pipeline([toys.Filter(None)], weighers([1.0] * 4))
         hosts = builders.hosts(vcpus_used=[1, 2, 2], num_io_ops=[1, 2, 3])
 
         def weigh():
