@@ -5,7 +5,8 @@ The life of a build in this task:
 
 1. Lease the build requests. A deleted request is not leased.
 2. ``Expire``, ``RemoveFromCell0``: fail old builds, and clean up for retries.
-3. ``Schedule``: call ``select_destinations`` once; the scheduler claims.
+3. ``Schedule``: call ``select_destinations`` once for the batch, or once for
+   several equal requests; the scheduler claims.
 4. ``FindCell``: look up the cells of the selected hosts.
 5. ``Decide``: set the cell of the instance mapping, compare-and-set on NULL.
 6. ``WriteRows``: write the rows, one transaction for each cell.
@@ -201,7 +202,7 @@ class BuildAndSchedule:
             return []
         builds = [
             Build(entry.request, entry.spec, context, lease.owner,
-                  entry.revision, entry.tries, entry.quota)
+                  entry.revision, entry.tries, entry.quota, entry.alike)
             for entry in leased]
         for build, entry in zip(builds, leased, strict=True):
             if entry.broken:
@@ -364,7 +365,7 @@ class BuildAndSchedule:
                 self.database, self.cell0, self.limits.lease_s),
             steps.Schedule(
                 self.database, self.scheduler, self.claims,
-                self.limits.fenced),
+                self.limits.fenced, self.clock.lock),
             steps.FindCell(self.database, self.claims),
             steps.Decide(
                 self.database, self.targets, self.clock,

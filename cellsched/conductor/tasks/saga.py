@@ -110,6 +110,8 @@ class Build:
     tries: int = 1
     #: The quota limits under which it was accepted, if recorded.
     quota: Mapping[str, Mapping[str, int]] | None = None
+    #: A text that builds with equal request specs share; empty if unknown.
+    alike: str = ''
     #: The batch that it was accepted in.
     batch: 'Batch | None' = None
     selections: list[objects.Selection] = dataclasses.field(

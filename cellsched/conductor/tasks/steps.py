@@ -10,13 +10,16 @@ builds with ``lease.resolve_lost``.
 """
 
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import dataclasses
 import datetime
 import threading
 from typing import Any
+import weakref
 
 from oslo_log import log
 import oslo_messaging
@@ -139,6 +142,11 @@ class Schedule(saga.Step):
     If the scheduler can place at least the minimum of the batch, the first
     builds are placed and the others fail. The request carries the current
     members of the server group.
+
+    Batches of one build with equal requests of one user that arrive during a
+    call share the next call. If it fails, each of them calls alone.
+
+    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
     span = 'schedule'
@@ -147,6 +155,14 @@ class Schedule(saga.Step):
     scheduler: scheduler_rpc.SchedulerAPI
     claims: claims_base.ClaimStore
     fenced: bool = True
+    make_lock: Callable[[], Any] = threading.Lock
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        #: Groups in use, by the properties that their builds share.
+        self._groups: weakref.WeakValueDictionary[
+            Hashable, batching.GroupCommit[_Call]] = (
+                weakref.WeakValueDictionary())
 
     def do(self, builds: Sequence[Build]) -> None:
         pending = builds
@@ -170,10 +186,69 @@ class Schedule(saga.Step):
         if spec.get('instance_group') is not None:
             with self.database.reader() as connection:
                 read_group(connection, spec)
+        elif self._select_together(builds):
+            return
         chosen = self._ask(builds[0].context, spec,
                            [build.uuid for build in builds])
         for build, selections in zip(builds, chosen, strict=True):
             build.selections = selections
+
+    def _select_together(self, builds: Sequence[Build]) -> bool:
+        """Select a host in a call that equal requests share.
+
+        :returns: False if the build needs a call of its own
+        """
+        build = builds[0]
+        if len(builds) > 1 or build.again or not build.alike:
+            return False
+        context = build.context
+        key = (build.alike, context.user_id, context.project_id,
+               context.is_admin, tuple(context.roles or ()))
+        with self._lock:
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = batching.GroupCommit(
+                    self._ask_together, make_lock=self.make_lock)
+        call = _Call(build)
+        try:
+            group.do(call)
+        except exception.ServiceBusy:
+            # A call takes long: do not wait for its end.
+            return False
+        if call.error is not None:
+            raise call.error
+        build.selections = call.selections
+        return bool(call.selections)
+
+    def _ask_together(self, calls: Sequence['_Call']) -> None:
+        error = None
+        for start in range(0, len(calls), saga.LARGE):
+            some = calls[start:start + saga.LARGE]
+            # A service that does not answer would not answer the others.
+            error = error or self._ask_once(some)
+            for call in some:
+                call.error = error
+
+    def _ask_once(self, calls: Sequence['_Call']) -> Exception | None:
+        """Call for some builds; return the error that is that of all.
+
+        After an error that is that of one of them, they have no hosts.
+        """
+        first = calls[0].build
+        spec = copy.copy(first.spec)
+        spec.num_instances = len(calls)
+        if len(calls) > 1:
+            LOG.info('Scheduling in one call: %s', exception.name_some(
+                f'instance {call.build.uuid} of request '
+                f'{call.build.context.request_id}' for call in calls))
+        try:
+            chosen = self._ask(
+                first.context, spec, [call.build.uuid for call in calls])
+        except Exception as exc:
+            return exc if len(calls) == 1 or saga.is_transient(exc) else None
+        for call, selections in zip(calls, chosen, strict=True):
+            call.selections = selections
+        return None
 
     def _ask(
         self, context: RequestContext, spec: objects.RequestSpec,
@@ -199,6 +274,16 @@ class Schedule(saga.Step):
     def after_undo(self, builds: Sequence[Build]) -> None:
         if not self.fenced:
             self.claims.release([build.uuid for build in builds])
+
+
+@dataclasses.dataclass(eq=False)
+class _Call:
+    """A build that needs a host, and the result of the call for it."""
+
+    build: Build
+    selections: list[objects.Selection] = dataclasses.field(
+        default_factory=list)
+    error: Exception | None = None
 
 
 def read_group(connection: Any, spec: objects.RequestSpec) -> None:

@@ -56,6 +56,8 @@ class LeasedRequest:
         request has only the values of its columns, and its spec has only the
         owner
     :param quota: the limits under which it was accepted, if recorded
+    :param alike: a text that requests with equal specs share; empty if it is
+        unknown
     """
 
     request: objects.BuildRequest
@@ -65,6 +67,7 @@ class LeasedRequest:
     revision: int = 0
     broken: exception.RequestUnreadable | None = None
     quota: RecordedQuota | None = None
+    alike: str = ''
 
 
 def stored_form(request: objects.BuildRequest) -> StoredRequest:
@@ -162,7 +165,8 @@ def _leased(
     return LeasedRequest(
         request=request, min_count=row.min_count, tries=row.lease_count,
         revision=row.revision, spec=spec, broken=broken,
-        quota=row.quota and jsonutils.loads(row.quota))
+        quota=row.quota and jsonutils.loads(row.quota),
+        alike=(row.spec or '').replace(row.instance_uuid, ''))
 
 
 def _request(

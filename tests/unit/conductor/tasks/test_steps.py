@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking the scheduler, once for a batch."""
 
+from concurrent import futures
+import time
+
+import oslo_messaging
 import sqlalchemy as sa
 
 from cellsched.cells import cell0
@@ -8,6 +12,7 @@ from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks.saga import Batch
 from cellsched.conductor.tasks import steps
+from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups
 from cellsched.db.api import models
@@ -129,6 +134,102 @@ class TestSchedule(base.StepTestCase):
         self.do(self.step(), self.batch)
 
         self.assertTrue(all(build.reason for build in self.batch))
+
+
+class TestScheduleTogether(base.StepTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.step = steps.Schedule(self.database, self.scheduler, self.claims)
+        self.batch = self.builds(['a1'] * 3)
+        for build in self.batch:
+            build.alike = 'a request'
+            build.batch = Batch([build])
+            build.selections = []
+
+    def do_together(self, answers=(), waiting=2):
+        """Do the step for each build; the others arrive in the first call.
+
+        :param answers: errors of the calls, None for a normal answer
+        :param waiting: number of builds that wait for the end of the first
+            call
+        """
+        answers = list(answers)
+
+        def answer(**arguments):
+            if len(self.scheduler.sent) == 1:
+                calls.extend(pool.submit(self.step.do, [build])
+                             for build in self.batch[1:])
+                while sum(len(group._waiting) for group in
+                          list(self.step._groups.values())) < waiting:
+                    time.sleep(0.001)
+            error = answers.pop(0) if answers else None
+            if error is not None:
+                raise error
+            return self.answer(**arguments)
+
+        calls = []
+        self.scheduler.answer = answer
+        with futures.ThreadPoolExecutor(2) as pool:
+            self.step.do(self.batch[:1])
+        return [call.exception() for call in calls]
+
+    def sent(self):
+        return [sent.arguments['instance_uuids']
+                for sent in self.scheduler.sent]
+
+    def test_requests_that_arrive_in_a_call_share_the_next(self):
+        self.do_together()
+
+        first, *rest = [build.uuid for build in self.batch]
+        [alone, together] = self.sent()
+        self.assertEqual([first], alone)
+        self.assertEqual(sorted(rest), sorted(together))
+        self.assertEqual(
+            2, self.scheduler.sent[1].arguments['spec_obj'].num_instances)
+        for build in self.batch:
+            self.assertEqual('a1', self.holds(build.uuid))
+            self.assertEqual('a1', build.selections[0].service_host)
+            self.assertEqual(1, build.spec.num_instances)
+
+    def test_each_asks_alone_if_they_are_refused_together(self):
+        self.do_together(
+            [None, exception.NoValidHost(reason='Two do not fit.'), None,
+             exception.NoValidHost(reason='One does not fit.')])
+
+        self.assertEqual([1, 2, 1, 1], list(map(len, self.sent())))
+        [failed] = [build for build in self.batch if build.ended]
+        self.assertEqual('One does not fit.', failed.reason.reason)
+
+    def test_silence_is_the_error_of_all(self):
+        silence = oslo_messaging.MessagingTimeout('no answer')
+
+        errors = self.do_together([None, silence, silence])
+
+        # The call is repeated once.
+        self.assertEqual([1, 2, 2], list(map(len, self.sent())))
+        self.assertEqual([silence] * 2, errors)
+
+    def test_requests_that_differ_share_no_call(self):
+        _, other, foreign = self.batch
+        other.alike = 'another request'
+        foreign.context = context.member('another user', 'project')
+
+        self.do_together(waiting=0)
+
+        self.assertEqual([1, 1, 1], list(map(len, self.sent())))
+
+    def test_batches_and_repetitions_share_no_call(self):
+        calls = []
+        self.step._ask_together = calls.append
+        again, *both = self.batch
+        again.tries = 2
+
+        for batch in ([again], both):
+            self.step.do(batch)
+
+        self.assertEqual([1, 2], list(map(len, self.sent())))
+        self.assertEqual([], calls)
 
 
 class TestAlternates(base.TestCase):
