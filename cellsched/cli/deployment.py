@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface through which commands read a deployment.
 
-The commands ``plan``, ``capacity``, ``explain`` and ``host export`` use
-nothing else, so that an application for another deployment, such as one of
-Nova, can offer them.
+The commands ``plan``, ``capacity``, ``explain``, ``replay`` and ``host
+export`` use nothing else, so that an application for another deployment, such
+as one of Nova, can offer them.
 """
 
 import abc
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cellsched.db.api.decisions import DecisionRow
     from cellsched.hosts import document
     from cellsched import objects
+    from cellsched.scheduler.decision.pipeline import Pipeline
     from cellsched.scheduler.explanation import decision_record
     from cellsched.scheduler import planning
 
@@ -101,6 +102,13 @@ class ReadDeployment(abc.ABC):
         :raises cellsched.exception.InvalidField: a field of the request is
             invalid, or no enabled filter supports it
         """
+
+    def pipeline(self) -> 'Pipeline | None':
+        """Return the filters and weighers for recorded requests.
+
+        None means those of the options.
+        """
+        return None
 
     @abc.abstractmethod
     def decisions(self, name: str, limit: int | None) -> 'list[DecisionRow]':

@@ -46,16 +46,16 @@ def replay_of(
     :raises cellsched.exception.CellschedException: a plug-in or a value is
         not valid
     """
-    conf = app.conf
-    if not app.config_options:
-        replay.apply_header(conf, header)
+    conf, pipeline = app.conf, app.deployment.pipeline()
     filters, weighers = names(args.filters), names(args.weighers)
+    if pipeline is None and not app.config_options:
+        replay.apply_header(conf, header)
+    if pipeline is None or filters or weighers:
+        pipeline = filter_scheduler.pipeline_of(conf, filters, weighers)
     replay.set_multipliers(
-        conf, weighers,
+        conf, pipeline.weighers,
         base.pairs('--weight-multiplier', args.weight_multiplier))
-    return replay.Replay(
-        conf, filter_scheduler.pipeline_of(conf, filters, weighers),
-        carry=not args.independent)
+    return replay.Replay(conf, pipeline, carry=not args.independent)
 
 
 def names(text: str | None) -> list[str] | None:

@@ -94,27 +94,34 @@ class StateEncoder:
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
         self._position = 0
+        self._disabled: Mapping[str, str] = {}
         self._codes: dict[str, _FileCodes] = {}
         self._changes: dict[Changes, int] = {}
 
-    def encode(self, snapshot: Snapshot, position: int) -> Iterator[Document]:
+    def encode(
+        self, snapshot: Snapshot, position: int, closed: Iterable[str] = ()
+    ) -> Iterator[Document]:
         """Yield the documents of a state; all of them must be read.
 
         :param position: the number of overlay entries
+        :param closed: cells that take no servers, beyond those of the table
         """
-        before, start = self._snapshot, 0
-        if before is snapshot:
-            start = self._position
-            if position < start:
-                # Another thread has decided on a newer state before.
-                start = 0
-        elif before is None or not _follows(before, snapshot):
+        before = self._snapshot
+        disabled = {**snapshot.cells.disabled, **dict.fromkeys(closed, '')}
+        is_same = before is snapshot and disabled == self._disabled
+        # Another thread may have decided on a newer state before.
+        start = self._position if is_same and (
+            position >= self._position) else 0
+        if before is None or not _follows(before, snapshot):
             yield from self._whole(snapshot)
-        else:
+        elif before is not snapshot:
             yield from self._difference(before, snapshot)
-        self._snapshot, self._position = snapshot, position
-        if before is not snapshot or start != position:
+        if disabled != self._disabled or before is None:
+            yield {'disabled': disabled}
+        if not is_same or position != self._position:
             yield self._overlay(snapshot, start, position)
+        self._snapshot, self._position = snapshot, position
+        self._disabled = disabled
 
     def pairs(self, entries: Iterable[tuple[int, Changes]]) -> Document:
         """Return overlay entries as a document, for :func:`StateDecoder`."""
@@ -194,7 +201,7 @@ class StateEncoder:
         # 3. Facts of cells, and sharing providers.
         if before.cells is not after.cells:
             cells = _cells(before, after)
-            if cells:
+            if cells['cells'] or cells['gone']:
                 yield cells
         if before.sharing is not after.sharing:
             yield {'sharing': _sharing(after)}
@@ -283,16 +290,11 @@ def _plain(value: Any) -> Any:
 
 def _cells(before: Snapshot | None, after: Snapshot) -> Document:
     known = {} if before is None else before.cells.known
-    found: Document = {'cells': {
-        uuid: [cell.heard_at, cell.failures, cell.failed_at]
-        for uuid, cell in after.cells.known.items()
-        if known.get(uuid) != cell}}
-    gone = [uuid for uuid in known if uuid not in after.cells.known]
-    if gone:
-        found['gone'] = gone
-    if before is None or before.cells.disabled != after.cells.disabled:
-        found['disabled'] = dict(after.cells.disabled)
-    return found
+    return {
+        'cells': {uuid: [cell.heard_at, cell.failures, cell.failed_at]
+                  for uuid, cell in after.cells.known.items()
+                  if known.get(uuid) != cell},
+        'gone': [uuid for uuid in known if uuid not in after.cells.known]}
 
 
 def _sharing(snapshot: Snapshot) -> Document:
@@ -331,6 +333,8 @@ class StateDecoder:
             self._share(document['sharing'])
         elif 'cells' in document:
             self._hear(document)
+        elif 'disabled' in document:
+            table.cells.disable(document['disabled'])
         else:
             if not document['start']:
                 # The next snapshot has an overlay without entries.
@@ -392,15 +396,13 @@ class StateDecoder:
 
     def _hear(self, document: Document) -> None:
         cells = self.table.cells
-        for uuid in (*document.get('gone', ()), *document['cells']):
+        for uuid in (*document['gone'], *document['cells']):
             cells.drop(uuid)
         for uuid, (heard_at, failures, failed_at) in document['cells'].items():
             if failures or failed_at:
                 cells.failed(uuid, failures, failed_at)
             if heard_at is not None:
                 cells.heard(uuid, heard_at)
-        if 'disabled' in document:
-            cells.disable(document['disabled'])
 
     def _share(self, given: Mapping[str, Sequence[Any]]) -> None:
         # A provider that the table knows would keep its amounts.

@@ -323,7 +323,7 @@ def _entry(decided: MadeDecision, encoder: StateEncoder) -> dict[str, Any]:
                              for provider, amounts in each]
                       for uuid, each in basis.held.items()}),
             ('refusals', basis.refusals), ('seed', basis.seed),
-            ('start', basis.start), ('closed', [*basis.closed]),
+            ('start', basis.start),
             ('passed', [*decided.passed]), ('full', [*decided.full]),
             ('silent', [*decided.silent]),
             ('left_out', [[*each] for each in decided.left_out]),
@@ -449,14 +449,16 @@ class Recorder:
         self._files.begin([
             (HEADER, dict(self.header())),
             *((CHANGE, each) for each in self._encoder.encode(
-                first.basis.snapshot, first.basis.position))])
+                first.basis.snapshot, first.basis.position,
+                first.basis.closed))])
 
     def _items(
         self, batch: Iterable[MadeDecision]
     ) -> Iterator[tuple[bytes, dict[str, Any]]]:
         for each in batch:
             for change in self._encoder.encode(
-                    each.basis.snapshot, each.basis.position):
+                    each.basis.snapshot, each.basis.position,
+                    each.basis.closed):
                 yield CHANGE, change
             yield ENTRY, _entry(each, self._encoder)
 

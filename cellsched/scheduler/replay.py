@@ -38,6 +38,7 @@ from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
+from cellsched.weighers.base import Weigher
 
 #: What became of a request: the same; another host; refused; a host, where
 #: the recorded request was refused; not decided again.
@@ -61,9 +62,17 @@ _OF_POLICY = frozenset({
     'NoValidHost', 'PluginFailed'})
 
 
-def header_of(conf: cfg.ConfigOpts) -> dict[str, Any]:
-    """Return the header of a recording: what decides, as plain data."""
-    made = filter_scheduler.pipeline_of(conf)
+def header_of(
+    conf: cfg.ConfigOpts, pipeline: Pipeline | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the header of a recording: the policy as plain data.
+
+    :param pipeline: the decision in place of the configured one
+    :param more: values of ``[filter_scheduler]`` in place of the configured
+        ones
+    """
+    made = pipeline or filter_scheduler.pipeline_of(conf)
     options: dict[str, dict[str, Any]] = {}
     for group, opts, names in _GROUPS:
         section = conf if group == 'DEFAULT' else conf[group]
@@ -71,12 +80,15 @@ def header_of(conf: cfg.ConfigOpts) -> dict[str, Any]:
             name: _plain(section[name])
             for name in names or [opt.dest for opt in opts or ()]}
     for plugin in map(type, (*made.filters, *made.weighers)):
+        if not getattr(plugin, 'multiplier_name', True):
+            # A weigher that was written for Nova has no option.
+            continue
         section = options.setdefault(plugins.group(plugin) or 'DEFAULT', {})
         values = plugins.options(conf, plugin)
         section |= {opt.dest: _plain(values[opt.dest])
                     for opt in enabled.options_of(plugin, plugin.__name__)
                     if not opt.secret}
-    options['filter_scheduler'][_WEIGHERS] = _weighers(conf)
+    options['filter_scheduler'] |= {_WEIGHERS: _weighers(conf), **more}
     return {'release': metadata.version('cellsched'),
             'host': conf.host, 'driver': conf.scheduler.driver,
             'options': options}
@@ -141,19 +153,16 @@ def _override(
 
 
 def set_multipliers(
-    conf: cfg.ConfigOpts, names: Sequence[str] | None,
+    conf: cfg.ConfigOpts, weighers: Iterable[Weigher],
     multipliers: Mapping[str, str],
 ) -> None:
-    """Set the multipliers of weighers.
+    """Set the multipliers of weighers that have not weighed yet.
 
-    :param names: the enabled weighers; by default the configured ones
     :param multipliers: numbers by the name of the weigher
     :raises cellsched.exception.InvalidField: a weigher is not enabled, or a
         number is invalid
     """
-    made = filter_scheduler.pipeline_of(conf, None, names).weighers
-    known = {each.name: each for each in made
-             if getattr(each, 'multiplier_name', '')}
+    known = {each.name: each for each in weighers if each.multiplier_name}
     for name, text in multipliers.items():
         weigher = known.get(name)
         if weigher is None:

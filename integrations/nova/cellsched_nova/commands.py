@@ -74,6 +74,29 @@ class Explain(decision.Explain):
     """
 
 
+class Replay(decision.Replay):
+    """Decide recorded requests of Nova again, and show what would change.
+
+    The workers of cellsched-nova-scheduler record their decisions to the files
+    that ``[cellsched] record`` names. The command makes them again on the
+    recorded hosts, with the filters and weighers of nova.conf. Options of the
+    command change these one by one. Nothing is claimed, and no server of Nova
+    is needed. Requests that were decided on Placement's allocation candidates
+    are skipped.
+
+    A decision sees the servers that earlier ones placed on other hosts than
+    recorded, unless ``--independent`` is given.
+
+    Ends with 1 if any server changes and ``--fail-on-change`` is given.
+
+    Examples::
+
+        cellsched-nova replay /var/lib/nova/decisions
+        cellsched-nova --config-file new.conf replay decisions -f csv
+        cellsched-nova replay decisions --weight-multiplier RAMWeigher=-1
+    """
+
+
 class ExportHosts(host.ExportHosts):
     """Write the hosts of Nova that a scheduler knows to a file.
 
@@ -102,7 +125,8 @@ class NovaShell(app.Shell):
         super().__init__(*args)
         for name, command in (
                 ('capacity', ShowCapacity), ('explain', Explain),
-                ('host export', ExportHosts), ('plan', Plan)):
+                ('host export', ExportHosts), ('plan', Plan),
+                ('replay', Replay)):
             self.command_manager.add_command(name, command)
 
     @functools.cached_property

@@ -44,6 +44,7 @@ from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler import recording
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
@@ -73,6 +74,7 @@ class Components:
     :param conf: Nova's configuration
     :param record: called with each decision; must neither block nor fail
     :param metrics: records requests and their filters
+    :param recorder: records decisions to files
     """
 
     hosts: source.NovaHosts
@@ -85,6 +87,7 @@ class Components:
     conf: Any
     record: placer.Record = _discard
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
+    recorder: recording.Recorder | None = None
 
 
 def make_components(
@@ -421,6 +424,9 @@ class RequestDecision:
         # The last decision, and the way that led to it.
         self._decision: decision_record.Decision | None = None
         self._way: decision_record.Way | None = None
+        # The input of the last selection, and the hosts that it passed over.
+        self._basis: recording.Basis | None = None
+        self._passed: Sequence[str] = ()
 
     def select(self) -> list[list[Any]]:
         """Return for each instance its claimed host and the alternates.
@@ -458,7 +464,7 @@ class RequestDecision:
             # inconsistent state.
             LOG.warning('Request refused: %s', exc, exc_info=isinstance(
                 exc, exception.PluginFailed))
-            self._record(self._undecided(exc.format_message()))
+            self._record(self._undecided(exc.format_message()), error=exc)
             raise nova_exception.NoValidHost(reason=self._text(
                 exc.format_message(),
                 '' if isinstance(exc, placement.PlacementUnavailable)
@@ -467,7 +473,7 @@ class RequestDecision:
             self._record(self._decision or self._undecided(
                 exc.kwargs.get('reason') or exc.format_message()))
             raise
-        self._record(self._decision)
+        self._record(self._decision, found)
         return found
 
     def _select(self) -> list[list[Any]]:
@@ -492,8 +498,15 @@ class RequestDecision:
         LOG.info('Deciding on columns')
         return self._on_columns()
 
-    def _record(self, decision: decision_record.Decision | None) -> None:
-        """Record a decision and the way that led to it."""
+    def _record(
+        self, decision: decision_record.Decision | None,
+        places: Sequence[Sequence[Any]] = (),
+        error: exception.CellschedException | None = None,
+    ) -> None:
+        """Record a decision and the way that led to it.
+
+        :param error: the error, unless no host was found
+        """
         if self._request is None or decision is None:
             # An invalid request has no record.
             return
@@ -502,6 +515,51 @@ class RequestDecision:
             placer.stage_readings, decision.stages))
         self._parts.record(
             self._context, self._request, self._instances, decision)
+        if self._parts.recorder is None:
+            return
+        if not places and error is None:
+            error = exception.NoValidHost(
+                reason=decision.reason, rejections=[*decision.rejections],
+                placed=0)
+        self._parts.recorder.add(recording.MadeDecision(
+            self._basis or recording.Basis.now_of(
+                self._parts.hosts.table,
+                timeutils.utcnow_ts(microsecond=True), self._request),
+            self._context.request_id, self._instances, self._alternates,
+            self._counts, places, error, self._passed,
+            silent=self._parts.hosts.silent, way=self._obstacle()))
+
+    def _obstacle(self) -> str:
+        """Return why the decision cannot be made again on columns."""
+        if self._way is not None and self._way.name == CANDIDATES:
+            return f'it was decided on {CANDIDATES}'
+        if self._passed and len(self._instances) > 1:
+            return 'some of its claims were refused'
+        return ''
+
+    def _note_basis(
+        self, hosts: view.Hosts, asked: Iterable[str],
+        nodes: Mapping[str, str],
+    ) -> selector.SelectionPolicy:
+        """Keep the input of a selection, for the recording.
+
+        :returns: the policy, whose random selections can be repeated then
+        """
+        parts = self._parts
+        policy, seed = parts.policy, None
+        if parts.recorder is None:
+            return policy
+        if policy.subset_size > 1 or policy.shuffle:
+            seed = policy.random.getrandbits(63)
+            policy = policy.seeded(seed)
+        manager = parts.host_manager
+        self._passed = ()
+        self._basis = recording.Basis.of(
+            hosts, self._request, asked=asked, nodes=nodes, seed=seed,
+            start=parts.policy.start, closed=sorted({
+                *parts.hosts.silent_cells, *manager.cells.keys() - {
+                    cell.uuid for cell in manager.enabled_cells}}))
+        return policy
 
     def _undecided(self, reason: str) -> decision_record.Decision:
         """Return the record of a decision without any filter results."""
@@ -620,9 +678,10 @@ class RequestDecision:
         hosts = self._view()
         forced = {row for name in self._spec.force_hosts or ()
                   for row in hosts.named(name)}
-        reported = {hosts.row(node) for node in (
-            self._parts.hosts.reported_nodes(self._instances).values())}
+        nodes = [*self._parts.hosts.reported_nodes(self._instances).values()]
+        reported = {*map(hosts.row, nodes)}
         found = sorted(forced & reported)
+        self._note_basis(hosts, nodes, {})
         states = self._states({})
         pipeline = self._parts.plugins.on_columns(self._spec, states)
         host = hosts.at(np.array(found, dtype='int64'))
@@ -647,10 +706,11 @@ class RequestDecision:
         """
         # 1. Take a view of the hosts. The counter is read before, so that a
         #    read that ends meanwhile counts as new.
-        located = self._parts.hosts.reported_nodes(
-            pipeline.located(self._request))
+        asked = pipeline.located(self._request)
+        located = self._parts.hosts.reported_nodes(asked)
         self._readings = self._parts.hosts.readings
         hosts = self._view(located)
+        policy = self._note_basis(hosts, asked, located)
         watcher = self._watcher
         if watcher is not None:
             watcher.begin(hosts)
@@ -667,8 +727,9 @@ class RequestDecision:
         # 2. Select a host for each instance and claim it, or collect the
         #    claims for one write. An error releases all claims.
         chooser = Chooser(
-            pipeline, self._parts.policy, hosts, self._request, offers, claim,
-            watcher, self._checks(hosts))
+            pipeline, policy, hosts, self._request, offers, claim, watcher,
+            self._checks(hosts))
+        self._passed = chooser.refused
         try:
             for instance in self._instances:
                 self._begin(instance)

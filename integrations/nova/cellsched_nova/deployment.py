@@ -190,6 +190,9 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, request, parts.plugins.on_columns(
                     spec, states, [filters.enabled_cells(self._manager)]))
 
+    def pipeline(self) -> Pipeline:
+        return self._file_pipeline
+
     def decisions(self, name: str, limit: int | None) -> list[DecisionRow]:
         return records.find(self._records, name, limit)
 

@@ -35,6 +35,7 @@ from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import replay
 from cellsched.weighers import base as weighers_base
 from cellsched.weighers import registry as weighers
 
@@ -270,6 +271,17 @@ class EnabledPlugins:
         #: Requirements that columns cover.
         self.reads = self._pipeline(
             None, HostStates(list, {}), self._always).reads
+
+    def header(self, conf: Any) -> dict[str, Any]:
+        """Return the header of a recording; see :mod:`.replay`."""
+        return replay.header_of(
+            conf, self.on_columns(None, HostStates(list, {})),
+            enabled_filters=[
+                type(plugin).__name__ for plugin, _ in self._filters],
+            weight_classes=[
+                type(plugin).__name__ for plugin, _ in self._weighers],
+            # Nova selects from this many in retries and evacuations, too.
+            refused_host_subset_size=1, evacuation_host_subset_size=1)
 
     def reads_traits(self, request: objects.RequestSpec) -> bool:
         """Return whether a decision on columns depends on traits."""

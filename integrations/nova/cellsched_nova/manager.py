@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import pathlib
 import random
 import socket
 import sys
@@ -46,6 +47,7 @@ from cellsched.metrics import Reading
 from cellsched.metrics import SharedDirectory
 from cellsched import monitoring
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import recording
 from cellsched.wiring.service import monitoring_server
 from cellsched_nova import cells as nova_cells
 from cellsched_nova import claims
@@ -133,13 +135,18 @@ class ColumnSchedulerManager(SchedulerManager):
             self._metrics.add_source(self._read_metrics)
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
+        self._stopping = threading.Event()
+        self._recorder = self._make_recorder()
         self._parts = self._make_parts()
         interval_s = CONF.cellsched.refresh_interval
         if interval_s:
             self._hosts.start(interval_s)
         self._claims.deferred.start()
         self._records.start()
-        self._stopping = threading.Event()
+        if self._recorder is not None:
+            threading.Thread(
+                target=self._write_recording, args=(self._recorder,),
+                daemon=True, name='recording').start()
         if self.listener is not None:
             self._serve(self.listener)
 
@@ -221,12 +228,33 @@ class ColumnSchedulerManager(SchedulerManager):
         parts = make_components(
             self._options.conf, self._random, self._hosts, self.host_manager,
             self._client, self._claims, CONF, self._records.record)
-        parts = dataclasses.replace(parts, metrics=self._metrics)
+        parts = dataclasses.replace(
+            parts, metrics=self._metrics, recorder=self._recorder)
         by_row = parts.plugins.by_row
         if by_row:
             LOG.info('Plug-ins that check one host at a time: %s',
                      ', '.join(by_row))
         return parts
+
+    def _make_recorder(self) -> recording.Recorder | None:
+        """Return the recorder of decisions, if it is on."""
+        if not CONF.cellsched.record:
+            return None
+        made = recording.Recorder(
+            pathlib.Path(CONF.cellsched.record),
+            CONF.cellsched.record_mb * 2 ** 20,
+            lambda: self._parts.plugins.header(self._options.conf),
+            Clock().monotonic, self._metrics)
+        try:
+            made.check()
+        except exception.ConfigurationInvalid as exc:
+            LOG.error('Decisions are not recorded: %s', exc)
+            return None
+        return made
+
+    def _write_recording(self, recorder: recording.Recorder) -> None:
+        while not self._stopping.wait(recording.SPACING_S):
+            recorder.flush()
 
     def graceful_shutdown(self, *timeout: float) -> None:
         """Stop the threads, and shut down as Nova's manager does.
@@ -249,6 +277,8 @@ class ColumnSchedulerManager(SchedulerManager):
     def _stop(self) -> None:
         self._claims.deferred.stop()
         self._records.stop()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def update_aggregates(self, ctxt: Any, aggregates: Any) -> None:
         """Receive changed aggregates; the next request is decided on them."""

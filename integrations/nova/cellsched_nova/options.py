@@ -69,6 +69,29 @@ Related options:
 
 * ``records_connection``
 """),
+    cfg.StrOpt('record', help="""
+Beginning of the names of the files to which decisions are recorded.
+
+``cellsched-nova replay`` decides recorded requests again, with the same or
+with other filters and weighers. Each worker writes files of its own, whose
+names have a number of the worker and a number of the file:
+``/var/lib/nova/decisions.0.000001``. The files have requests, hosts and
+answers, without tokens and passwords. Unset, nothing is recorded.
+
+Related options:
+
+* ``record_mb``
+"""),
+    cfg.IntOpt('record_mb', default=1024, min=4, help="""
+Largest size of the recording of one worker, in MB.
+
+The oldest quarter is removed if the recording becomes larger. Each quarter
+begins with all hosts.
+
+Related options:
+
+* ``record``
+"""),
     cfg.IntOpt('comparison_retention', default=7 * 86400, min=1, help="""
 Seconds for which ``cellsched-nova-shadow`` keeps comparisons.
 

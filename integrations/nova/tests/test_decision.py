@@ -2,7 +2,10 @@
 """Decisions are recorded with their way."""
 
 import dataclasses
+import pathlib
 import random
+import tempfile
+import time
 import types
 import unittest
 
@@ -13,20 +16,26 @@ from nova import objects as nova_objects
 import os_traits
 from oslo_utils import uuidutils
 
+from cellsched.conf import loader
 from cellsched import exception
 from cellsched.filters import server_group
 from cellsched.metrics import PrometheusMetrics
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import recording
+from cellsched.scheduler import replay
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims
+from cellsched_nova import configuration
 from cellsched_nova.decision import Chooser
 from cellsched_nova.decision import Components
 from cellsched_nova.decision import NOVA_TEXT
 from cellsched_nova.decision import RequestDecision
 from cellsched_nova import deployment
+from cellsched_nova import enabled_plugins
 from cellsched_nova import placement
 from cellsched_nova import report_client
 from tests import configuration_fixtures
@@ -179,6 +188,14 @@ class TestCase(configuration_fixtures.TestCase):
         made.flavor.memory_mb = memory_mb
         return made
 
+    def grouped(self):
+        """Return a request that needs allocation candidates."""
+        # Nova would read this from its cells first.
+        return self.spec(
+            extra_specs={'resources1:VGPU': '1'},
+            request_level_params=nova_objects.RequestLevelParams(
+                root_required={os_traits.OWNER_NOVA}))
+
     def select(self, spec):
         return RequestDecision(
             self.parts, self.context, spec, [SERVER], 0).select()
@@ -236,14 +253,6 @@ class TestRecord(TestCase):
         decision = self.recorded(self.spec(instance_group=group))
 
         self.assertIn('share of the server group', decision.reason)
-
-    def grouped(self):
-        """Return a request that needs allocation candidates."""
-        # Nova would read this from its cells first.
-        return self.spec(
-            extra_specs={'resources1:VGPU': '1'},
-            request_level_params=nova_objects.RequestLevelParams(
-                root_required={os_traits.OWNER_NOVA}))
 
     def test_request_without_candidates_is_recorded(self):
         decision = self.recorded(self.grouped())
@@ -314,6 +323,104 @@ class TestRecord(TestCase):
 
         self.assertEqual(['a', 'b'], sorted(
             self.recorded(self.spec()).examples['claims']))
+
+
+class TestRecording(TestCase):
+    """Decisions in Nova's place are recorded, and replayed."""
+
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = pathlib.Path(directory.name) / 'decisions'
+        self.recorder = recording.Recorder(
+            self.path, 2 ** 22, dict, time.monotonic)
+        self.addCleanup(self.recorder.close)
+        self.parts = dataclasses.replace(self.parts, recorder=self.recorder)
+
+    def outcomes(self, **options):
+        self.recorder.flush()
+        conf = loader.load([], files=[], dirs=[], kinds=(), messages=False)
+        for name, value in options.items():
+            conf.set_override(name, value, 'filter_scheduler')
+        policy = replay.Replay(conf, self.parts.plugins.on_columns(
+            None, None, filter_scheduler.mandatory_filters(conf)))
+        return [*policy.outcomes(recording.read(self.path, tables=True))]
+
+    def test_same_policy_gives_the_recorded_answers(self):
+        self.select(self.spec())
+        self.parts.hosts.silent_cells = {
+            *self.parts.hosts.table.view(0.0).values_at(0, 'cell')}
+        self.assertRaises(nova_exception.NoValidHost, self.select, self.spec())
+        self.parts.hosts.silent_cells = frozenset()
+        self.assertRaises(
+            nova_exception.NoValidHost, self.select, self.spec(4096))
+        self.select(self.spec())
+
+        first, silent, large, last = self.outcomes(
+            rotate_best_same_weighed_hosts=False)
+
+        self.assertEqual(
+            [['b'], [], [], ['b']],
+            [each.answer.hosts for each in (first, silent, large, last)])
+        self.assertEqual({replay.SAME}, {
+            each.change for each in (first, silent, large, last)})
+        self.assertIn('lack memory', large.answer.reason)
+        self.assertEqual(large.entry.answer.reason, large.answer.reason)
+        self.assertIn('disabled cell', silent.answer.reason)
+
+    def test_random_selection_is_repeated(self):
+        self.parts = dataclasses.replace(
+            self.parts, policy=dataclasses.replace(
+                self.parts.policy, subset_size=2))
+        for _ in range(8):
+            self.select(self.spec(memory_mb=1))
+
+        outcomes = self.outcomes(host_subset_size=2)
+
+        self.assertEqual({'a', 'b'}, {
+            host for each in outcomes for host in each.answer.hosts})
+        self.assertEqual({replay.SAME}, {each.change for each in outcomes})
+
+    def test_claim_that_was_refused(self):
+        refused = []
+
+        def refuse(claims):
+            if not refused:
+                refused.extend(claims)
+                raise exception.ClaimRefused(
+                    provider='p', resource='VCPU', amount=1, consumer=SERVER)
+            return len(claims)
+
+        self.store.claim = refuse
+        [[chosen]] = self.select(self.spec())
+
+        [outcome] = self.outcomes()
+
+        self.assertEqual(('a', ['a'], replay.SAME), (
+            chosen.service_host, outcome.answer.hosts, outcome.change))
+
+    def test_candidates_are_skipped(self):
+        self.assertRaises(
+            nova_exception.NoValidHost, self.select, self.grouped())
+
+        [outcome] = self.outcomes()
+
+        self.assertEqual(
+            (replay.SKIPPED, 'it was decided on allocation candidates'),
+            (outcome.change, outcome.reason))
+
+    def test_header_names_the_plugins_of_nova(self):
+        conf = configuration.ProductOptions(CONF).conf
+        plugins = enabled_plugins.EnabledPlugins(
+            conf, *enabled_plugins.load(CONF))
+
+        options = plugins.header(conf)['options']['filter_scheduler']
+
+        self.assertIn('ComputeFilter', options['enabled_filters'])
+        self.assertIn('RAMWeigher', options['weight_classes'])
+        self.assertEqual(1.0, options['ram_weight_multiplier'])
+        self.assertEqual(1, options['evacuation_host_subset_size'])
 
 
 class TestMetrics(TestCase):
