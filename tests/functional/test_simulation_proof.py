@@ -55,11 +55,11 @@ def decide_anyway(connection, uuids, cell_id, now):
     return set(uuids)
 
 
-def create_anew(connection, those, now):
+def create_anew(connection, those, now, images=None):
     """Overwrite existing servers."""
     those = list(those)
     instances.purge(connection, [each.uuid for each in those])
-    return _create(connection, those, now)
+    return _create(connection, those, now, images)
 
 
 def hold_anything(connection, owners):
