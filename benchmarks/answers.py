@@ -130,7 +130,7 @@ def questions() -> dict[str, Question]:
             'stranded_memory_mean': 'stranded memory',
             'fragmentation_memory_mean': 'unusable free memory'},
             ('refused', 'empty hosts'), (
-                'hours=240', 'load.rate=90', 'load.fill=0.85',
+                'hours=72', 'load.rate=62', 'load.fill=0.85',
                 'load.lifetimes=[[2, 60], [24, 90], [240, 100]]')),
         'groups': Question('contention', {
             'policy': {'none': [], **{policy: [f'load.groups.{policy}=1']

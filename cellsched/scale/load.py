@@ -2,7 +2,7 @@
 """Load of a simulated deployment: requests for servers, and their lifetimes.
 
 A preset draws the load from published distributions; see ``presets.yaml``.
-:mod:`.traces` reads recorded load.
+:mod:`.traces` reads load from files of public data sets.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ import numpy.typing as npt
 import yaml
 
 from cellsched import exception
+from cellsched import objects
 from cellsched.scale import traces
+from cellsched.scheduler import recording
 from cellsched.yaml_schema import check
 
 #: The shortest lifetime in published traces, in hours.
@@ -34,6 +36,10 @@ ZIPF = 1.1
 #: Length of an incident, and the factor of the rate meanwhile.
 BURST_S = 60
 BURST_FACTOR = 20
+
+#: The policies of server groups.
+POLICIES = ('affinity', 'anti-affinity', 'soft-affinity',
+            'soft-anti-affinity')
 
 #: The number of servers of a request that may have a server group.
 GROUP_SIZES = range(2, 11)
@@ -79,6 +85,7 @@ SCHEMAS: Mapping[str, Mapping[str, Any]] = {
             vcpus={'type': 'integer', 'minimum': 1, 'maximum': 100_000},
             memory_mb={'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31},
             disk_gb={'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31})),
+    'recording': _record(recording=_TEXT, lifetimes=_CURVE),
     'preset': _record(
         preset=_TEXT,
         rate={'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e9},
@@ -92,9 +99,7 @@ SCHEMAS: Mapping[str, Mapping[str, Any]] = {
         day=_SHARE, weekend=_SHARE,
         bursts={'type': 'number', 'minimum': 0, 'maximum': 1440},
         projects={'type': 'integer', 'minimum': 1, 'maximum': 1_000_000},
-        groups=_record(**{policy: _SHARE for policy in (
-            'affinity', 'anti-affinity', 'soft-affinity',
-            'soft-anti-affinity')})),
+        groups=_record(**dict.fromkeys(POLICIES, _SHARE))),
 }
 
 
@@ -338,6 +343,52 @@ class TraceLoad:
                     tuple(lives.tolist()), None)
 
 
+class RecordedLoad:
+    """Load that schedulers recorded; see :mod:`cellsched.scheduler.recording`.
+
+    A recording has no deletions.
+
+    :param lifetimes: the distribution of lifetimes in hours; None for servers
+        that stay
+    """
+
+    def __init__(
+        self, path: str, hours: float, lifetimes: Curve | None,
+        random: np.random.Generator,
+    ) -> None:
+        self._arrivals: list[Arrival] = []
+        servers: dict[Flavor, int] = {}
+        start = None
+        for entry in recording.read(path):
+            start = entry.at if start is None else start
+            if entry.at - start > hours * _HOUR_S:
+                break
+            count = len(entry.uuids)
+            flavor = _flavor_of(entry.request)
+            servers[flavor] = servers.get(flavor, 0) + count
+            lives = [math.inf] * count if lifetimes is None else (
+                lifetimes.inverse(random.random(count)) * _HOUR_S).tolist()
+            group = entry.request.get('instance_group')
+            policy = group.get('policy') if group else None
+            self._arrivals.append(Arrival(
+                entry.at - start, str(entry.request.project_id), flavor,
+                tuple(lives), policy if policy in POLICIES else None))
+        if not servers:
+            raise invalid('recording', 'a file with decisions')
+        self.flavors: Sequence[Flavor] = [*servers]
+        self.shares: Column = np.array([*servers.values()]) / sum(
+            servers.values())
+
+    def arrivals(self) -> Iterator[Arrival]:
+        return iter(self._arrivals)
+
+
+def _flavor_of(request: objects.RequestSpec) -> Flavor:
+    amounts = request.resources()
+    sizes = [amounts.get(name, 0) for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')]
+    return Flavor('-'.join(map(str, sizes)), *sizes)
+
+
 @functools.cache
 def presets() -> Mapping[str, Mapping[str, Any]]:
     """Return the presets by name."""
@@ -371,6 +422,11 @@ def of(
         return TraceLoad(traces.read(
             pathlib.Path(section['trace']), section.get('form'),
             section.get('machine')), hours)
+    if kind == 'recording':
+        return RecordedLoad(
+            section['recording'], hours,
+            _curve(section, 'lifetimes', LIFETIME_MIN_H)
+            if 'lifetimes' in section else None, random)
     name = str(section.get('preset'))
     if name not in presets():
         raise invalid('preset', 'one of ' + ', '.join(sorted(presets())))

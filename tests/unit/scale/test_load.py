@@ -2,6 +2,7 @@
 """Load that is drawn from published distributions."""
 
 import itertools
+import math
 
 import hypothesis
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ import numpy as np
 from cellsched import exception
 from cellsched.scale import load
 from tests.unit import base
+from tests.unit.scheduler import recordings
 
 SEED = 1
 
@@ -243,3 +245,44 @@ class TestLoad(base.TestCase):
                 section = {'preset': 'azure19', **section}
             with self.assertRaisesRegex(exception.InvalidField, text):
                 load.of(section, np.random.default_rng(1), 1, 1)
+
+
+class TestRecordedLoad(recordings.RecordingTestCase):
+
+    def of(self, hours=1, **section):
+        self.recorder.flush()
+        return load.of({'recording': str(self.path), **section},
+                       np.random.default_rng(SEED), hours, 1)
+
+    def test_requests_are_those_of_the_schedulers(self):
+        self.ask(vcpus=2, memory_mb=1024, root_gb=5, project_id='a')
+        self.clock.advance(60)
+        self.ask(vcpus=1000, memory_mb=1024, root_gb=5, project_id='b')
+
+        made = self.of()
+
+        self.assertEqual(
+            [(0, 'a', (2, 1024, 5), (math.inf,)),
+             (60, 'b', (1000, 1024, 5), (math.inf,))],
+            [(each.at, each.project, each.flavor[1:], each.lifetimes)
+             for each in made.arrivals()])
+        self.assertEqual([0.5, 0.5], made.shares.tolist())
+
+    def test_lifetimes_are_drawn(self):
+        self.ask()
+
+        [arrival] = self.of(lifetimes=[[2, 0], [3, 100]]).arrivals()
+
+        self.assertTrue(2 * 3600 <= arrival.lifetimes[0] <= 3 * 3600)
+
+    def test_load_ends_with_the_simulation(self):
+        self.ask()
+        self.clock.advance(7200)
+        self.ask()
+
+        self.assertEqual(1, len([*self.of().arrivals()]))
+
+    def test_recording_without_decisions_is_named(self):
+        with self.assertRaisesRegex(
+                exception.InvalidField, r'load\.recording|recording'):
+            self.of()
