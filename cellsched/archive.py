@@ -108,7 +108,9 @@ class Archiver:
         if url is not None and not found:
             raise exception.ConfigurationInvalid(
                 field='[database] connection',
-                expected='the database of a cell, as it is mapped')
+                problem='no cell is mapped to this database',
+                expected='the database URL of a mapped cell; see '
+                         'cellsched-manage cell_v2 list_cells')
         return found
 
     def size(

@@ -128,7 +128,7 @@ def configuration(
                         name, value, None if group == 'DEFAULT' else group)
                 except (cfg.Error, TypeError, ValueError) as exc:
                     raise exception.ConfigurationInvalid(
-                        field=f'[{group}] {name}', expected=str(exc)) from None
+                        field=f'[{group}] {name}', problem=str(exc)) from None
     return conf
 
 
@@ -384,19 +384,21 @@ def _check(context: Any, names: Any, spec: Any, min_count: Any) -> None:
         if value is not None or field == 'project_id':
             claims_validation.check_id('accept', f'context.{field}', value)
     if not isinstance(names, Mapping) or not names:
-        raise _invalid('names', 'at least one name of a server, by its uuid')
+        raise _invalid('names', 'a mapping of at least one uuid to the name '
+                                'of the server')
     for uuid, name in names.items():
         if not (uuidutils.is_uuid_like(uuid) and len(uuid) == _UUID_LENGTH):
-            raise _invalid('names', f'uuids as keys; not {uuid!r:.60}')
+            raise _invalid('names', 'uuids as keys',
+                           f'{uuid!r:.60} is not a uuid')
         if not isinstance(name, str) or not (
                 0 < len(name) <= _NAME_MAX and name.isprintable()):
             raise _invalid(
-                'names', f'names of 1 to {_NAME_MAX} printable characters; '
-                f'not {name!r:.60}')
+                'names', f'names of 1 to {_NAME_MAX} printable characters',
+                f'{name!r:.60} is not valid')
     if type(min_count) is not int or not 1 <= min_count <= len(names):
         raise _invalid(
             'min_count', f'a whole number from 1 to {len(names)}, the number '
-            f'of servers; not {min_count!r:.60}')
+            'of servers', f'{min_count!r:.60} is not valid')
     if not isinstance(spec, objects.RequestSpec):
         raise _invalid('spec', 'a RequestSpec')
     flavor = spec.get('flavor')
@@ -408,12 +410,14 @@ def _check(context: Any, names: Any, spec: Any, min_count: Any) -> None:
                 0 <= (amount or 0) <= _AMOUNT_MAX):
             raise _invalid(
                 f'spec.flavor.{field}',
-                f'an amount from 0 to {_AMOUNT_MAX}, not {amount}')
+                f'an amount from 0 to {_AMOUNT_MAX}', f'{amount} is not valid')
 
 
-def _invalid(field: str, expected: str) -> exception.InvalidField:
+def _invalid(
+    field: str, expected: str, problem: str | None = None
+) -> exception.InvalidField:
     return exception.InvalidField(
-        where='accept', field=field, expected=expected)
+        where='accept', field=field, problem=problem, expected=expected)
 
 
 def _check_existing(

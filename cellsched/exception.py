@@ -193,10 +193,15 @@ class CellschedException(Exception):
         return str(self.args[0])
 
 
+#: Fields that explain an :class:`Invalid`, in the order of its text.
+_REASONS = ('problem', 'expected')
+
+
 class Invalid(CellschedException):
     """Base of errors in the input of a user or an operator.
 
-    An error with ``expected`` may have a ``problem``, which comes first.
+    An error of a field has a ``problem``, an expectation (``expected``), or
+    both. Its text has the problem first.
     """
 
     msg_fmt = 'Bad input.'
@@ -204,19 +209,29 @@ class Invalid(CellschedException):
     safe = True
 
     def __init__(self, message: str | None = None, **kwargs: Any) -> None:
-        if message is None and 'problem' in kwargs:
-            message = self.msg_fmt % {
-                **kwargs, 'expected': _detail(**kwargs)}
+        kwargs = {name: value for name, value in kwargs.items()
+                  if value is not None or name not in _REASONS}
+        if message is None:
+            message = self.msg_fmt % {**kwargs, 'detail': _detail(**kwargs)}
         super().__init__(message, **kwargs)
 
     @property
     def detail(self) -> str:
-        """The expectation, after the problem if the error has one."""
+        """The problem and the expectation, as the text has them."""
         return _detail(**self.kwargs)
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The problem and the expectation, to be raised for another field."""
+        return {name: self.kwargs[name] for name in _REASONS
+                if name in self.kwargs}
 
-def _detail(expected: str, problem: str | None = None, **_: Any) -> str:
-    return f'{problem}; expected {expected}' if problem else expected
+
+def _detail(
+    problem: str | None = None, expected: str | None = None, **_: Any
+) -> str:
+    return '; '.join(filter(None, (
+        problem, expected and f'expected {expected}')))
 
 
 class DisksNotTransferable(Invalid):
@@ -233,7 +248,7 @@ class DisksNotTransferable(Invalid):
 class InvalidField(Invalid):
     """``field`` is not what was ``expected``; ``where`` names its document."""
 
-    msg_fmt = '%(where)s: %(field)s: %(expected)s'
+    msg_fmt = '%(where)s: %(field)s: %(detail)s'
 
 
 class MarkerNotFound(Invalid):
@@ -241,7 +256,7 @@ class MarkerNotFound(Invalid):
 
 
 class ConfigurationInvalid(Invalid):
-    msg_fmt = 'Configuration: %(field)s: %(expected)s'
+    msg_fmt = 'Configuration: %(field)s: %(detail)s'
 
 
 class PluginNotFound(ConfigurationInvalid):

@@ -236,8 +236,9 @@ def listen(address: str, port: int) -> socket.socket:
             info[4][:2], family=info[0], backlog=64)
     except OSError as exc:
         raise exception.ConfigurationInvalid(
-            field='[monitoring]', expected='an address and a port that can be '
-            f'used, not {address} and {port}: {exc.strerror}') from None
+            field='[monitoring]',
+            problem=f'cannot listen on {address} port {port}: {exc.strerror}',
+            expected='a local address and a free port') from None
     # A connection may be accepted by another process just before.
     listener.setblocking(False)
     return listener

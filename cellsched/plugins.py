@@ -93,7 +93,8 @@ def load(namespace: str, name: str, option: str | None = None) -> Any:
     if len(found) > 1:
         values = ', '.join(point.value for point in found)
         raise exception.ConfigurationInvalid(
-            field=field, expected=f'a name of one plug-in, not of {values}')
+            field=field, problem=f'several plug-ins have the name: {values}',
+            expected='one')
     return attempt(field, 'a plug-in that can be imported', found[0].load)
 
 
@@ -151,7 +152,7 @@ def check_class(field: str, plugin: Any, base: type) -> None:
     """
     if not (isinstance(plugin, type) and issubclass(plugin, base)):
         raise exception.ConfigurationInvalid(
-            field=field,
+            field=field, problem='it has the wrong type',
             expected=f'a subclass of {base.__module__}.{base.__name__}')
     check_complete(field, plugin)
 
@@ -164,8 +165,8 @@ def check_complete(field: str, plugin: Any) -> None:
     if inspect.isabstract(plugin):
         missing = ', '.join(sorted(plugin.__abstractmethods__))
         raise exception.ConfigurationInvalid(
-            field=field, expected=f'a class that has {missing}, which '
-                                  f'{plugin.__name__} leaves out')
+            field=field, problem=f'{plugin.__name__} does not implement '
+                                 f'{missing}', expected='a complete class')
 
 
 def attempt(
@@ -185,7 +186,7 @@ def attempt(
         raise
     except BaseException as exc:
         raise exception.ConfigurationInvalid(
-            field=field, expected=f'{expected}: {said_by(exc)}') from exc
+            field=field, problem=said_by(exc), expected=expected) from exc
 
 
 def said_by(error: BaseException) -> str:

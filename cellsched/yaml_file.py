@@ -26,18 +26,20 @@ def read(path: pathlib.Path) -> Any:
         return yaml.load(path.read_text(encoding='utf-8'), _Loader)
     except OSError as exc:
         raise invalid(
-            path, (), f'a file that can be read: {exc.strerror}') from None
+            path, (), 'a readable file',
+            f'the file cannot be read: {exc.strerror}') from None
     except UnicodeDecodeError:
         raise invalid(path, (), 'text in UTF-8') from None
     except yaml.YAMLError as exc:
         mark = getattr(exc, 'problem_mark', None)
         where = f'line {mark.line + 1}' if mark else 'document'
         problem = getattr(exc, 'problem', None) or 'it cannot be parsed'
-        raise invalid(path, (where,), f'YAML: {problem}') from None
+        raise invalid(path, (where,), 'valid YAML', problem) from None
 
 
 def invalid(
-    path: pathlib.Path, field: Iterable[str | int], expected: str
+    path: pathlib.Path, field: Iterable[str | int],
+    expected: str | None = None, problem: str | None = None,
 ) -> exception.InvalidField:
     """Return the error for a field, given by the way to it."""
     name = ''
@@ -45,7 +47,7 @@ def invalid(
         name += f'[{part}]' if isinstance(part, int) else f'.{part}'
     return exception.InvalidField(
         where=str(path), field=name.lstrip('.') or 'document',
-        expected=expected)
+        problem=problem, expected=expected)
 
 
 class _Loader(yaml.SafeLoader):

@@ -46,47 +46,49 @@ def check(
         _Validator(schema).iter_errors(document),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
-        raise invalid(path, error.absolute_path, _expected(error))
+        raise invalid(path, error.absolute_path, *_reasons(error))
 
 
-def _expected(error: jsonschema.ValidationError) -> str:
-    """Return the expectation of a rule of the schema, in a few words."""
+def _reasons(
+    error: jsonschema.ValidationError
+) -> tuple[str | None, str | None]:
+    """Return the expectation and the problem of a rule of the schema."""
     got: Any = error.instance
-    shown = f'not {got!r:.60}'
+    problem = f'{got!r:.60} is not valid'
     rule: Any = error.validator_value
     schema: Any = error.schema
     match error.validator:
         case 'type':
             kinds = rule if isinstance(rule, list) else [rule]
-            return f'{" or ".join(map(_kind, kinds))}, {shown}'
+            return ' or '.join(map(_kind, kinds)), problem
         case 'minimum':
-            return f'at least {rule}, {shown}'
+            return f'at least {rule}', problem
         case 'maximum':
-            return f'at most {rule}, {shown}'
+            return f'at most {rule}', problem
         case 'exclusiveMinimum':
-            return f'more than {rule}, {shown}'
+            return f'more than {rule}', problem
         case 'exclusiveMaximum':
-            return f'less than {rule}, {shown}'
+            return f'less than {rule}', problem
         case 'enum':
-            return f'one of {", ".join(map(str, rule))}, {shown}'
+            return f'one of {", ".join(map(str, rule))}', problem
         case 'required':
             missing = sorted(set(rule) - set(got))
-            return f'{missing[0]} is missing'
+            return None, f'{missing[0]} is missing'
         case 'additionalProperties':
             known = schema['properties']
             unknown = sorted(str(key) for key in got if key not in known)
-            return f'one of {", ".join(known)}, not {unknown[0]}'
+            return f'one of {", ".join(known)}', f'unknown key {unknown[0]}'
         case 'minItems':
-            return f'at least {rule} of them'
+            return f'at least {rule} items', None
         case 'maxItems':
-            return f'at most {rule} of them'
+            return f'at most {rule} items', None
         case 'uniqueItems':
-            return 'each one once'
+            return 'each item once', 'an item is repeated'
         case 'pattern' | 'minLength' | 'maxLength' if EXPECTS in schema:
-            return f'{schema[EXPECTS]}, {shown}'
+            return str(schema[EXPECTS]), problem
         case 'minLength':
-            return 'text that is not empty'
-    return error.message
+            return 'text', 'it is empty'
+    return None, error.message
 
 
 def _kind(name: str) -> str:

@@ -93,8 +93,10 @@ class CellStates(base.Controller):
         if len(found) > 1:
             raise exception.InvalidField(
                 where='cell', field='name',
-                expected='a name that one cell has, or the uuid of one: '
-                         + ', '.join(sorted(each.uuid for each in found)))
+                problem=f'{len(found)} cells have the name '
+                        f'{validation.shown(name)}',
+                expected='the uuid of one: ' + ', '.join(
+                    sorted(each.uuid for each in found)))
         [record] = self._read(found)
         return record
 

@@ -342,7 +342,7 @@ class Moves(base.ServerController):
                 raise exception.InvalidField(
                     where='move', field='host',
                     problem=f'the server is on the host {host}',
-                    expected='another host')
+                    expected='another host of its cell')
             move = server_moves.Migration(
                 self._new_uuid(), uuid, kind, source_compute=row.host,
                 source_node=row.node)

@@ -128,8 +128,8 @@ class ServerHistory(base.ServerController):
             if not context.is_admin:
                 raise exception.InvalidField(
                     where='migration list', field='host',
-                    problem='only administrators filter by host',
-                    expected='no host')
+                    problem='only administrators can filter by host',
+                    expected='no host filter')
         cells = self._cells.real()
         if server is not None:
             _, cell = self._reader.get(context, server)

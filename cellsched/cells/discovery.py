@@ -66,7 +66,8 @@ class Discovery:
                 return cell
         raise exception.ConfigurationInvalid(
             field='[database] connection',
-            expected='the database of a cell that is mapped; see '
+            problem='no cell is mapped to this database',
+            expected='the database URL of a mapped cell; see '
                      'cellsched-manage cell_v2 list_cells')
 
     def owners(self, hosts: Iterable[str]) -> dict[str, objects.CellMapping]:

@@ -128,7 +128,8 @@ class CellMaintenance:
             if transport is None and not mapping.is_cell0():
                 raise exception.InvalidField(
                     where='cell', field='transport_url',
-                    expected='the URL of a broker; only cell0 has none')
+                    problem='only cell0 can have none',
+                    expected='the URL of a message broker')
             self._check_broker(mapping)
         if 'database_connection' in fields:
             target.check(

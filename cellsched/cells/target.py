@@ -50,8 +50,9 @@ def fill(url: str, own: Callable[[], str], option: str) -> str:
     if missing:
         raise exception.ConfigurationInvalid(
             field=option,
-            expected=f'a URL that has a {missing[0]}, as the URL of a cell '
-                     'takes it from there')
+            problem=f'the URL has no {missing[0]}, which the template URL of '
+                    'a cell uses',
+            expected=f'a URL with a {missing[0]}')
     return _FIELD.sub(lambda match: parts[match[1]] or '', url)
 
 
@@ -63,10 +64,11 @@ def check(url: str, field: str) -> None:
     if re.search('[{}]', _FIELD.sub('', url)):
         raise exception.InvalidField(
             where='cell', field=field,
-            expected='a URL whose only braces are those of {scheme}, '
-                     '{username}, {password}, {hostname}, {port}, {path}, '
-                     '{query} and {fragment}, with a number for one of '
-                     'several hosts; others are written %7B and %7D')
+            problem='braces that are not part of a template field',
+            expected='template fields {scheme}, {username}, {password}, '
+                     '{hostname}, {port}, {path}, {query} or {fragment}, with '
+                     'a number for one of several hosts; write other braces '
+                     'as %7B and %7D')
 
 
 def _parts(url: str) -> dict[str, str | None]:
@@ -193,7 +195,8 @@ class Targets:
             # messages to this cell would go there.
             raise exception.ConfigurationInvalid(
                 field=f'transport_url of cell {cell.identity}',
-                expected='the URL of its message transport; it is not set')
+                problem='it is not set',
+                expected='the URL of a message transport')
         scheme = cell.transport_url.partition(':')[0].lower()
         if scheme == transport.NO_TRANSPORT:
             return lambda: None
@@ -221,6 +224,6 @@ class Targets:
         if not self._own_database:
             raise exception.ConfigurationInvalid(
                 field=_DATABASE_OPTION,
-                expected='a URL, of which the URL of a cell takes parts; it '
-                         'is not set')
+                problem='it is not set, and the template URL of a cell uses '
+                        'parts of it', expected='a SQLAlchemy URL')
         return self._own_database

@@ -29,8 +29,8 @@ def load(conf: cfg.ConfigOpts, parts: base.ClaimStoreParts) -> base.ClaimStore:
     if missing:
         raise exception.ConfigurationInvalid(
             field='[claims] store',
-            expected='a store with the capabilities that [claims] require '
-                     f'lists; {name} lacks {" and ".join(missing)}')
+            problem=f'{name} lacks {" and ".join(missing)}',
+            expected='a store with the capabilities in [claims] require')
     return enabled.contained(
         conf, plugins.CLAIMS, lambda: store.from_conf(conf, parts))
 
@@ -42,4 +42,5 @@ def _capability(text: str) -> base.Capability:
         names = ', '.join(each.value for each in base.Capability)
         raise exception.ConfigurationInvalid(
             field='[claims] require',
-            expected=f'some of {names}, not {text!r}') from None
+            problem=f'unknown capability in {text!r}',
+            expected=f'some of {names}') from None

@@ -655,8 +655,8 @@ class ClaimStore(abc.ABC):
     ) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(
             field='[claims] store',
-            expected=f'a store that {purpose}; {type(self).__name__} does '
-                     f'not implement {method}()')
+            problem=f'{type(self).__name__} does not implement {method}()',
+            expected=f'a store that {purpose}')
 
     @abc.abstractmethod
     def set_inventory(

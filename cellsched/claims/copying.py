@@ -272,7 +272,8 @@ class ClaimCopier:
         if not 1 <= batch <= BATCH_MAX:
             raise exception.InvalidField(
                 where='claims copy', field='batch',
-                expected=f'a number from 1 to {BATCH_MAX}, not {batch}')
+                problem=f'{batch} is out of range',
+                expected=f'1 to {BATCH_MAX}')
         if source.same_backend(target):
             raise exception.ClaimsNotCopied(
                 reason='the target is the same store as the source')

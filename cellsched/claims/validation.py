@@ -51,7 +51,8 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
         _expect(_is(_UUID, claim.consumer), where, 'consumer', 'a uuid')
         _expect(_is(_UUID, claim.provider), where, 'provider', 'a uuid')
         _expect((claim.consumer, claim.provider) not in seen, where,
-                'provider', f'each one once; {claim.provider} is repeated')
+                'provider', 'each provider once',
+                f'{claim.provider} is repeated')
         _expect(claim.resources, where, 'resources', 'at least one')
         _check_classes(claim.resources, where)
         for resource, amount in claim.resources.items():
@@ -157,7 +158,8 @@ def check_inventory(
         ratio = has.allocation_ratio
         _expect(isinstance(ratio, (int, float)) and 0 < ratio <= RATIO_MAX,
                 where, f'{resource} allocation_ratio',
-                f'above 0 and at most {RATIO_MAX:.0f}, not {ratio!r:.80}')
+                f'above 0 and at most {RATIO_MAX:.0f}',
+                f'{ratio!r:.80} is not valid')
 
 
 def outstanding(
@@ -285,20 +287,23 @@ def _is(pattern: re.Pattern[str], value: Any) -> bool:
 def _check_classes(resources: Mapping[str, Any], where: str) -> None:
     for resource in resources:
         _expect(_is(_RESOURCE_CLASS, resource), where, 'resource class',
-                f'A-Z, 0-9 and _, at most 255 characters; '
-                f'not {resource!r:.80}')
+                'A-Z, 0-9 and _, at most 255 characters',
+                f'{resource!r:.80} is not valid')
 
 
 def _check_amount(amount: Any, where: str, field: str, least: int) -> None:
     _expect(type(amount) is int and least <= amount <= AMOUNT_MAX, where,
-            field, f'a whole number from {least} to {AMOUNT_MAX}, '
-                   f'not {amount!r:.80}')
+            field, f'a whole number from {least} to {AMOUNT_MAX}',
+            f'{amount!r:.80} is not valid')
 
 
-def _expect(holds: Any, where: str, field: str, expected: str) -> None:
+def _expect(
+    holds: Any, where: str, field: str, expected: str,
+    problem: str | None = None,
+) -> None:
     if not holds:
         raise exception.InvalidField(
-            where=where, field=field, expected=expected)
+            where=where, field=field, problem=problem, expected=expected)
 
 
 def _check_membership(joins: base.Membership, where: str) -> None:

@@ -86,7 +86,8 @@ class _Entry(commandmanager.EntryPointWrapper):
         if not (isinstance(found, type)
                 and issubclass(found, command.Command)):
             raise exception.ConfigurationInvalid(
-                field=field, expected='a subclass of cliff.command.Command')
+                field=field, problem='it has the wrong type',
+                expected='a subclass of cliff.command.Command')
         plugins.check_complete(field, found)
         return found
 

@@ -85,7 +85,8 @@ class Demo(base.Lister):
             if parsed_args.keep:
                 raise exception.InvalidField(
                     where='demo', field='--keep',
-                    expected='no --cluster; a cluster keeps its own files')
+                    problem='a cluster keeps its own files',
+                    expected='--keep without --cluster')
             scenario = load(
                 parsed_args.scenario or _find(_CLUSTER), deploys=False)
             play = scenario_player.Play(
@@ -158,9 +159,10 @@ def _check_empty(keep: pathlib.Path) -> None:
     except OSError as exc:
         raise exception.InvalidField(
             where='demo', field='--keep',
-            expected=f'a directory that can be made: {exc.strerror}'
-        ) from None
+            problem=f'{keep} cannot be created: {exc.strerror}',
+            expected='a new or empty directory') from None
     if used:
         raise exception.InvalidField(
             where='demo', field='--keep',
-            expected=f'a new or empty directory; {keep} is not empty')
+            problem=f'{keep} is not empty',
+            expected='a new or empty directory')

@@ -250,8 +250,10 @@ def _made(path: pathlib.Path, given: Any) -> objects.RequestSpec:
     try:
         return objects.RequestSpec.obj_from_primitive(given)
     except exception.InvalidField as exc:
-        raise _invalid(path, f'{exc.where}.{exc.field}', 'invalid value',
-                       f'{exc.detail:.200}') from None
+        raise exception.InvalidField(
+            where=str(path), field=f'{exc.where}.{exc.field}',
+            **{name: text[:200] for name, text in exc.reasons.items()}
+        ) from None
     except _INVALID:
         raise _invalid(
             path, _first_invalid(given), 'invalid value',

@@ -58,7 +58,7 @@ def started(
         except exception.ConfigurationInvalid as exc:
             raise exception.InvalidField(
                 where=str(scenario.path), field='options',
-                expected=exc.format_message().rpartition('.conf: ')[2]
+                problem=exc.format_message().rpartition('.conf: ')[2]
             ) from None
     try:
         yield world
@@ -108,7 +108,7 @@ class Play:
                 raise exception.InvalidField(
                     where=str(self._scenario.path),
                     field=f'requests[{number}].{exc.field}',
-                    expected=exc.detail) from None
+                    **exc.reasons) from None
             before = len(self.servers)
             found = self._play(
                 request, uuids, lambda done: advance(before + done))

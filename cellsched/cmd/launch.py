@@ -249,7 +249,9 @@ def _set_up_logging(conf: cfg.ConfigOpts) -> None:
     except (OSError, log.LogConfigError) as exc:
         raise exception.ConfigurationInvalid(
             field='[DEFAULT] log_file, log_dir or log_config_append',
-            expected=f'files that can be used: {exc}') from None
+            problem=f'a file cannot be used: {exc}',
+            expected='writable log files, and a readable configuration of '
+                     'logging') from None
 
 
 def _read_again(conf: cfg.ConfigOpts) -> None:

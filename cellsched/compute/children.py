@@ -35,7 +35,7 @@ def check(node: str, providers: Mapping[str, base.ChildProvider]) -> None:
     _expect(isinstance(providers, Mapping), where, 'providers',
             'a mapping of names to ChildProvider')
     _expect(len(providers) <= CHILDREN_MAX, where, 'providers',
-            f'at most {CHILDREN_MAX}, not {len(providers)}')
+            f'at most {CHILDREN_MAX}', f'{len(providers)} are too many')
     for name, child in providers.items():
         field = f'providers[{name!a:.80}]'
         _expect(_is_name(name) and name != node, where, field,
@@ -46,7 +46,8 @@ def check(node: str, providers: Mapping[str, base.ChildProvider]) -> None:
         _check_fields(child, where, field)
         _expect(child.parent is None or _is_key(child.parent, providers),
                 where, f'{field}.parent',
-                f'the name of a child of the node, not {child.parent!a:.80}')
+                'the name of a child of the node',
+                f'{child.parent!a:.80} is unknown')
     uuids = [child.uuid for child in providers.values() if child.uuid]
     _expect(len(set(uuids)) == len(uuids), where, 'providers',
             'a different uuid for each child')
@@ -54,8 +55,8 @@ def check(node: str, providers: Mapping[str, base.ChildProvider]) -> None:
     length = sum(len(trait) for child in providers.values()
                  for trait in child.traits)
     _expect(length <= TRAITS_TEXT_MAX, where, 'providers',
-            f'traits of at most {TRAITS_TEXT_MAX} characters in all, not '
-            f'{length}')
+            f'at most {TRAITS_TEXT_MAX} characters',
+            f'the names of all traits have {length} characters')
 
 
 def check_uuids(nodes: Mapping[str, base.NodeResources]) -> None:
@@ -68,10 +69,10 @@ def check_uuids(nodes: Mapping[str, base.NodeResources]) -> None:
         if node.uuid is not None:
             where = f'node {name!a:.80}'
             _expect(_is_uuid(node.uuid), where, 'uuid',
-                    f'a uuid, not {node.uuid!a:.80}')
+                    'a uuid', f'{node.uuid!a:.80} is not valid')
             _expect(node.uuid not in known, where, 'uuid',
-                    'another one than that of node '
-                    f'{known.get(node.uuid)!a:.80}')
+                    'a different uuid for each node',
+                    f'node {known.get(node.uuid)!a:.80} has the same')
             known[node.uuid] = name
 
 
@@ -89,7 +90,7 @@ def _is_name(name: Any) -> bool:
 
 def _check_fields(child: base.ChildProvider, where: str, field: str) -> None:
     _expect(child.uuid is None or _is_uuid(child.uuid), where,
-            f'{field}.uuid', f'a uuid, not {child.uuid!a:.80}')
+            f'{field}.uuid', 'a uuid', f'{child.uuid!a:.80} is not valid')
     _expect(isinstance(child.traits, (frozenset, set)) and all(
         isinstance(trait, str) and _TRAIT.fullmatch(trait)
         for trait in child.traits), where, f'{field}.traits',
@@ -105,7 +106,7 @@ def _check_fields(child: base.ChildProvider, where: str, field: str) -> None:
     except exception.InvalidField as exc:
         raise exception.InvalidField(
             where=where, field=f'{field}.inventories: {exc.field}',
-            expected=exc.expected) from None
+            **exc.reasons) from None
 
 
 def _check_levels(
@@ -120,7 +121,7 @@ def _check_levels(
         while child is not None and child not in known:
             _expect(child not in seen, where,
                     f'providers[{name!a:.80}].parent',
-                    'one that is not below itself')
+                    'a tree of providers', 'the provider is below itself')
             above.append(child)
             seen.add(child)
             child = providers[child].parent
@@ -131,7 +132,10 @@ def _is_key(name: Any, providers: Mapping[str, Any]) -> bool:
     return isinstance(name, str) and name in providers
 
 
-def _expect(holds: bool, where: str, field: str, expected: str) -> None:
+def _expect(
+    holds: bool, where: str, field: str, expected: str,
+    problem: str | None = None,
+) -> None:
     if not holds:
         raise exception.InvalidField(
-            where=where, field=field, expected=expected)
+            where=where, field=field, problem=problem, expected=expected)

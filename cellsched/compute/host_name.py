@@ -156,7 +156,8 @@ class StateFile:
                 ValueError):
             raise exception.ConfigurationInvalid(
                 field='[DEFAULT] state_path',
-                expected=f'a readable file {path} with {content}') from None
+                problem=f'{path} cannot be read',
+                expected=f'a readable file with {content}') from None
 
     def _write(self, path: pathlib.Path, text: str) -> None:
         new = path.with_name(f'{path.name}.new')
@@ -170,8 +171,8 @@ class StateFile:
         except OSError as exc:
             raise exception.ConfigurationInvalid(
                 field='[DEFAULT] state_path',
-                expected='a directory in which the agent can write '
-                         f'{path}: {exc.strerror}') from None
+                problem=f'{path} cannot be written: {exc.strerror}',
+                expected='a writable directory') from None
 
 
 class HostIdentity:

@@ -219,7 +219,8 @@ class ProviderConfig:
         except OSError as exc:
             raise yaml_file.invalid(
                 self._location, (),
-                f'a directory that can be read: {exc.strerror}') from None
+                'a readable directory',
+                f'it cannot be read: {exc.strerror}') from None
         return sorted((name, stat.st_mtime_ns, stat.st_size, stat.st_ino)
                       for name, stat in found)
 
@@ -236,7 +237,7 @@ class ProviderConfig:
                 if node in found:
                     raise yaml_file.invalid(
                         path, (*where, 'identification'),
-                        f'each provider once, not {node} again')
+                        'each provider once', f'{node} is repeated')
                 found[node] = _Provider(
                     frozenset(provider.get('traits', {}).get(
                         'additional', ())),
@@ -253,7 +254,7 @@ def _inventories(
             if name in found:
                 raise yaml_file.invalid(
                     path, (*where, 'inventories', 'additional', place),
-                    f'each resource class once, not {name} again')
+                    'each resource class once', f'{name} is repeated')
             found[name] = claims_base.Inventory(**{
                 'max_unit': fields['total'], **fields})
     return found

@@ -571,8 +571,8 @@ class Tracker:
         if not ratio:
             raise exception.ConfigurationInvalid(
                 field=f'[DEFAULT] initial_{name}',
-                expected='a number above 0, as long as '
-                         f'{name} is not set')
+                problem=f'it is 0, and {name} is not set',
+                expected='a number above 0')
         return ratio
 
     def _reserved_ram_mb(self, resources: virt_base.NodeResources) -> int:

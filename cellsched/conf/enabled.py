@@ -132,8 +132,9 @@ def options_of(plugin: Any, field: str) -> list[cfg.Opt]:
     if not all(isinstance(option, cfg.Opt) for option in options) or (
             not isinstance(plugin.group, str)):
         raise exception.ConfigurationInvalid(
-            field=field, expected='opts() that returns options of '
-                                  'oslo.config, and a group that is a name')
+            field=field, problem='opts() or group is not valid',
+            expected='opts() that returns oslo.config options, and the name '
+                     'of their group')
     return options
 
 

@@ -420,13 +420,13 @@ def _refusal(
             hint = f'; did you mean [{near[0]}]?' if near else ''
             return exception.ConfigurationInvalid(
                 field=f'{path}: [{group}]',
-                expected=f'unknown option group{hint}')
+                problem=f'unknown option group{hint}')
     else:
         near = difflib.get_close_matches(name, known[group], 1)
         hint = f'; did you mean {near[0]}?' if near else ''
         return exception.ConfigurationInvalid(
             field=f'{path}: [{group}] {name}',
-            expected=f'unknown option{hint}')
+            problem=f'unknown option{hint}')
     return None
 
 
@@ -442,7 +442,7 @@ def _parse(
                  default_config_dirs=dirs)
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
-            field='options', expected=str(exc)) from None
+            field='options', problem=str(exc)) from None
     except SystemExit as exc:
         # oslo.config converts the value of an option that is also an argument
         # here, and prints the error.
@@ -451,7 +451,7 @@ def _parse(
         if exc.code == 1 and colon:
             raise exception.ConfigurationInvalid(
                 field=_where(settings, 'DEFAULT', option),
-                expected=_plain(problem)) from None
+                problem=_plain(problem)) from None
         sys.stderr.write(printed.getvalue())
         raise
 
@@ -499,12 +499,12 @@ def _problem(
         return None
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
         # The text of the error may quote a part of a password.
-        problem = ('$ does not begin the name of an option; expected $$ for '
-                   'the character')
+        problem = ('no option has the name after $; expected $$ for the '
+                   'character $')
     except (cfg.Error, ValueError) as exc:
         problem = _plain(str(exc.__context__ or exc))
     return exception.ConfigurationInvalid(
-        field=_where(settings, group, name), expected=problem)
+        field=_where(settings, group, name), problem=problem)
 
 
 def _where(settings: _Settings, group: str, name: str) -> str:

@@ -90,27 +90,28 @@ def check_url(url: str, schema: str) -> None:
     :raises cellsched.exception.ConfigurationInvalid: the URL is invalid; the
         error contains no password
     """
-    expected = ('a SQLAlchemy URL of an installed driver, not '
-                f'{urls.mask(url)!r}')
+    expected = 'a SQLAlchemy URL of an installed driver'
     try:
         parsed = sa.engine.make_url(url)
         dialect = parsed.get_dialect()
         extra = _EXTRAS.get((dialect.name, dialect.driver))
         if extra is not None:
-            expected += f', whose driver cellsched[{extra}] installs'
+            expected += f'; cellsched[{extra}] installs this driver'
         dialect.import_dbapi()
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
             ValueError):
         # The text of the error may contain the URL.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
+            problem=f'{urls.mask(url)!r} cannot be used',
             expected=expected) from None
     if '@' in (parsed.host or ''):
         # An unquoted "@" makes a part of the password the host name, which
         # connection errors would print.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
-            expected='a URL with %40 for each @ of the password')
+            problem='the name of the host contains @',
+            expected='%40 for each @ in the password')
 
 
 def _server(

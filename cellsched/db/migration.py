@@ -53,7 +53,8 @@ def upgrade(
             if each not in (None, 'head', *known):
                 raise exception.InvalidField(
                     where=f'the {history.name} schema', field='version',
-                    expected=f'one of {", ".join(known)}, not {each!r}')
+                    problem=f'unknown version {each!r}',
+                    expected=f'one of {", ".join(known)}')
         config = _config(history.package)
         config.attributes.update(connection=connection, history=history)
         command.upgrade(config, version)

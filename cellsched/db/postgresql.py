@@ -42,7 +42,8 @@ def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
     else:
         raise exception.ConfigurationInvalid(
             field=_THRESHOLD,
-            expected=f'an integer from 0 on, or {_NEVER}, not {text[:50]!r}')
+            problem=f'{text[:50]!r} is not valid',
+            expected=f'a whole number of at least 0, or {_NEVER}')
     return url.difference_update_query([_THRESHOLD]), {_THRESHOLD: threshold}
 
 

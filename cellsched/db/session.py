@@ -167,8 +167,8 @@ class Database:
                 # Only a connection was attempted so far.
                 ours = exception.ConfigurationInvalid(
                     field=f'{self.schema} database connection',
-                    expected=f'a URL that its driver takes, not '
-                             f'{urls.mask(self.url)!r}: {self._reason(exc)}')
+                    problem=f'the driver refuses {urls.mask(self.url)!r}: '
+                            f'{self._reason(exc)}')
             if ours is None:
                 raise
             raise ours from None

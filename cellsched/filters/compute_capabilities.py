@@ -69,6 +69,7 @@ def _asked(
             if ':' in key and any(part.startswith('_') for part in path):
                 raise exception.InvalidField(
                     where='flavor', field=field,
+                    problem='a name begins with _',
                     expected='names that do not begin with _')
             if key == _BITS:
                 requirement = f'>= {requirement}'

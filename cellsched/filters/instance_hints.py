@@ -78,7 +78,8 @@ def _servers(request: objects.RequestSpec, hint: str) -> list[str]:
     if len(values) > SERVERS_MAX:
         raise exception.InvalidField(
             where='request', field=f'scheduler_hints.{hint}',
-            expected=f'at most {SERVERS_MAX} servers, not {len(values)}')
+            problem=f'{len(values)} servers are too many',
+            expected=f'at most {SERVERS_MAX}')
     if not all(map(_UUID.fullmatch, values)):
         raise exception.InvalidField(
             where='request', field=f'scheduler_hints.{hint}',

@@ -115,7 +115,7 @@ class _Evaluation:
 def _query(request: objects.RequestSpec) -> QueryCall:
     queries = request.hint('query')
     if len(queries) > 1:
-        _refuse('', f'one query, not {len(queries)}')
+        _refuse('', 'one', f'{len(queries)} queries are given')
     return _read(queries[0])
 
 
@@ -126,11 +126,13 @@ def _truth(operand: Any) -> Any:
     return operand if np.ndim(operand) else np.bool_(bool(operand))
 
 
-def _refuse(place: str, expected: str) -> NoReturn:
+def _refuse(
+    place: str, expected: str, problem: str | None = None
+) -> NoReturn:
     """Refuse a part of the query, such as ``[1][0]``."""
     raise exception.InvalidField(
         where='request', field=f'scheduler_hints.query{place}',
-        expected=expected)
+        problem=problem, expected=expected)
 
 
 def parse(text: str) -> QueryCall:
@@ -143,7 +145,7 @@ def parse(text: str) -> QueryCall:
     try:
         value = json.loads(text)
     except RecursionError:
-        _refuse('', f'at most {_DEPTH_MAX} lists in each other')
+        _refuse('', f'at most {_DEPTH_MAX} levels of lists')
     except ValueError:
         _refuse('', 'a JSON list')
     return _call(value, '', 1, iter(range(1, _NODES_MAX)))
@@ -153,7 +155,7 @@ def _call(value: Any, place: str, depth: int, remaining: Any) -> QueryCall:
     if not isinstance(value, list) or not value:
         _refuse(place, 'a list of an operator and its arguments')
     if depth > _DEPTH_MAX:
-        _refuse(place, f'at most {_DEPTH_MAX} lists in each other')
+        _refuse(place, f'at most {_DEPTH_MAX} levels of lists')
     name, *arguments = value
     if not isinstance(name, str) or name not in _OPERATORS:
         _refuse(f'{place}[0]', f'one of the operators {" ".join(_OPERATORS)}')
@@ -164,7 +166,7 @@ def _call(value: Any, place: str, depth: int, remaining: Any) -> QueryCall:
 
 def _node(value: Any, place: str, depth: int, remaining: Any) -> Any:
     if next(remaining, None) is None:
-        _refuse(place, f'at most {_NODES_MAX} lists, numbers and texts in all')
+        _refuse(place, f'at most {_NODES_MAX} lists, numbers and strings')
     if isinstance(value, list):
         return _call(value, place, depth + 1, remaining)
     if isinstance(value, str):
@@ -172,7 +174,7 @@ def _node(value: Any, place: str, depth: int, remaining: Any) -> Any:
             _refuse(place, f'at most {_TEXT_MAX} characters')
         return _name(value, place) if value.startswith('$') else value
     if not isinstance(value, (int, float)):
-        _refuse(place, 'a number, a text, true, false or a list')
+        _refuse(place, 'a number, a string, true, false or a list')
     if not abs(value) < _NUMBER_MAX:
         _refuse(place, 'a number below 2 to the 63rd')
     return value
@@ -181,7 +183,7 @@ def _node(value: Any, place: str, depth: int, remaining: Any) -> Any:
 def _name(text: str, place: str) -> Name:
     path = tuple(text[1:].split('.'))
     if not all(path) or any(part.startswith('_') for part in path):
-        _refuse(place, '$name or $name.key, none of which begins with _')
+        _refuse(place, '$name or $name.key, where no part begins with _')
     return Name(path)
 
 
@@ -211,7 +213,9 @@ def _check_order(call: QueryCall, place: str) -> None:
         # If a host lacks the first value, the next one takes its place.
         if first != attributes.MIXED:
             if not {first, attributes.MIXED}.issuperset(remaining):
-                _refuse(place, 'to compare two numbers or two texts')
+                _refuse(place, 'two numbers or two strings',
+                        f'{call.operator} cannot compare a number with a '
+                        'string')
             return
 
 

@@ -75,5 +75,6 @@ def check(field: str, plugin: Any) -> None:
             return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
         field=field,
-        expected=f'a subclass of {base.__name__}.Filter, or a class with '
-                 'host_passes(host_state, spec_obj) of its own')
+        problem='it is not a filter',
+        expected=f'a subclass of {base.__name__}.Filter, or a class that '
+                 'defines host_passes(host_state, spec_obj)')

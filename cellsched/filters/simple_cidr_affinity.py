@@ -56,7 +56,7 @@ def _by_address(hosts: view.Hosts) -> tuple[list[int], view.Column]:
 def _hint(request: objects.RequestSpec, name: str, default: str = '') -> str:
     values = request.hint(name) or [default]
     if len(values) > 1 or len(values[0]) > _LENGTH_MAX:
-        raise _bad(name, f'one text of at most {_LENGTH_MAX} characters')
+        raise _bad(name, f'one string of at most {_LENGTH_MAX} characters')
     return values[0]
 
 
@@ -70,7 +70,7 @@ def _network(
             return ipaddress.ip_network(f'{near}{size}', strict=False)
     except ValueError:
         pass
-    raise _bad('cidr', 'the size of a network, such as /24')
+    raise _bad('cidr', 'the length of a network prefix, such as /24')
 
 
 def _bad(name: str, expected: str) -> exception.InvalidField:

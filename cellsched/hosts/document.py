@@ -104,10 +104,10 @@ def parse(text: str | bytes) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise invalid(
-            'document', 'less nested lists') from None
+            'document', 'fewer levels', 'it is nested too deeply') from None
     except ValueError as exc:
         raise invalid(
-            'document', f'JSON: {exc!s:.200}') from None
+            'document', 'JSON', f'it is not valid: {exc!s:.200}') from None
 
 
 def load(
@@ -125,8 +125,8 @@ def load(
         'sharing', 'columns'}, {'format', 'version', 'taken_at', 'columns'})
     if document['format'] != FORMAT or document['version'] != VERSION:
         raise invalid(
-            'version', f'format {FORMAT!r} and version {VERSION}, which is '
-            'what this release reads')
+            'version', f'format {FORMAT!r} and version {VERSION}',
+            'this release cannot read the document')
     now = number(
         'taken_at', document['taken_at'], 0, _TIME_MAX)
     table = HostTable(
@@ -182,7 +182,8 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
                            'failed_at', 'disabled'}, {'uuid', 'name'})
         uuid = text(f'{where}.uuid', value['uuid'], 36)
         if uuid in names:
-            raise invalid(f'{where}.uuid', 'each cell once')
+            raise invalid(f'{where}.uuid', 'each cell once',
+                          'the cell is repeated')
         names[uuid] = shown(f'{where}.name', value['name'])
         if value.get('heard_at') is not None:
             cells.heard(uuid, number(
@@ -214,7 +215,7 @@ def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
                 f'{where}.id', 'a whole number, unique among aggregates')
         metadata = entry['metadata']
         if not isinstance(metadata, dict):
-            raise invalid(f'{where}.metadata', 'texts by key')
+            raise invalid(f'{where}.metadata', 'a mapping of keys to strings')
         found[number] = aggregate.HostAggregate(
             number, text(f'{where}.uuid', entry['uuid'], 36),
             text(f'{where}.name', entry['name']), {
@@ -260,7 +261,7 @@ def _load_columns(
     _check_children(values)
     uuids = values.pop('uuid')
     if len(set(uuids)) < count:
-        raise invalid('columns.uuid', 'each host once')
+        raise invalid('columns.uuid', 'each host once', 'a host is repeated')
     table.put(uuids, values)
 
 
@@ -271,8 +272,8 @@ def _check_children(values: Mapping[str, Any]) -> None:
     if counts and (len(counts) < len(names)
                    or any(each != counts[0] for each in counts)):
         raise invalid(
-            'columns.child_uuids', 'as many values as in children and '
-            'child_units')
+            'columns.child_uuids', 'as many values as children and '
+            'child_units have')
 
 
 def _load_sharing(table: HostTable, given: Any) -> None:
@@ -283,7 +284,8 @@ def _load_sharing(table: HostTable, given: Any) -> None:
         check_keys(value, where, names, names)
         if not isinstance(value['available'], dict):
             raise invalid(
-                f'{where}.available', 'numbers by resource class')
+                f'{where}.available', 'a mapping of resource classes to '
+                'numbers')
         traits, units = (
             listed(f'{where}.{name}', value[name])
             for name in ('traits', 'units'))
@@ -310,14 +312,14 @@ def _group(
         return tuple(groups[number] for number in ids)
     except (KeyError, TypeError):
         raise invalid(
-            'columns.aggregates', 'ids of aggregates in the document'
-        ) from None
+            'columns.aggregates', 'ids of aggregates in the document',
+            'unknown aggregate') from None
 
 
 def _refuse(constant: str) -> Any:
     raise exception.InvalidField(
         where='snapshot', field='document',
-        expected=f'finite numbers, not {constant}')
+        problem=f'{constant} is not a JSON number', expected='finite numbers')
 
 
 #: The maximum length of a text, as JSON, that describes a host.
@@ -331,10 +333,12 @@ _ROOM = re.compile(
     re.escape(columns.AVAILABLE) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
 
 
-def invalid(field: str, expected: str) -> exception.InvalidField:
+def invalid(
+    field: str, expected: str | None, problem: str | None = None
+) -> exception.InvalidField:
     """Return the error for a field."""
     return exception.InvalidField(
-        where='snapshot', field=field, expected=expected)
+        where='snapshot', field=field, problem=problem, expected=expected)
 
 
 def check_keys(
@@ -348,10 +352,10 @@ def check_keys(
     if not isinstance(given, dict):
         raise invalid(field, 'an object')
     for name in sorted(needed - given.keys()):
-        raise invalid(f'{where}.{name}'.lstrip('.'), 'is needed')
+        raise invalid(f'{where}.{name}'.lstrip('.'), None, 'it is missing')
     for name in sorted(given.keys() - (given.keys() if known is None
                                        else known)):
-        raise invalid(field, f'no field {name!r:.80}')
+        raise invalid(field, None, f'unknown field {name!r:.80}')
 
 
 def items(field: str, given: Any, most: int) -> list[tuple[int, Any]]:
@@ -364,12 +368,12 @@ def items(field: str, given: Any, most: int) -> list[tuple[int, Any]]:
 def text(field: str, given: Any, most: int = 255, least: int = 1) -> str:
     """Return a text of an allowed length."""
     if not isinstance(given, str) or not least <= len(given) <= most:
-        raise invalid(field, f'a text of {least} to {most} characters')
+        raise invalid(field, f'a string of {least} to {most} characters')
     try:
         given.encode()
     except UnicodeError:
         # JSON can hold a lone surrogate, which cannot be encoded.
-        raise invalid(field, 'whole characters') from None
+        raise invalid(field, 'valid Unicode') from None
     return given
 
 
@@ -391,7 +395,8 @@ def check_available(name: str, count: int, most: int) -> None:
     """Check that an unknown column is an ``available`` column."""
     if not _ROOM.fullmatch(name):
         raise invalid(
-            'columns', f'columns that exist; {name!r:.80} is unknown')
+            'columns', f'a column of the host table, or {columns.AVAILABLE}…',
+            f'unknown column {name!r:.80}')
     if count > most:
         raise invalid('columns', f'at most {most} of {columns.AVAILABLE}…')
 
@@ -403,8 +408,9 @@ def check_units(field: str, units: Any) -> None:
             and isinstance(each[0], str)
             and all(type(bound) is int and bound >= 1
                     for bound in each[1:]) for each in units):
-        raise invalid(field, 'lists of a resource class, and of the least, '
-                             'the most and the step of an amount, from 1 on')
+        raise invalid(field, 'lists of a resource class, the minimum, the '
+                             'maximum and the step of an amount, each at '
+                             'least 1')
 
 
 def children(field: str, given: Any) -> tuple[Any, ...]:
@@ -416,8 +422,8 @@ def children(field: str, given: Any) -> tuple[Any, ...]:
             and all(isinstance(trait, str) for trait in each[1])
             for each in given):
         raise invalid(
-            field, f'at most {columns.CHILDREN_MAX} lists of the number of '
-            'another one, or 0, and of a list of traits')
+            field, f'at most {columns.CHILDREN_MAX} lists, each of the number '
+            'of the parent or 0, and of a list of traits')
     return tuple((parent, frozenset(traits)) for parent, traits in given)
 
 
@@ -439,7 +445,7 @@ def parse_column(
         codes = _numbers(f'{field}.codes', given['codes'], count)
         if count and not (codes.min() >= 0 and codes.max() < len(values)
                           and (codes == np.floor(codes)).all()):
-            raise invalid(f'{field}.codes', 'places of its values')
+            raise invalid(f'{field}.codes', 'indexes of its values')
         return [values[int(code)] for code in codes]
     if kind == 'object':
         assert spec is not None
@@ -470,7 +476,7 @@ def _numbers(field: str, given: Any, count: int) -> Any:
         found = np.full(1, np.nan)
     if not (np.abs(found) <= columns.NUMBER_MAX).all():
         raise invalid(
-            field, f'finite numbers, none beyond {columns.NUMBER_MAX:.0f}')
+            field, f'finite numbers of at most {columns.NUMBER_MAX:.0f}')
     return found
 
 
@@ -506,13 +512,13 @@ def listed(field: str, given: Any) -> tuple[Any, ...]:
 def _hashable(field: str, given: Any, remaining: list[int], depth: int) -> Any:
     remaining[0] -= 1
     if remaining[0] < 0 or depth > _DEPTH_MAX:
-        raise invalid(field, f'at most {_LISTED_MAX} values, nested at most '
-                             f'{_DEPTH_MAX} times')
+        raise invalid(field, f'at most {_LISTED_MAX} values, in at most '
+                             f'{_DEPTH_MAX} levels of lists')
     if isinstance(given, Sequence) and not isinstance(given, str):
         return tuple(
             _hashable(field, each, remaining, depth + 1) for each in given)
     if given is not None and not isinstance(given, (str, int, float)):
-        raise invalid(field, 'texts, numbers or lists of these')
+        raise invalid(field, 'strings, numbers or lists of these')
     if isinstance(given, str):
         return text(field, given, TEXT_MAX, 0)
     if isinstance(given, float) and not math.isfinite(given):

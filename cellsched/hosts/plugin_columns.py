@@ -41,8 +41,9 @@ def check(field: str, column: columns.Column) -> None:
     if not (isinstance(column.source, str)
             and _SOURCE.fullmatch(column.source)):
         raise exception.ConfigurationInvalid(
-            field=field, expected=f'a source of column {column.name} of the '
-            f'form {", ".join(f"{part}.NAME" for part in PARTS)}')
+            field=field,
+            problem=f'the source of column {column.name} is not valid',
+            expected=f'one of {", ".join(f"{part}.NAME" for part in PARTS)}')
     try:
         holds = (isinstance(column.default, str | None)
                  if column.dtype == columns.CODED
@@ -51,8 +52,9 @@ def check(field: str, column: columns.Column) -> None:
         holds = False
     if not holds:
         raise exception.ConfigurationInvalid(
-            field=field, expected=f'numbers, truth values or texts in column '
-            f'{column.name}, which has a source')
+            field=field, problem=f'column {column.name} has a source, and '
+            'its type is not supported',
+            expected='numbers, booleans or strings')
 
 
 def filled(
@@ -148,11 +150,12 @@ def check_columns(field: str, value: Any) -> list[columns.Column]:
     for column in found:
         if not isinstance(column, columns.Column):
             raise exception.ConfigurationInvalid(
-                field=field, expected='columns, each a '
-                'cellsched.hosts.columns.Column')
+                field=field, problem=f'{column!a:.60} is not a column',
+                expected='a list of cellsched.hosts.columns.Column')
         if standard.get(column.name, column) != column:
             raise exception.ConfigurationInvalid(
-                field=field, expected='columns with names of their own; '
-                f'{column.name} is one of every table')
+                field=field,
+                problem=f'the host table has a column {column.name} already',
+                expected='a new name')
         check(field, column)
     return found

@@ -101,8 +101,9 @@ class Marker:
         except (binascii.Error, ValueError, TypeError, RecursionError):
             raise exception.InvalidField(
                 where='server list', field='marker',
-                expected='the marker of a page in the same order, or the uuid '
-                         'of a server') from None
+                problem='it is not valid',
+                expected='the marker of the last page, with the same sort '
+                         'keys, or the uuid of a server') from None
 
 
 def _sort_value(name: str, value: Any) -> Any:
@@ -156,26 +157,28 @@ def order(
         if not (isinstance(values, (list, tuple)) and all(
                 isinstance(value, str) for value in values)):
             raise exception.InvalidField(
-                where=where, field=field, expected='a list of texts')
+                where=where, field=field, expected='a list of strings')
     if len(directions) > len(keys):
         raise exception.InvalidField(
-            where=where, field='sort_dirs',
-            expected='no more directions than sort keys')
+            where=where, field='sort_dirs', problem='too many directions',
+            expected='at most one for each sort key')
     for direction in directions:
         if direction not in _DIRECTIONS:
             raise exception.InvalidField(
                 where=where, field='sort_dirs',
-                expected=f'asc or desc, not {direction!a:.60}')
+                problem=f'unknown direction {direction!a:.60}',
+                expected='asc or desc')
     allowed = instance_list.SORT_KEYS - (set() if is_admin else _PLACES)
     for key in keys:
         if key not in allowed:
             raise exception.InvalidField(
                 where=where, field='sort_keys',
-                expected=f'some of {", ".join(sorted(allowed))}, not '
-                         f'{key!a:.60}')
+                problem=f'unknown sort key {key!a:.60}',
+                expected=f'some of {", ".join(sorted(allowed))}')
     if len(set(keys)) < len(keys):
         raise exception.InvalidField(
-            where=where, field='sort_keys', expected='each key once')
+            where=where, field='sort_keys', problem='a key is repeated',
+            expected='each key once')
     if not keys:
         return NEWEST
     default = directions[0] if directions else 'desc'
@@ -211,8 +214,8 @@ def parse_filters(
         if name not in allowed:
             raise exception.InvalidField(
                 where='server list', field='filters',
-                expected=f'some of {", ".join(sorted(allowed))}, not '
-                         f'{name!a:.60}')
+                problem=f'unknown filter {name!a:.60}',
+                expected=f'some of {", ".join(sorted(allowed))}')
         if name in _TAGS:
             rest[_TAGS[name]] = _texts(name, (
                 value.split(',') if isinstance(value, str) else value))
@@ -230,7 +233,8 @@ def parse_filters(
             if column in matches:
                 raise exception.InvalidField(
                     where='server list', field=f'filters.{name}',
-                    expected='no other filter of the same')
+                    problem='another filter is for the same field',
+                    expected='one filter for each field')
             matches[column] = [
                 _number(name, text) if column in _NUMBERS else text
                 for text in _texts(name, value)]
@@ -254,7 +258,7 @@ def _texts(name: str, given: Any) -> list[str]:
     if not good:
         raise exception.InvalidField(
             where='server list', field=f'filters.{name}',
-            expected=f'1 to {VALUES_MAX} texts of 1 to {_LENGTH_MAX} '
+            expected=f'1 to {VALUES_MAX} strings of 1 to {_LENGTH_MAX} '
                      'printable characters')
     return list(values)
 
@@ -263,8 +267,8 @@ def _vm_state(status: str) -> str:
     if status.upper() not in server.STATUSES:
         raise exception.InvalidField(
             where='server list', field='filters.status',
-            expected=f'some of {", ".join(sorted(server.STATUSES))}, not '
-                     f'{status!a:.60}')
+            problem=f'unknown status {status!a:.60}',
+            expected=f'some of {", ".join(sorted(server.STATUSES))}')
     return server.vm_state_of(status)
 
 

@@ -414,7 +414,8 @@ class Object(base.VersionedObject):
         data = primitive[_DATA]
         if not isinstance(data, dict):
             raise exception.InvalidField(
-                where=cls.obj_name(), field='data', expected='values by name')
+                where=cls.obj_name(), field='data',
+                expected='a mapping of names to values')
         for name, kept_as, plain, kind in cls._table:
             if name not in data:
                 continue
@@ -428,7 +429,7 @@ class Object(base.VersionedObject):
                     TypeError, ValueError) as exc:
                 raise exception.InvalidField(
                     where=cls.obj_name(), field=name,
-                    expected=_shortened(exc)) from exc
+                    problem=_shortened(exc)) from exc
         return self
 
     def obj_attr_is_set(self, attrname: str) -> bool:

@@ -288,7 +288,7 @@ def _fields_of(
         return {}
     if isinstance(value, dict) or kind and isinstance(value, kind):
         return value
-    raise _invalid(path, 'values by name')
+    raise _invalid(path, 'a mapping of names to values')
 
 
 def _listed(path: str, value: Any) -> list[Any]:
@@ -310,7 +310,7 @@ def _texts_or_none(path: str, value: Any) -> list[str] | None:
 
 def _text(path: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _invalid(path, 'a text')
+        raise _invalid(path, 'a string')
     return value
 
 

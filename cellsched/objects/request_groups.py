@@ -170,12 +170,13 @@ def _together(
     for field, group in of_request:
         if group.suffix in groups:
             raise _refuse(f'{field}.requester_id',
-                          'another than other groups of the request have')
+                          'a different one for each group of the request',
+                          'another group has the same')
         groups[group.suffix] = group
     if len(groups) > GROUPS_MAX:
         raise _refuse(
-            'requested_resources',
-            f'at most {GROUPS_MAX} groups, with those of the flavor')
+            'requested_resources', f'at most {GROUPS_MAX} groups, including '
+            'the groups of the flavor')
     return groups
 
 
@@ -191,7 +192,8 @@ def _check_places(
             trait = min(group.required | group.forbidden)
             raise resources.refuse(
                 f'trait{group.suffix}:{trait}',
-                f'resources{group.suffix}:CLASS beside it')
+                f'resources{group.suffix}:CLASS too',
+                'the group requests no resources')
     for field, group in of_request:
         if not group.resources and group.suffix not in near:
             raise _refuse(f'{field}.resources', 'amounts of resource classes')
@@ -294,8 +296,7 @@ def _group(field: str, document: Any) -> RequestGroup:
     data = _data(field, document, 'RequestGroup')
     for name, value in data.items():
         if name not in _FIELDS and value:
-            raise _refuse(f'{field}.{_shown(name)}',
-                          'nothing, as no such field is known')
+            raise _refuse(f'{field}.{_shown(name)}', None, 'unknown field')
     suffix = data.get('requester_id')
     if data.get('use_same_provider', True) is not True:
         raise _refuse(f'{field}.use_same_provider', 'true')
@@ -307,7 +308,8 @@ def _group(field: str, document: Any) -> RequestGroup:
         for name in ('required_traits', 'forbidden_traits'))
     if required & forbidden:
         raise _refuse(f'{field}.forbidden_traits',
-                      'none of the required traits')
+                      'none of the required traits',
+                      'a trait is both required and forbidden')
     in_tree = data.get('in_tree')
     if in_tree is not None and _uuid(in_tree) is None:
         raise _refuse(f'{field}.in_tree', 'a uuid')
@@ -412,6 +414,8 @@ def _shown(name: Any) -> str:
     return ascii(name[:80])[1:-1][:80] if isinstance(name, str) else 'key'
 
 
-def _refuse(field: str, expected: str) -> exception.InvalidField:
+def _refuse(
+    field: str, expected: str | None, problem: str | None = None
+) -> exception.InvalidField:
     return exception.InvalidField(
-        where='request', field=field, expected=expected)
+        where='request', field=field, problem=problem, expected=expected)

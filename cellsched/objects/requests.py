@@ -292,7 +292,7 @@ class ImageMetaProps(base.Object):
         if not isinstance(data, dict):
             raise exception.InvalidField(
                 where=cls.obj_name(), field='data',
-                expected='properties by name')
+                expected='a mapping of names to properties')
         self = cls(context)
         self._properties = dict(data)
         self.VERSION = objver

@@ -80,7 +80,8 @@ def _load(name: str) -> resource_class.ResourceClass:
     check(field, found)
     if not is_known(name):
         raise exception.ConfigurationInvalid(
-            field=field, expected=f'the name of {CLASSES}')
+            field=field, problem=f'{name!a:.80} is not the name of a resource '
+                                 'class', expected=CLASSES)
     made: resource_class.ResourceClass = plugins.attempt(
         field, 'a class that is made without arguments', found)
     return made
@@ -98,8 +99,8 @@ def check(field: str, found: Any) -> None:
         if not (isinstance(value, str) and value.isprintable()
                 and len(value) <= _WORD_MAX):
             raise exception.ConfigurationInvalid(
-                field=field, expected=f'a {name} of at most {_WORD_MAX} '
-                                      'printable characters')
+                field=field, problem=f'its {name} is not valid',
+                expected=f'at most {_WORD_MAX} printable characters')
 
 
 def describe(name: str) -> tuple[str, str]:

@@ -21,8 +21,8 @@ AMOUNT_MAX = resource_classes.AMOUNT_MAX
 #: be charged.
 CLASSES = resource_classes.CLASSES
 AMOUNTS = f'a whole number from 0 to {AMOUNT_MAX}'
-FAILED = 'a resource class whose plug-in works; the log says why it does not'
-TOO_MUCH = f'what takes at most {AMOUNT_MAX}, as the class counts it'
+FAILED = 'a resource class with a working plug-in; see the log'
+TOO_MUCH = f'an amount for which the class charges at most {AMOUNT_MAX}'
 
 #: No amount has more digits; parsing a very long number takes long.
 _AMOUNT = re.compile(r'[0-9]{1,10}')
@@ -122,8 +122,10 @@ def charge(
     return found
 
 
-def refuse(key: str, expected: str) -> exception.InvalidField:
+def refuse(
+    key: str, expected: str, problem: str | None = None
+) -> exception.InvalidField:
     """Return the error for an invalid extra spec of a flavor."""
     return exception.InvalidField(
         where='flavor', field=f'extra_specs.{ascii(key[:80])[1:-1][:80]}',
-        expected=expected)
+        problem=problem, expected=expected)

@@ -177,8 +177,9 @@ def _prepare(conf: cfg.ConfigOpts) -> None:
             or own.endpoint_service_name):
         raise exception.ConfigurationInvalid(
             field=f'[{_GROUP}] endpoint_id',
-            expected='the id that Keystone has for the endpoint that limits '
-                     'are registered for, or endpoint_service_type')
+            problem='it is not set',
+            expected='the id of the Keystone endpoint with the registered '
+                     'limits, or endpoint_service_type')
     if conf is not cfg.CONF and not _is_read(cfg.CONF):
         cfg.CONF([], project='cellsched',
                  default_config_files=conf.config_file,
@@ -189,12 +190,13 @@ def _prepare(conf: cfg.ConfigOpts) -> None:
         auth = loading.load_auth_from_conf_options(cfg.CONF, _GROUP)
     except (keystone.ClientException, cfg.Error) as exc:
         raise exception.ConfigurationInvalid(
-            field=f'[{_GROUP}]', expected='what a client of Keystone needs: '
-                                          f'{plugins.said_by(exc)}') from None
+            field=f'[{_GROUP}]', problem=plugins.said_by(exc),
+            expected='the options of a Keystone client') from None
     if auth is None:
         raise exception.ConfigurationInvalid(
             field=f'[{_GROUP}] auth_type',
-            expected='a way to log in to Keystone, such as password')
+            problem='it is not set',
+            expected='an authentication plug-in, such as password')
 
 
 def _is_read(conf: cfg.ConfigOpts) -> bool:

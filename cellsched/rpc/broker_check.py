@@ -147,9 +147,12 @@ def _load(names: str, load: Callable[[], None]) -> None:
     try:
         load()
     except OSError as exc:
-        raise _invalid(names, f'readable files: {exc}') from None
+        raise _invalid(names, 'readable files', f'{exc}') from None
 
 
-def _invalid(names: str, expected: str) -> exception.ConfigurationInvalid:
+def _invalid(
+    names: str, expected: str, problem: str | None = None
+) -> exception.ConfigurationInvalid:
     return exception.ConfigurationInvalid(
-        field=f'[oslo_messaging_rabbit] {names}', expected=expected)
+        field=f'[oslo_messaging_rabbit] {names}', problem=problem,
+        expected=expected)

@@ -175,7 +175,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
         _check_context(context)
         args = message.get('args', {})
         if not isinstance(args, dict):
-            raise _invalid('args', 'values by name')
+            raise _invalid('args', 'a mapping of names to values')
         version = message.get('version', '1.0')
         if not isinstance(version, str):
             raise _invalid_version()
@@ -237,12 +237,12 @@ def is_name(value: Any) -> bool:
 
 def _check_context(context: Any) -> None:
     if not isinstance(context, dict):
-        raise _invalid('context', 'values by name')
+        raise _invalid('context', 'a mapping of names to values')
     for name in _LOGGED:
         value = context.get(name)
         if value is not None and not is_name(value):
             raise _invalid(f'context.{name}',
-                           f'a text of at most {NAME_MAX} characters')
+                           f'a string of at most {NAME_MAX} characters')
 
 
 def _is_version(text: str) -> bool:
@@ -259,11 +259,12 @@ def _check_arguments(function: Callable[..., Any], args: Any) -> None:
         if known is not None and name not in known:
             raise exception.InvalidField(
                 where=function.__name__, field=shown(name),
-                expected='no argument of this name')
+                problem='unknown argument')
     for name in required:
         if name not in args:
             raise exception.InvalidField(
-                where=function.__name__, field=name, expected='a value')
+                where=function.__name__, field=name,
+                problem='the argument is missing')
 
 
 @functools.lru_cache(256)
@@ -334,9 +335,9 @@ class Arguments(serializer.Serializer):
                 ovo_exception.VersionedObjectsException) as exc:
             # The text of these errors does not name the part of the message.
             raise exception.InvalidField(
-                where='message', field='nova_object', expected='envelopes '
-                'of known objects and versions '
-                f'({type(exc).__name__})') from None
+                where='message', field='nova_object',
+                problem=f'it cannot be read ({type(exc).__name__})',
+                expected='objects of known names and versions') from None
 
     def deserialize_context(
         self, ctxt: dict[str, Any]
@@ -345,9 +346,9 @@ class Arguments(serializer.Serializer):
             return super().deserialize_context(ctxt)
         except (AttributeError, TypeError, ValueError) as exc:
             raise exception.InvalidField(
-                where='message', field='context', expected='what '
-                f'RequestContext.to_dict gives ({type(exc).__name__})'
-            ) from None
+                where='message', field='context',
+                problem=f'it cannot be read ({type(exc).__name__})',
+                expected='the result of RequestContext.to_dict') from None
 
 
 #: Uuids of a message that are read at most to find out what it waits for.

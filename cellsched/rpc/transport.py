@@ -212,13 +212,15 @@ class Transports:
         if location is None or location.location == cfg.Locations.opt_default:
             raise exception.ConfigurationInvalid(
                 field='[DEFAULT] transport_url',
-                expected='the URL of a message transport; it is not set')
+                problem='it is not set',
+                expected='the URL of a message transport')
         return self._conf.transport_url
 
     def _opened(
         self, opener: Callable[..., Any], url: str, field: str
     ) -> Any:
         parsed = self._parsed(url, field)
+        problem = None
         for name in _OF_MESSAGES:
             # The same filter is added only once.
             logging.getLogger(name).addFilter(_ONE_LINE)
@@ -228,12 +230,14 @@ class Transports:
         except (exception.PluginNotFound, oslo_messaging.DriverLoadFailure):
             expected = _schemes()
         except (exception.ConfigurationInvalid, ImportError) as exc:
-            expected = f'a transport that can be imported: {exc}'
+            problem = f'its driver cannot be imported: {exc}'
+            expected = 'an installed transport'
         except (ValueError, cfg.Error, oslo_messaging.MessagingException):
             # The text of these errors may quote a password, and so may a part
             # of a URL that cannot be parsed.
             expected = _FORM
-        raise exception.ConfigurationInvalid(field=field, expected=expected)
+        raise exception.ConfigurationInvalid(
+            field=field, problem=problem, expected=expected)
 
     def _parsed(
         self, url: str, field: str, conf: cfg.ConfigOpts | None = None

@@ -64,10 +64,11 @@ def read_pin(
         return version
     quoted = repr(pin[:_QUOTED_MAX])
     if version is not pin:
-        quoted += f', which is {version}'
+        quoted += f' ({version})'
     raise exception.ConfigurationInvalid(
         field=f'[upgrade_levels] {topic}',
-        expected=f'{_expected(releases, newest, accepted)}; it is {quoted}')
+        problem=f'{quoted} is not supported',
+        expected=_expected(releases, newest, accepted))
 
 
 def check(topic: str, cap: Cap, least: str | None) -> None:
@@ -81,8 +82,8 @@ def check(topic: str, cap: Cap, least: str | None) -> None:
         return
     raise exception.ConfigurationInvalid(
         field=f'[upgrade_levels] {topic}',
-        expected=f'{least} or later, which this service needs, or no value; '
-                 f'it stands for {cap}')
+        problem=f'this service needs version {least}, and the limit is {cap}',
+        expected=f'{least} or later, or no value')
 
 
 @functools.lru_cache(256)

@@ -374,7 +374,7 @@ class RecordedLoad:
                 entry.at - start, str(entry.request.project_id), flavor,
                 tuple(lives), policy if policy in POLICIES else None))
         if not servers:
-            raise invalid('recording', 'a file with decisions')
+            raise invalid('recording', 'a file with decisions', 'it has none')
         self.flavors: Sequence[Flavor] = [*servers]
         self.shares: Column = np.array([*servers.values()]) / sum(
             servers.values())
@@ -429,10 +429,12 @@ def of(
             if 'lifetimes' in section else None, random)
     name = str(section.get('preset'))
     if name not in presets():
-        raise invalid('preset', 'one of ' + ', '.join(sorted(presets())))
+        raise invalid('preset', 'one of ' + ', '.join(sorted(presets())),
+                      f'unknown preset {name!a:.60}')
     values = {**presets()[name], **section}
     if sum(values.get('groups', {}).values()) > 1:
-        raise invalid('groups', 'shares whose sum is at most 1')
+        raise invalid('groups', 'at most 1',
+                      'the sum of the shares is above 1')
     rate = values['rate'] if 'rate' in section else (
         values['rate'] * hosts / 1000)
     fill = section.get('fill')
@@ -452,7 +454,7 @@ def flavors_of(
     """Return the flavors of a preset and their shares."""
     percents = np.array([each[2] for each in values['flavors']], 'float64')
     if percents.sum() <= 0:
-        raise invalid('flavors', 'a percentage above 0')
+        raise invalid('flavors', 'at least one percentage above 0')
     return tuple(
         Flavor(f'{vcpus}c-{memory:g}g', vcpus, round(memory * 1024),
                values.get('disk_gb', 20))
@@ -465,17 +467,20 @@ def sizes_of(flavors: Sequence[Flavor]) -> Column:
     return np.array([each[1:] for each in flavors], dtype='float64')
 
 
-def invalid(field: str, expected: str) -> exception.InvalidField:
+def invalid(
+    field: str, expected: str | None, problem: str | None = None
+) -> exception.InvalidField:
     """Return the error for a field of the section ``load``."""
     return exception.InvalidField(
-        where='scenario', field=f'load.{field}', expected=expected)
+        where='scenario', field=f'load.{field}', problem=problem,
+        expected=expected)
 
 
 def _curve(values: Mapping[str, Any], field: str, least: float) -> Curve:
     try:
         return Curve(values[field], least)
     except ValueError as exc:
-        raise invalid(field, str(exc)) from None
+        raise invalid(field, None, str(exc)) from None
 
 
 def _bounds(shares: Column) -> Column:

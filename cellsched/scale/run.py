@@ -430,9 +430,11 @@ def read_document(path: pathlib.Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
     except OSError as exc:
         raise invalid(
-            path, (), f'a file that can be read: {exc.strerror}') from None
+            path, (), 'a readable file',
+            f'the file cannot be read: {exc.strerror}') from None
     except ValueError:
-        raise invalid(path, (), 'JSON that a run has written') from None
+        raise invalid(path, (), 'the JSON of a run',
+                      'it is not valid JSON') from None
     check(path, document, _DOCUMENT)
     return dict(document)
 

@@ -307,8 +307,9 @@ def _check_faults(path: pathlib.Path, faults: Sequence[Any]) -> None:
     for number, fault in enumerate(faults):
         kind = fault.get('kind')
         if kind not in FAULTS:
-            raise invalid(path, ('faults', number, 'kind'), (
-                f'one of {", ".join(FAULTS)}, not {kind!r:.60}'))
+            raise invalid(path, ('faults', number, 'kind'),
+                          f'one of {", ".join(FAULTS)}',
+                          f'unknown kind {kind!r:.60}')
         schema = {'kind': {'enum': [kind]}, **{
             name: _FAULT[name] for name in ('at', *FAULTS[kind])}}
         try:
@@ -317,7 +318,7 @@ def _check_faults(path: pathlib.Path, faults: Sequence[Any]) -> None:
             # The error has the field within the fault.
             raise invalid(
                 path, ('faults', number, *exc.kwargs['field'].split('.')),
-                exc.kwargs['expected']) from None
+                **exc.reasons) from None
 
 
 def _check_places(made: Scenario) -> None:
@@ -325,15 +326,18 @@ def _check_places(made: Scenario) -> None:
     hosts = sum(each.count for each in made.hosts)
     racks = sum(-(-each.count // each.rack) for each in made.hosts)
     if made.cells > hosts:
-        raise invalid(made.path, ['cells'], (
-            f'at most one for each host, {hosts}, not {made.cells}'))
+        raise invalid(made.path, ['cells'],
+                      f'at most one for each host, {hosts}',
+                      f'{made.cells} cells are too many')
     if made.store.defect and made.store.kind not in WITH_DEFECT:
-        raise invalid(made.path, ('store', 'defect'), (
-            f'a store that is one of {", ".join(WITH_DEFECT)}'))
+        raise invalid(made.path, ('store', 'defect'),
+                      f'one of {", ".join(WITH_DEFECT)}',
+                      f'the store {made.store.kind} has no defects')
     bounds = {'rack': racks, 'cell': made.cells,
               'scheduler': made.schedulers.count}
     for number, fault in enumerate(made.faults):
         for name, count in bounds.items():
             if fault.get(name, 0) >= count:
-                raise invalid(made.path, ('faults', number, name), (
-                    f'at most {count - 1}, not {fault[name]}'))
+                raise invalid(made.path, ('faults', number, name),
+                              f'at most {count - 1}',
+                              f'{fault[name]} is out of range')

@@ -302,7 +302,7 @@ def configuration(
             raise exception.InvalidField(
                 where='scenario', field=str(exc.kwargs['field']).replace(
                     str(file), file.name),
-                expected=str(exc.kwargs['expected'])) from None
+                **exc.reasons) from None
 
 
 def _text(value: Any) -> str:

@@ -89,12 +89,14 @@ def read(
             is_database = file.read(len(_SQLITE)) == _SQLITE
     except OSError as exc:
         raise yaml_file.invalid(
-            path, (), f'a file that can be read: {exc.strerror}') from None
+            path, (), 'a readable file',
+            f'the file cannot be read: {exc.strerror}') from None
     if form is None:
         form = 'azure-packing' if is_database else 'huawei'
     trace = FORMS[form](path, {**MACHINE, **(machine or {})})
     if not len(trace.at):
-        raise yaml_file.invalid(path, (), 'at least one server')
+        raise yaml_file.invalid(path, (), 'at least one server',
+                                'it has no servers')
     # Servers of one request are beside each other.
     order = np.lexsort((trace.flavors, trace.projects, trace.at))
     return trace._replace(
@@ -134,12 +136,14 @@ def _rows(path: pathlib.Path) -> Iterator[_Row]:
             for name in _HUAWEI:
                 if name not in header:
                     raise yaml_file.invalid(
-                        path, ('line 1',), f'a header with the column {name}')
+                        path, ('line 1',), f'a header with the column {name}',
+                        'the column is missing')
             places = [header.index(name) for name in _HUAWEI]
             for row in rows:
                 yield _checked(path, rows.line_num, row, places)
     except (csv.Error, UnicodeDecodeError):
-        raise yaml_file.invalid(path, (), 'a CSV file in UTF-8') from None
+        raise yaml_file.invalid(path, (), 'a CSV file in UTF-8',
+                                'it cannot be parsed') from None
 
 
 def _checked(
@@ -180,7 +184,7 @@ def _read_azure(path: pathlib.Path, machine: Mapping[str, int]) -> Trace:
                     column.append(value)
     except sqlite3.Error as exc:
         raise yaml_file.invalid(
-            path, (), f'an SQLite database: {exc}') from None
+            path, (), 'an SQLite database', f'{exc}') from None
     try:
         starts, ends = (np.array([
             math.inf if each is None else each for each in column], 'float64')
@@ -206,8 +210,8 @@ def _check_tables(path: pathlib.Path, database: sqlite3.Connection) -> None:
         for name in names:
             if name.lower() not in present:
                 raise yaml_file.invalid(
-                    path, (table, name), 'a column of Azure\'s traces for '
-                    'packing')
+                    path, (table, name), 'a packing trace of Azure',
+                    'the column is missing')
 
 
 def _types(
@@ -222,7 +226,8 @@ def _types(
     if kind not in kinds:
         raise yaml_file.invalid(
             path, ('vmType', 'machineId'),
-            f'one of {", ".join(map(str, sorted(kinds)))}, not {kind}')
+            f'one of {", ".join(map(str, sorted(kinds)))}',
+            f'unknown machine {kind}')
     sizes: dict[Size, int] = {}
     places = {}
     for name, core, memory, hdd, ssd in database.execute(

@@ -149,7 +149,7 @@ def _override(
     except (TypeError, ValueError) as exc:
         raise exception.ConfigurationInvalid(
             field=f'[{group}] {name}', problem='the recorded value is not '
-            'valid in this release', expected=f'{exc!s:.120}') from None
+            f'valid in this release: {exc!s:.120}') from None
 
 
 def set_multipliers(

@@ -86,7 +86,8 @@ def check(
     value = spec.values_of(_CHECKED)
     _check_flavor(value['flavor'], most)
     if not spec.resources():
-        raise invalid('spec_obj.flavor', 'an amount of some resource class')
+        raise invalid('spec_obj.flavor', 'an amount of a resource class',
+                      'the request needs no resources')
     _check_hints(value['scheduler_hints'] or {}, most, hints, strictly)
     image = value['image']
     properties = image.get('properties') if image else None
@@ -102,7 +103,8 @@ def check(
             check_ids(f'spec_obj.{name}', [value[name]])
     if value['migration_uuid'] is not None and (
             count != 1 or uuids is not None and len(uuids) != 1):
-        raise invalid('spec_obj.migration_uuid', 'a migration of one instance')
+        raise invalid('spec_obj.migration_uuid', 'one instance',
+                      'the request has several instances')
     for name in _OWNERS:
         if value[name]:
             claims_validation.check_id(
@@ -171,13 +173,14 @@ def _check_hints(
         if hint.startswith('_') and (
                 hint not in read or values != ['rebuild']):
             raise invalid(f'spec_obj.scheduler_hints.{_shown(hint)}',
-                          'no hint whose name begins with _')
+                          'a name that does not begin with _',
+                          'the name of the hint is reserved')
         if strictly and known is not None and hint not in read:
             names = ', '.join(
                 sorted(name for name in read if not name.startswith('_')))
             raise invalid(
                 f'spec_obj.scheduler_hints.{_shown(hint)}',
-                f'one of those that enabled filters read: {names}')
+                f'one of {names}', 'no enabled filter supports this hint')
 
 
 def _shown(hint: str) -> str:
@@ -212,8 +215,8 @@ def _check_uuids(uuids: Any, most: int) -> None:
             raise invalid('instance_uuids', 'a list of uuids')
         if len(set(uuids)) == len(uuids):
             return
-    raise invalid('instance_uuids', f'1 to {most} different uuids, not '
-                  f'{len(uuids)}')
+    raise invalid('instance_uuids', f'1 to {most} different uuids',
+                  f'{len(uuids)} uuids are given, or one is repeated')
 
 
 def check_ids(field: str, ids: Sequence[Any]) -> None:
@@ -243,7 +246,10 @@ def _is_uuid(text: Any) -> bool:
     return isinstance(text, str) and _UUID.fullmatch(text) is not None
 
 
-def invalid(field: str, expected: str) -> exception.InvalidField:
+def invalid(
+    field: str, expected: str, problem: str | None = None
+) -> exception.InvalidField:
     """Return the error for a field of a request."""
     return exception.InvalidField(
-        where='select_destinations', field=field, expected=expected)
+        where='select_destinations', field=field, problem=problem,
+        expected=expected)

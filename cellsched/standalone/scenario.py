@@ -160,8 +160,8 @@ def load(path: pathlib.Path, deploys: bool = True) -> Scenario:
     check(path, document, schema)
     if not deploys:
         for name in document.keys() & _DEPLOYED:
-            raise invalid(path, [name], (
-                'nothing; the scenario is played in a deployment that exists'))
+            raise invalid(path, [name], 'no such key', (
+                'the scenario runs in an existing deployment'))
         document['cells'] = []
     _check_names(path, document)
     _check_resources(path, document)
@@ -204,9 +204,9 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
             field = ('cells', number, 'hosts', place, 'name')
             name = host['name']
             if name in hosts:
-                raise invalid(path, field, (
-                    f"a name that no other host has; '{name}' is in "
-                    f"{hosts[name]} and in {cell['name']}"))
+                raise invalid(path, field, 'a unique name', (
+                    f"host '{name}' is in cell {hosts[name]} and in cell "
+                    f"{cell['name']}"))
             hosts[name] = cell['name']
     _check_unique(path, document, 'cells', reserved=('cell0', 'api', 'claims'))
     _check_unique(path, document, 'aggregates')
@@ -231,7 +231,7 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
         count = request.get('count', 1)
         if request.get('min_count', 1) > count:
             raise invalid(path, ('requests', number, 'min_count'),
-                          f'at most count, {count}')
+                          f'at most {count}', 'it is above count')
 
 
 def _check_resources(path: pathlib.Path, document: Mapping[str, Any]) -> None:
@@ -243,14 +243,15 @@ def _check_resources(path: pathlib.Path, document: Mapping[str, Any]) -> None:
                 if not resources.is_known(name):
                     raise invalid(
                         path, (*field, 'inventories'),
-                        f'names of resource classes, not {name}')
+                        'names of resource classes',
+                        f'unknown resource class {name}')
             try:
                 children.check(
                     host['name'], fake.providers(host.get('providers', {})))
             except exception.InvalidField as exc:
                 raise invalid(
                     path, (*field, 'providers'),
-                    f'{exc.field}: {exc.detail}') from None
+                    problem=f'{exc.field}: {exc.detail}') from None
     for number, shared in enumerate(document.get('sharing_providers', ())):
         try:
             providers.changed_inventories({}, {
@@ -259,15 +260,16 @@ def _check_resources(path: pathlib.Path, document: Mapping[str, Any]) -> None:
             providers.check_traits('traits', shared.get('traits', ()))
         except exception.InvalidField as exc:
             raise invalid(
-                path, ('sharing_providers', number, exc.field), exc.detail,
-            ) from None
+                path, ('sharing_providers', number, exc.field),
+                **exc.reasons) from None
     for number, flavor in enumerate(document['flavors']):
         try:
             resources.requested(flavor.get('extra_specs'))
             request_groups.parse_groups(flavor.get('extra_specs'))
         except exception.InvalidField as exc:
             raise invalid(
-                path, ('flavors', number, exc.field), exc.detail) from None
+                path, ('flavors', number, exc.field),
+                **exc.reasons) from None
 
 
 def _check_options(
@@ -277,7 +279,7 @@ def _check_options(
         for name in sorted(values.keys() & _OWN_OPTIONS.get(group, set())):
             raise invalid(
                 path, ('options', group, name),
-                'nothing; each scenario has its own')
+                'no such option', 'the scenario sets it')
 
 
 def _check_unique(
@@ -289,7 +291,7 @@ def _check_unique(
         name = item['name']
         if name in seen:
             raise invalid(path, (kind, number, 'name'),
-                          f'a name that is not taken, not {name}')
+                          'a unique name', f'{name} is used already')
         seen.add(name)
 
 
@@ -299,5 +301,6 @@ def _check_known(
 ) -> None:
     for name in names:
         if name not in known:
-            raise invalid(path, field, (
-                f'one of {", ".join(sorted(known)) or "none"}, not {name}'))
+            raise invalid(
+                path, field, f'one of {", ".join(sorted(known)) or "none"}',
+                f'unknown name {name}')

@@ -136,7 +136,8 @@ Metrics of the host, such as ``cpu.percent:0.5``.
             if not resources.is_known(name):
                 raise exception.ConfigurationInvalid(
                     field='[fake_virt] inventories',
-                    expected=f'names of resource classes, not {name!a:.60}')
+                    problem=f'unknown resource class {name!a:.60}',
+                    expected='names of resource classes')
         self._providers = _parsed(options.providers)
         self._lock = threading.Lock()
         self.supports_migration = options.supports_migration
@@ -308,7 +309,7 @@ def _parsed(text: str) -> dict[str, base.ChildProvider]:
         return providers(values)
     except exception.InvalidField as exc:
         raise exception.ConfigurationInvalid(
-            field=f'{option}: {exc.field}', expected=exc.expected) from None
+            field=f'{option}: {exc.field}', **exc.reasons) from None
 
 
 def _provider(name: str, fields: Any) -> base.ChildProvider:
@@ -326,14 +327,15 @@ def _provider(name: str, fields: Any) -> base.ChildProvider:
         resources.is_known(each) and type(total) is int
         and 0 <= total <= resources.AMOUNT_MAX
         for each, total in totals.items()), '.inventories',
-        f'totals, 0 to {resources.AMOUNT_MAX}, by names of resource classes')
+        'a mapping of resource classes to totals from 0 to '
+        f'{resources.AMOUNT_MAX}')
     traits = fields.get('traits', [])
     check(isinstance(traits, list) and all(
         isinstance(trait, str) for trait in traits), '.traits',
         'a list of traits')
     parent = fields.get('parent')
     check(parent is None or isinstance(parent, str), '.parent',
-          'the name of another one')
+          'the name of another provider')
     return base.ChildProvider(
         _inventories(totals), frozenset(traits), parent)
 

@@ -89,5 +89,6 @@ def check(field: str, plugin: Any) -> None:
             return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
         field=field,
-        expected=f'a subclass of {base.__name__}.Weigher, or a class with '
-                 '_weigh_object(host_state, weight_properties) of its own')
+        problem='it is not a weigher',
+        expected=f'a subclass of {base.__name__}.Weigher, or a class that '
+                 'defines _weigh_object(host_state, weight_properties)')

@@ -198,8 +198,8 @@ class AgentComponents:
         if not url:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}] connection',
-                expected=f'the SQLAlchemy URL of the {schema} database; it '
-                         'is not set')
+                problem='it is not set',
+                expected=f'the SQLAlchemy URL of the {schema} database')
         return self.databases.get(
             url, schema, session.engine_options(self.conf, group))
 

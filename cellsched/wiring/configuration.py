@@ -129,7 +129,8 @@ def _of(
     if problem.kwargs.get('field') != f'{schema} database connection':
         return problem
     return exception.ConfigurationInvalid(
-        field=option, expected=problem.kwargs['expected'])
+        field=option, problem=problem.kwargs.get('problem'),
+        expected=problem.kwargs.get('expected'))
 
 
 def _has_claims(conf: cfg.ConfigOpts, api_broken: bool) -> bool:

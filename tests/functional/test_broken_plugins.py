@@ -39,8 +39,9 @@ class TestInstalled(base.TestCase):
 
         self.assertEqual(('ACTIVE', 'a1'), (found.status, found.host))
         self.assertIn('Skipped a weigher of all_weighers: Configuration: '
-                      '[filter_scheduler] weight_classes: AbstractWeigher: a '
-                      'class that has score', self.logs.output)
+                      '[filter_scheduler] weight_classes: AbstractWeigher: '
+                      'AbstractWeigher does not implement score',
+                      self.logs.output)
         self.assertIn('Resource class cannot be used: Configuration: '
                       'cellsched.resource_classes CUSTOM_LEAVING: ',
                       self.logs.output)
@@ -250,6 +251,7 @@ class TestServices(services.ServiceTestCase):
         *_, line = error.splitlines()
         self.assertEqual(
             'scheduler: Configuration: [filter_scheduler] enabled_filters: '
-            'LeavingFilter: a plug-in that can be imported: SystemExit: 7',
+            'LeavingFilter: SystemExit: 7; expected a plug-in that can be '
+            'imported',
             line)
         self.assertNotIn('Traceback', error)

@@ -226,8 +226,9 @@ class TestProcess(base.TestCase):
 
         self.assertEqual((1, ''), (ran.returncode, ran.stdout))
         self.assertEqual(
-            ['cellsched: nowhere.yaml: document: a file that can be read: '
-             'No such file or directory'], ran.stderr.splitlines())
+            ['cellsched: nowhere.yaml: document: the file cannot be read: No '
+             'such file or directory; expected a readable file'],
+            ran.stderr.splitlines())
 
 
 class TestBadScenarios(DemoTestCase):
@@ -291,7 +292,7 @@ class TestBadScenarios(DemoTestCase):
                 'cells[0].hosts[0].faults.build_delay')
         self.assertRefused(
             changed('requests', 1, 'min_count', to=4),
-            'requests[1].min_count', 'at most count, 3')
+            'requests[1].min_count', 'it is above count; expected at most 3')
 
     def test_hosts_of_one_name_in_two_cells(self):
         self.assertRefused(
@@ -301,7 +302,7 @@ class TestBadScenarios(DemoTestCase):
     def test_duplicate_and_unknown_names_are_refused(self):
         self.assertRefused(
             changed('requests', 0, 'flavor', to='big'), 'requests[0].flavor',
-            'one of small, not big')
+            'unknown name big; expected one of small')
         self.assertRefused(
             changed('cells', 1, 'name', to='north'), 'cells[1].name')
         for reserved in 'cell0', 'api', 'claims':
@@ -311,10 +312,10 @@ class TestBadScenarios(DemoTestCase):
             changed('flavors', to=SMALL['flavors'] * 2), 'flavors[1].name')
         self.assertRefused(
             changed('aggregates', to=[{'name': 'a', 'hosts': ['x']}]),
-            'aggregates[0].hosts', 'one of n1, n2, s1, not x')
+            'aggregates[0].hosts', 'unknown name x; expected one of n1, n2')
         self.assertRefused(
             changed('cells', 0, 'hosts', 0, 'aggregates', to=['x']),
-            'cells[0].hosts[0].aggregates', 'one of none, not x')
+            'cells[0].hosts[0].aggregates', 'unknown name x; expected one of')
 
     def test_hostile_names(self):
         for name in ('', '../x', 'a/b', 'a b', 'a\n', 'a\r\nb', 'é', '-a',

@@ -49,8 +49,8 @@ class TestLoad(base.TestCase):
             require='atomic, shared, Durable')
 
         self.assertEqual('[claims] store', error.field)
-        self.assertIn('shared and durable', error.expected)
-        self.assertNotIn('atomic', error.expected)
+        self.assertIn('shared and durable', error.detail)
+        self.assertNotIn('atomic', error.detail)
 
     def test_store_that_promises_enough_is_loaded(self):
         self.load(store='memory', require='ATOMIC')
@@ -64,4 +64,6 @@ class TestLoad(base.TestCase):
 
         self.assertEqual('[claims] require', error.field)
         known = ', '.join(trait.value for trait in claims_base.Capability)
-        self.assertIn(f"{known}, not 'fast'", error.expected)
+        self.assertEqual(
+            f"unknown capability in 'fast'; expected some of {known}",
+            error.detail)

@@ -55,12 +55,28 @@ class TestErrors(base.TestCase):
     def test_fields_fill_in_the_message_and_stay_readable(self):
         for error in ERRORS:
             values = {name: f'<{name}>' for name in fields(error)}
+            if values.pop('detail', None):
+                values |= {'problem': '<problem>', 'expected': '<expected>'}
 
             raised = error(**values)
 
             for name, value in values.items():
                 self.assertIn(value, str(raised))
                 self.assertEqual(value, getattr(raised, name))
+
+    def test_text_has_the_problem_before_the_expectation(self):
+        for reasons, text in (
+                ({'expected': 'b'}, 'expected b'),
+                ({'problem': 'a', 'expected': None}, 'a'),
+                ({'problem': 'a', 'expected': 'b'}, 'a; expected b')):
+            error = exception.InvalidField(where='w', field='f', **reasons)
+            again = exception.ConfigurationInvalid(
+                field='g', **error.reasons)
+
+            self.assertEqual(f'w: f: {text}', str(error))
+            self.assertEqual(f'Configuration: g: {text}', str(again))
+            self.assertEqual(text, again.detail)
+            self.assertNotIn(None, error.kwargs.values())
 
     def test_code_travels_with_the_fields(self):
         error = exception.CellMappingNotFound(uuid='u')

@@ -186,4 +186,4 @@ class TestMonitoringServer(base.TestCase):
             exception.ConfigurationInvalid, monitoring.listen, '127.0.0.1',
             self.port)
 
-        self.assertIn(f'not 127.0.0.1 and {self.port}', str(error))
+        self.assertIn(f'listen on 127.0.0.1 port {self.port}', str(error))

@@ -136,8 +136,8 @@ class TestPlugins(base.TestCase):
             exception.ConfigurationInvalid, plugins.load_class, NAMESPACE,
             'A', filters.Filter, '[some] option')
 
-        self.assertIn('[some] option: A: a class that has keep, which Filter '
-                      'leaves out', str(error))
+        self.assertIn('[some] option: A: Filter does not implement keep; '
+                      'expected a complete class', str(error))
 
     def test_shipped_are_those_of_this_project(self):
         self.useFixture(fixtures.MonkeyPatch(

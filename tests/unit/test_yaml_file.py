@@ -22,7 +22,7 @@ class TestRead(base.TestCase):
 
         self.assertEqual((str(self.path), field), (error.where, error.field))
         for word in words:
-            self.assertIn(word, error.expected)
+            self.assertIn(word, error.detail)
         self.assertEqual(1, len(str(error).splitlines()))
 
     def test_document_is_plain_data(self):

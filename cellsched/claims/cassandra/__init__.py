@@ -143,9 +143,10 @@ class CassandraClaims(base.ClaimStore):
         if remote.release(described.version) < _VERSION_MIN:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
+                problem='the server is Cassandra '
+                        f'{described.version:.40}',
                 expected='Cassandra '
-                         f'{".".join(map(str, _VERSION_MIN))} or later, not '
-                         f'{described.version:.40}')
+                         f'{".".join(map(str, _VERSION_MIN))} or later')
         if described.missing:
             raise exception.SchemaOutOfDate(
                 schema='claims', url=self._place, version='none',

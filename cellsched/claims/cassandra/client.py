@@ -403,6 +403,7 @@ def _check_login(exc: Exception) -> None:
         if isinstance(error, cassandra.AuthenticationFailed):
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
+                problem='Cassandra refused the login',
                 expected='the user and the password of an account'
             ) from exc
 
@@ -461,8 +462,8 @@ def tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
     except OSError as exc:
         raise exception.ConfigurationInvalid(
             field='[cassandra] cafile, certfile or keyfile',
-            expected='readable files in the format PEM; '
-                     f'{exc.strerror or exc!s:.200}') from None
+            problem=f'a file cannot be used: {exc.strerror or exc!s:.200}',
+            expected='readable files in PEM format') from None
     return context
 
 

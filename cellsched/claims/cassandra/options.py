@@ -116,13 +116,12 @@ def check(conf: cfg.ConfigOpts) -> None:
             conf.serial_consistency_level != 'LOCAL_SERIAL'):
         raise exception.ConfigurationInvalid(
             field='[cassandra] consistency',
-            expected='QUORUM, unless serial_consistency_level is '
-                     'LOCAL_SERIAL; otherwise writes of another data centre '
-                     'would not be read')
+            problem='reads would miss writes of another data center',
+            expected='QUORUM, or serial_consistency_level = LOCAL_SERIAL')
     if bool(conf.certfile) != bool(conf.keyfile):
         raise exception.ConfigurationInvalid(
             field='[cassandra] certfile and keyfile',
-            expected='both or none of them')
+            problem='only one of them is set', expected='both or none')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,10 +159,10 @@ def address(url: str | None) -> Address:
             or bool(at) != bool(user and password)):
         raise exception.ConfigurationInvalid(
             field='[claims] connection',
-            expected='cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE '
-                     'or cassandras:// for TLS, with a keyspace of a-z, 0-9 '
-                     'and _, at most 48 '
-                     f'characters, not {urls.mask(url):.200}')
+            problem=f'{urls.mask(url):.200} is not valid',
+            expected='cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE, '
+                     'or cassandras:// for TLS; KEYSPACE is 1 to 48 '
+                     'characters of a-z, 0-9 and _')
     return Address(
         hosts, keyspace, parse.unquote(user) or None,
         parse.unquote(password) if at else None, urls.mask(url),

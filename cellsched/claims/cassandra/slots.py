@@ -186,8 +186,8 @@ def _assigned(
             raise exception.InvalidField(
                 where=f'inventory of {provider!r:.80}',
                 field='resource classes',
-                expected=f'at most {requests.SLOTS} with an amount in the '
-                         'inventory or in use')
+                problem='too many resource classes in the inventory and in '
+                        'use', expected=f'at most {requests.SLOTS}')
         classes[name] = Slot(number, has.capacity, has.units)
     return classes
 

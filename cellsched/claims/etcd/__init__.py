@@ -125,7 +125,8 @@ class EtcdClaims(base.ClaimStore):
         if remote.release(answer.version) < _RELEASE_MIN:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
-                expected=f'etcd 3.4 or later, not {answer.version}')
+                problem=f'the server is etcd {answer.version}',
+                expected='etcd 3.4 or later')
         found = self._format()
         if found.get('version') != records.VERSION:
             raise exception.SchemaOutOfDate(
@@ -448,4 +449,4 @@ def _check_providers(claims: Sequence[base.Claim], most: int) -> None:
         if count > most:
             raise exception.InvalidField(
                 where=f'claim of {claim.consumer!r:.80}', field='provider',
-                expected=f'at most {most} for one consumer')
+                expected=f'at most {most} providers for one consumer')

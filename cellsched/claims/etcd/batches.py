@@ -105,8 +105,8 @@ class Batches:
         if len(work) > protocol.BYTES_MAX:
             raise exception.InvalidField(
                 where='batch', field='claims',
-                expected=f'consumers with names of at most '
-                         f'{protocol.BYTES_MAX} bytes in all')
+                problem='the ids of the consumers are too long',
+                expected=f'at most {protocol.BYTES_MAX} bytes in total')
         # Without an answer, the next attempt uses another id, and this batch
         # is aborted by its timeout.
         name = f'{self._calls.random.getrandbits(64):016x}'

@@ -135,4 +135,4 @@ def _invalid() -> exception.ConfigurationInvalid:
     return exception.ConfigurationInvalid(
         field='[claims] connection',
         expected='etcd://HOST:PORT,HOST:PORT/PREFIX, or etcds:// for TLS; '
-                 'the login is set by [etcd] username and password')
+                 'set the login with [etcd] username and password')

@@ -169,7 +169,7 @@ class PlacementClaims(base.ClaimStore):
         if conf.claims.connection:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
-                expected='no value, as [placement] has the endpoint')
+                problem='[placement] sets the endpoint', expected='no value')
         own = conf[_GROUP]
         return cls(
             client.KeystoneClient.from_conf(conf, _GROUP), parts.clock,
@@ -185,13 +185,14 @@ class PlacementClaims(base.ClaimStore):
             known = tuple(map(int, latest.split('.')))
         except (LookupError, TypeError, ValueError, AttributeError):
             raise exception.ConfigurationInvalid(
-                field=f'[{_GROUP}]', expected='the endpoint of Placement; '
-                f'{self._client.url} is another service') from None
+                field=f'[{_GROUP}]',
+                problem=f'{self._client.url} is not a Placement service',
+                expected='the endpoint of Placement') from None
         if known < tuple(map(int, messages.VERSION.split('.'))):
             raise exception.ConfigurationInvalid(
-                field=f'[{_GROUP}]', expected='a Placement with '
-                f'microversion {messages.VERSION} or later; '
-                f'{self._client.url} has {latest}')
+                field=f'[{_GROUP}]',
+                problem=f'{self._client.url} has microversion {latest}',
+                expected=f'microversion {messages.VERSION} or later')
         # A user without permission to read cannot write either.
         self._repeat(lambda: self._server.read('/resource_classes'))
 
@@ -506,5 +507,5 @@ def _check_uuid(where: str, field: str, value: str) -> None:
     if not messages.UUID.fullmatch(value) or value in messages.GUARDS:
         raise exception.InvalidField(
             where=where, field=field,
-            expected='a uuid in lower case, as Placement requires, not '
-                     f'{value!r:.80}')
+            problem=f'{value!r:.80} is not valid in Placement',
+            expected='a uuid in lower case')

@@ -84,11 +84,12 @@ class KeystoneClient:
         except (keystone.ClientException, cfg.Error, ValueError) as exc:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}]',
-                expected='valid options of a Placement client; '
-                         f'{plugins.said_by(exc)}') from None
+                problem=plugins.said_by(exc),
+                expected='valid options of a Placement client') from None
         if auth is None:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}] auth_type',
+                problem='it is not set',
                 expected='an authentication plug-in, such as password')
         return cls(adapter)
 

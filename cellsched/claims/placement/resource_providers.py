@@ -159,8 +159,9 @@ def set_inventory(
         if answer.status == 400:
             raise exception.InvalidField(
                 where=f'inventory of {provider}', field='resource class',
-                expected=f'standard ones of Placement and {_CUSTOM}…; '
-                         f'Placement answered {answer.detail!r:.300}')
+                problem=f'Placement answered {answer.detail!r:.300}',
+                expected='standard resource classes of Placement, or '
+                         f'{_CUSTOM}…')
     return answer.is_done
 
 
@@ -266,8 +267,8 @@ def set_traits(
         if answer.status == 400:
             raise exception.InvalidField(
                 where=f'traits of {provider}', field='traits',
-                expected=f'standard ones of Placement and {_CUSTOM}…; '
-                         f'Placement answered {answer.detail!r:.300}')
+                problem=f'Placement answered {answer.detail!r:.300}',
+                expected=f'standard traits of Placement, or {_CUSTOM}…')
     return answer.is_done
 
 

@@ -75,7 +75,8 @@ def database(
     if not url:
         raise exception.ConfigurationInvalid(
             field='[claims] connection',
-            expected='a SQLAlchemy URL, here or as [api_database] connection')
+            problem='it is not set',
+            expected='a SQLAlchemy URL, here or in [api_database] connection')
     group = 'api_database' if conf.api_database.connection else 'database'
     options = session.engine_options(conf, group)
     if not url.startswith('sqlite'):

@@ -603,12 +603,12 @@ class Pipeline:
         if policy and policy not in self._serves:
             raise exception.InvalidField(
                 where='server group', field='policy',
-                expected=f'one that is enabled here, not '
-                         f'{policy!a:.60}')
+                problem=f'no enabled filter or weigher supports '
+                        f'{policy!a:.60}')
         if 'spread' in group.rules and 'spread' not in self._serves:
             raise exception.InvalidField(
                 where='server group', field='rules.spread',
-                expected='no rule that is not enabled here')
+                problem='no enabled filter supports this rule')
 
     def recheck(
         self, request: objects.RequestSpec,

@@ -225,10 +225,12 @@ def forbidden(request: objects.RequestSpec) -> set[str]:
     return _of_flavor(request, 'forbidden') | root(request, 'root_forbidden')
 
 
-def refuse(field: str, expected: str) -> exception.InvalidField:
+def refuse(
+    field: str, expected: str, problem: str | None = None
+) -> exception.InvalidField:
     """Return the error for a field of a request."""
     return exception.InvalidField(
-        where='request', field=field, expected=expected)
+        where='request', field=field, problem=problem, expected=expected)
 
 
 def _of_flavor(request: objects.RequestSpec, value: str) -> set[str]:
@@ -250,7 +252,7 @@ def _texts(field: str, value: Any) -> set[str]:
 def _spelled(name: str, value: Any) -> str:
     """Return a property's value in the spelling of trait names."""
     if not isinstance(value, str):
-        raise refuse(f'image.properties.{name}', 'a text')
+        raise refuse(f'image.properties.{name}', 'a string')
     value = value.lower()
     value = _SPELLINGS.get(name, {}).get(value, value)
     return value.replace('-', '_').upper()
@@ -374,7 +376,7 @@ def tpm(request: objects.RequestSpec) -> Set[str]:
     if _TPM_MODELS['tpm-crb'] in model and _TPM_VERSIONS['1.2'] in version:
         raise refuse(
             'flavor.extra_specs.hw:tpm_model',
-            'tpm-tis, as tpm-crb is of TPM 2.0')
+            'tpm-tis', 'tpm-crb needs TPM 2.0')
     return version | (model or {_TPM_MODELS['tpm-tis']})
 
 
@@ -404,7 +406,8 @@ def _agreed(
         (f'flavor.extra_specs.hw:{name}', of_image), pair)
         if value is not None and value != '']
     if len(given) > 1 and given[0] != given[1]:
-        raise refuse(of_image, f'what hw:{name} of the flavor says')
+        raise refuse(of_image, f'the value of hw:{name} in the flavor',
+                     'the flavor has another value')
     return given[0] if given else None
 
 

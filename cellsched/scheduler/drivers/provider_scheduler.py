@@ -435,7 +435,7 @@ def _cannot_find(conf: cfg.ConfigOpts) -> exception.ConfigurationInvalid:
                       store, 'capabilities', ()))
     return exception.ConfigurationInvalid(
         field='[claims] store',
-        expected='one that finds providers by query, as [scheduler] driver '
-                 f'provider_scheduler needs, such as {", ".join(able)}, and '
-                 f'not {conf.claims.store}; or another driver, such as '
+        problem=f'{conf.claims.store} cannot find providers by query, which '
+                '[scheduler] driver = provider_scheduler needs',
+        expected=f'one of {", ".join(able)}, or another driver, such as '
                  'filter_scheduler')

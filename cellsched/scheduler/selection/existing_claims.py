@@ -352,4 +352,5 @@ def _selection(hosts: view.Hosts, row: int) -> objects.Selection:
 def _refused() -> exception.InvalidField:
     return request_validation.invalid(
         f'spec_obj.scheduler_hints.{request_validation.REBUILD}',
-        'no such hint but for one server on the host that it is forced to')
+        'one instance that has its claim on the host of force_hosts',
+        'this request cannot be a rebuild')

@@ -88,7 +88,7 @@ class CassandraModel:
     ) -> requests.ProviderChanged:
         if request.seen is None and not self.adds:
             raise exception.ConfigurationInvalid(
-                field='request', expected='one that adds nothing')
+                field='request', problem='it adds claims')
         partition = self.partitions.get(request.provider)
         figures = partition.figures if partition else None
         if partition is None or figures is None:

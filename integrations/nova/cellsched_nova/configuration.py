@@ -102,7 +102,7 @@ class ProductOptions:
                     name, value, None if group == 'DEFAULT' else group)
             except ValueError as exc:
                 problem = problem or exception.ConfigurationInvalid(
-                    field=f'[{group}] {name}', expected=str(exc))
+                    field=f'[{group}] {name}', problem=str(exc))
             changed = True
         if problem is not None:
             raise problem
@@ -120,8 +120,9 @@ def check_cells(nova: cfg.ConfigOpts, cells: Iterable[Any]) -> None:
         if '{' in cell.database_connection and not nova.database.connection:
             raise exception.ConfigurationInvalid(
                 field='[database] connection',
-                expected='a URL, because the database URL of cell '
-                f'{cell.identity} is a template')
+                problem='it is not set, and the database URL of cell '
+                        f'{cell.identity} is a template',
+                expected='the URL of a database')
 
 
 def read(argv: Sequence[str]) -> None:
@@ -142,10 +143,10 @@ def read(argv: Sequence[str]) -> None:
         config.parse_args(list(argv), **named)
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
-            field='options', expected=str(exc)) from None
+            field='options', problem=str(exc)) from None
     except (oslo_messaging.MessagingException, ValueError) as exc:
         raise exception.ConfigurationInvalid(
-            field='[DEFAULT] transport_url', expected=str(exc)) from None
+            field='[DEFAULT] transport_url', problem=str(exc)) from None
 
 
 def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
@@ -244,7 +245,7 @@ def translate_errors() -> Iterator[None]:
         yield
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
-            field='options', expected=str(exc)) from None
+            field='options', problem=str(exc)) from None
     except db_exc.CantStartEngineError:
         raise exception.ConfigurationInvalid(
             field='[api_database] connection',

@@ -138,7 +138,7 @@ class TestCreate(MaintenanceCase):
                 exception.InvalidField, **{field: url}))
 
     def test_only_cell0_is_without_a_broker(self):
-        self.assertIn('only cell0 has none', self.refused(
+        self.assertIn('only cell0 can have none', self.refused(
             exception.InvalidField, transport_url='none:///'))
 
     def test_virtual_host_of_another_cell_is_refused_however_it_is_written(

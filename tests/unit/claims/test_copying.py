@@ -284,8 +284,8 @@ class TestStoresThatLackSomething(copies.CopyingTestCase):
         for batch in 0, -1, copying.BATCH_MAX + 1:
             with self.assertRaises(exception.InvalidField) as caught:
                 self.copy(batch=batch)
-            self.assertIn(f'from 1 to {copying.BATCH_MAX}',
-                          str(caught.exception))
+            self.assertIn(f'{batch} is out of range; expected 1 to '
+                          f'{copying.BATCH_MAX}', str(caught.exception))
 
 
 class TestAnyStore(tests.TestCase):

@@ -267,8 +267,8 @@ class TestPlacementClaims(
     def test_old_placement_and_something_else_are_refused(self):
         for status, body, text in (
                 (200, {'versions': [{'max_version': '1.36'}]}, '1.38'),
-                (200, {'versions': []}, 'another service'),
-                (200, {'hello': 1}, 'another service')):
+                (200, {'versions': []}, 'not a Placement service'),
+                (200, {'hello': 1}, 'not a Placement service')):
             self.client.server.answer = (
                 lambda request: messages.PlacementAnswer(status, body))
 

@@ -30,14 +30,15 @@ class TestCheck(tests.TestCase):
             (claim('x' * 37, VCPU=1), 'consumer', 'a uuid'),
             (claim(provider='', VCPU=1), 'provider', 'a uuid'),
             (claim(), 'resources', 'at least one'),
-            (claim(vcpu=1), 'resource class', "not 'vcpu'"),
-            (claim(VCPU=0), 'VCPU', 'from 1 to 2147483647, not 0'),
+            (claim(vcpu=1), 'resource class', "'vcpu' is not valid"),
+            (claim(VCPU=0), 'VCPU', '0 is not valid; expected a whole number '
+                                    'from 1 to 2147483647'),
         ):
             error = self.assertRaises(
                 exception.InvalidField, validation.check_claims, [bad])
 
             self.assertEqual(field, error.field)
-            self.assertIn(words, error.expected)
+            self.assertIn(words, error.detail)
 
     def test_error_is_short_whatever_was_given(self):
         error = self.assertRaises(

@@ -8,7 +8,10 @@ from cellsched.claims import validation
 from cellsched import exception
 from tests.unit import base as tests
 
-A_NUMBER = 'a whole number from {} to 2147483647, not {}'
+
+def a_number(least, value):
+    return (f'{value} is not valid; expected a whole number from {least} to '
+            '2147483647')
 
 
 class TestBounds(tests.TestCase):
@@ -17,8 +20,9 @@ class TestBounds(tests.TestCase):
         error = self.assertRaises(exception.InvalidField, check, *args)
 
         self.assertEqual(
-            (where, field, expected),
-            (error.where, error.field, error.expected))
+            (where, field, expected if '; ' in expected
+             else f'expected {expected}'),
+            (error.where, error.field, error.detail))
 
     def claims(self, **fields):
         return [dataclasses.replace(
@@ -34,10 +38,11 @@ class TestBounds(tests.TestCase):
                 ({'provider': 'x' * 37}, 'provider', 'a uuid'),
                 ({'resources': {}}, 'resources', 'at least one'),
                 ({'resources': {'A' * 256: 1}}, 'resource class',
-                 f"A-Z, 0-9 and _, at most 255 characters; not '{'A' * 79}"),
+                 f"'{'A' * 79} is not valid; expected A-Z, 0-9 and _, at most "
+                 '255 characters'),
                 ({'resources': {'VCPU': 2 ** 31}}, 'VCPU',
-                 A_NUMBER.format(1, 2 ** 31)),
-                ({'resources': {'VCPU': 0}}, 'VCPU', A_NUMBER.format(1, 0))):
+                 a_number(1, 2 ** 31)),
+                ({'resources': {'VCPU': 0}}, 'VCPU', a_number(1, 0))):
             self.assertRefused(
                 "claim of 'c'", field, expected, validation.check_claims,
                 self.claims(**fields))
@@ -45,7 +50,8 @@ class TestBounds(tests.TestCase):
             f"claim of '{'x' * 79}", 'consumer', 'a uuid',
             validation.check_claims, self.claims(consumer='x' * 100))
         self.assertRefused(
-            "claim of 'c'", 'provider', 'each one once; p is repeated',
+            "claim of 'c'", 'provider',
+            'p is repeated; expected each provider once',
             validation.check_claims, self.claims() * 2)
 
     def test_ids_of_project_and_user(self):
@@ -72,7 +78,7 @@ class TestBounds(tests.TestCase):
                 ({'policy': 'x'}, 'group policy',
                  'one of affinity, anti-affinity'),
                 ({'max_server_per_host': 0}, 'group max_server_per_host',
-                 A_NUMBER.format(1, 0))):
+                 a_number(1, 0))):
             self.assertRefused(
                 "claim of 'c'", field, expected, validation.check_claims,
                 self.claims(group=dataclasses.replace(good, **fields)))
@@ -93,19 +99,21 @@ class TestBounds(tests.TestCase):
             for value in least - 1, 2 ** 31:
                 self.assertRefused(
                     "inventory of 'p'", f'VCPU {field}',
-                    A_NUMBER.format(least, value), check, field, value)
+                    a_number(least, value), check, field, value)
         for ratio in 1e-9, 1, 1e6:
             check('allocation_ratio', ratio)
         for ratio in 0, 0.0, 1e6 + 1, None:
             self.assertRefused(
                 "inventory of 'p'", 'VCPU allocation_ratio',
-                f'above 0 and at most 1000000, not {ratio!r}', check,
+                f'{ratio!r} is not valid; expected above 0 and at most '
+                '1000000', check,
                 'allocation_ratio', ratio)
         self.assertRefused(
             "inventory of ''", 'provider', 'a uuid', check, 'total', 8, '')
         self.assertRefused(
             "inventory of 'p'", 'resource class',
-            "A-Z, 0-9 and _, at most 255 characters; not 'vcpu'",
+            "'vcpu' is not valid; expected A-Z, 0-9 and _, at most 255 "
+            'characters',
             validation.check_inventory, 'p', {'vcpu': base.Inventory(8)})
 
     def test_transfer(self):
@@ -122,7 +130,7 @@ class TestBounds(tests.TestCase):
             validation.check_limit(limit)
         for limit in 0, 2 ** 31:
             self.assertRefused(
-                'consumers', 'limit', A_NUMBER.format(1, limit),
+                'consumers', 'limit', a_number(1, limit),
                 validation.check_limit, limit)
 
 

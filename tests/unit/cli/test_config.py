@@ -101,7 +101,7 @@ class TestValidateConfig(base.CommandTestCase):
             api_database={'connection': self.sqlite('api')},
             claims={'store': 'memory', 'require': 'durable'})
 
-        self.assertIn('[claims] store: a store with the capabilities', found)
+        self.assertIn('[claims] store: memory lacks durable; expected', found)
 
     def test_file_that_cannot_be_read_is_all_that_is_known(self):
         for text in ('[scheduler]\nmax_attempts\n', 'x = 1\n[a\n'):

@@ -121,7 +121,7 @@ class TestCluster(base.CommandTestCase):
     def test_scenario_must_not_have_cells(self):
         ran = self.play(cells=test_scenario.LEAST['cells'])
 
-        self.assertEnds(1, ran, 'cells', 'a deployment that exists')
+        self.assertEnds(1, ran, 'cells', 'an existing deployment')
 
     def test_keep_is_refused(self):
         self.assertEnds(1, self.play('--keep', '/nowhere'), '--keep',

@@ -122,7 +122,7 @@ class TestHost(base.CommandTestCase):
 
     def test_file_that_is_no_snapshot_is_refused(self):
         for text, words in (('{', 'JSON'), ('[]', 'an object'),
-                            ('{"format": "x"}', 'is needed')):
+                            ('{"format": "x"}', 'it is missing')):
             self.path.write_text(text)
 
             self.assertEnds(1, self.shell(

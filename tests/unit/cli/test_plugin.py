@@ -63,7 +63,8 @@ class TestPlugin(base.CommandTestCase):
         problems = {row['Name']: row['Problem'] for row in ran.data
                     if row['Kind'] == 'virt'}
         self.assertIn('cellsched.virt.base.ComputeDriver', problems['odd'])
-        self.assertIn('nodes, spawn, which ComputeDriver', problems['partial'])
+        self.assertIn('ComputeDriver does not implement ', problems['partial'])
+        self.assertIn('nodes, spawn; expected', problems['partial'])
         self.assertIn('can be imported', problems['nix'])
 
     def test_plugin_that_cannot_be_used_is_shown_with_the_reason(self):

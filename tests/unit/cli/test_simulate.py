@@ -101,9 +101,12 @@ class TestSimulate(base.CommandTestCase):
                 ((), 'SCENARIO: it is missing; expected a file, or one of'),
                 (('nova-flor',), 'is no scenario of the project'),
                 ((self.path, '--set', 'hours'), 'KEY=VALUE'),
-                ((self.path, '--set', 'hours=0'), 'hours: more than 0'),
-                ((self.path, '--set', 'load.preset=x'), 'load.preset: one of'),
-                ((self.path, '--compare', other), 'document: a mapping'),
+                ((self.path, '--set', 'hours=0'),
+                 'hours: 0 is not valid; expected more than 0'),
+                ((self.path, '--set', 'load.preset=x'),
+                 "load.preset: unknown preset 'x'; expected one of"),
+                ((self.path, '--compare', other),
+                 '[] is not valid; expected a mapping'),
                 ((self.path, '--compare', self.directory / 'no.json'),
                  'No such file')):
             self.assertEnds(1, self.simulate(*argv), text)

@@ -49,8 +49,8 @@ class TestConductor(services.ServiceTestCase):
 
     def test_database_that_is_not_set_is_one_line(self):
         self.assertEqual(
-            (1, 'conductor: Configuration: [database] connection: the '
-                'SQLAlchemy URL of the cell database; it is not set\n'),
+            (1, 'conductor: Configuration: [database] connection: it is not '
+                'set; expected the SQLAlchemy URL of the cell database\n'),
             self.run_to_end('conductor'))
 
     def test_error_of_several_processes_is_one_line(self):

@@ -79,6 +79,6 @@ class TestScheduler(services.ServiceTestCase):
                 'scheduler', api=True, monitoring={'scheduler_port': port})
 
         self.assertEqual(1, code)
-        self.assertIn(f'not 127.0.0.1 and {port}: Address already in use',
-                      error)
+        self.assertIn(f'listen on 127.0.0.1 port {port}: Address '
+                      'already in use', error)
         self.assertEqual(1, error.count('\n'))

@@ -23,7 +23,7 @@ class TestCheck(base.TestCase):
         error = self.assertRaises(
             exception.InvalidField, children.check, 'node1', providers)
         self.assertEqual("node 'node1'", error.where)
-        return error.field, error.expected
+        return error.field, error.detail
 
     def test_children_on_several_levels_are_accepted(self):
         children.check('node1', {})
@@ -36,7 +36,8 @@ class TestCheck(base.TestCase):
 
     def test_too_many_are_refused(self):
         self.assertEqual(
-            ('providers', 'at most 1000, not 1001'), self.refused(
+            ('providers', '1001 are too many; expected at most 1000'),
+            self.refused(
                 {str(name): CHILD for name in range(1001)}))
 
     def test_names_are_printable_and_not_the_nodes(self):
@@ -50,7 +51,8 @@ class TestCheck(base.TestCase):
         for parent in 'node1', 'b', '', 7, ():
             self.assertEqual(
                 ("providers['a'].parent",
-                 f'the name of a child of the node, not {parent!a}'),
+                 f'{parent!a} is unknown; expected the name of a child of '
+                 'the node'),
                 self.refused({'a': below(parent)}))
 
     def test_no_child_is_below_itself(self):
@@ -60,7 +62,8 @@ class TestCheck(base.TestCase):
                 {'z': CHILD, 'a': below('b'), 'b': below('c'),
                  'c': below('a')}):
             self.assertEqual(
-                ("providers['a'].parent", 'one that is not below itself'),
+                ("providers['a'].parent", 'the provider is below itself; '
+                 'expected a tree of providers'),
                 self.refused(providers))
 
     def test_inventories_and_traits_are_such(self):
@@ -99,7 +102,7 @@ class TestCheck(base.TestCase):
             str(n): virt.ChildProvider(traits=traits) for n in range(823)})
 
         self.assertEqual('providers', field)
-        self.assertIn('traits of at most 1048576 characters', expected)
+        self.assertIn('at most 1048576 characters', expected)
 
     @hypothesis.given(strategies.dictionaries(
         strategies.sampled_from('abcdef'),

@@ -227,7 +227,7 @@ class TestStateFile(tracking.TrackerTestCase):
             exception.ConfigurationInvalid, self.file('compute_id').write,
             uuidutils.generate_uuid())
 
-        self.assertIn('can write', str(error))
+        self.assertIn('cannot be written', str(error))
 
 
 class TestHostIdentity(tracking.TrackerTestCase):

@@ -150,7 +150,7 @@ class TestProviderConfig(base.TestCase):
             self.assertEqual(
                 (str(self.directory / 'a.yaml'), field),
                 (error.where, error.field))
-            self.assertIn(expected, error.expected)
+            self.assertIn(expected, error.detail)
             self.assertNotIn('\n', str(error))
 
     def test_bad_file_is_refused_by_field_and_bound(self):
@@ -180,7 +180,7 @@ class TestProviderConfig(base.TestCase):
                  HEAD + provider('n', 'CUSTOM_A', 'HW_B', kind='name')),
                 ('providers[0].traits.additional[0]', 'CUSTOM_ and 1 to 248',
                  HEAD + provider('n', 'CUSTOM_' + 'A' * 249, kind='name')),
-                ('providers[1].identification', 'once, not n again',
+                ('providers[1].identification', 'n is repeated',
                  HEAD + provider('n', kind='name') * 2)):
             self.assertRefused(field, expected, text)
 
@@ -193,7 +193,7 @@ class TestProviderConfig(base.TestCase):
             provider_config.ProviderConfig(str(path)).load)
 
         self.assertEqual(str(path), error.where)
-        self.assertIn('a directory that can be read', error.expected)
+        self.assertIn('a readable directory', error.detail)
 
     def test_newer_schema_version_is_logged(self):
         self.write(HEAD.replace('1.0', '1.7') + provider(
@@ -246,7 +246,7 @@ class TestProviderConfig(base.TestCase):
                  '{CUSTOM_X: {total: 1, step_size: 0}}'),
                 ('[0].CUSTOM_X.allocation_ratio', 'above 0',
                  '{CUSTOM_X: {total: 1, allocation_ratio: 0}}'),
-                ('[1]', 'once, not CUSTOM_X again',
+                ('[1]', 'CUSTOM_X is repeated',
                  '{CUSTOM_X: {total: 1}}', '{CUSTOM_X: {total: 1}}')):
             self.assertRefused(
                 f'providers[0].inventories.additional{field}', expected,

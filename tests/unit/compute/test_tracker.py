@@ -716,7 +716,7 @@ class TestIdentity(tracking.TrackerTestCase):
             error = self.assertRaises(
                 exception.InvalidField, self.tracker().report)
 
-            self.assertIn('a uuid, not', str(error))
+            self.assertIn('is not valid; expected a uuid', str(error))
 
     def test_vanished_node_with_claims_keeps_its_row(self):
         self.driver.found = {'node1': self.node(self.uuids[0])}

@@ -128,7 +128,7 @@ class TestSchema(base.TestCase):
                 exception.InvalidField, schema.sync, self.database, version)
 
             self.assertEqual('version', error.field)
-            self.assertIn('claimstwo, claimsone', error.expected)
+            self.assertIn('claimstwo, claimsone', error.detail)
         self.assertEqual(set(), self.tables())
 
     def test_version_that_fails_leaves_the_one_before(self):
@@ -194,7 +194,7 @@ class TestSchema(base.TestCase):
             exception.SchemaOutOfDate, schema.check, self.database)
         error = self.assertRaises(
             exception.InvalidField, schema.sync, self.database)
-        self.assertIn("not 'claimstwo'", str(error))
+        self.assertIn("unknown version 'claimstwo'", str(error))
 
     def test_head_of_each_schema_is_the_newest_of_its_history(self):
         for schema in (api.SCHEMA, cell.SCHEMA, claims.SCHEMA):

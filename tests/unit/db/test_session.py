@@ -139,7 +139,7 @@ class TestURLs(base.TestCase):
                     exception.ConfigurationInvalid,
                     session.Databases(clock.Clock()).get, url, 'API')
 
-                self.assertIn('of an installed driver, not', str(error))
+                self.assertIn('of an installed driver; ', str(error))
                 self.assertIn(f'cellsched[{extra}]', str(error))
                 self.assertNotIn('s3cr3t', str(error))
                 self.assertNotIn('\n', str(error))

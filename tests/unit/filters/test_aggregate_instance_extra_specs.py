@@ -72,9 +72,9 @@ class TestAggregateInstanceExtraSpecsFilter(
 
     def test_bad_spec_is_named(self):
         for specs, expected in (
-                ({'nic': '>= fast'}, 'extra_specs.nic: a number'),
+                ({'nic': '>= fast'}, 'extra_specs.nic: expected a number'),
                 ({SCOPE + 'nic': '<or> 1 ' * 100_000},
-                 f'extra_specs.{SCOPE}nic: at most 1024')):
+                 f'extra_specs.{SCOPE}nic: expected at most 1024')):
             error = self.assertRaises(
                 exception.InvalidField, self.assertMatches, True, specs, {})
             self.assertIn(expected, str(error))

@@ -49,7 +49,7 @@ class HintCase(filters.FilterSuite):
     def test_more_than_a_hundred_servers_are_refused(self):
         error = self.assertRefuses(SERVERS)
 
-        self.assertIn('100', error.expected)
+        self.assertIn('100', error.detail)
 
     def test_text_that_is_no_uuid_is_refused(self):
         for value in ('', 'server1', SERVERS[0] + '\n', SERVERS[0] + ' ',

@@ -187,8 +187,8 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
         for query in (['<', '$free_ram_mb', -1, 'text'],
                       ['<', '$stats.ssd', 5, 'text'],
                       ['and', False, ['<', '$nodename', 1]]):
-            self.assertIn('two numbers or two texts',
-                          self.refused(query).expected)
+            self.assertIn('two numbers or two strings',
+                          self.refused(query).detail)
             for hosts in (builders.hosts(0), builders.hosts(stats=[SSD])):
                 found = pipeline.Pipeline(
                     [builders.plugin(self.plugin)], [])
@@ -220,7 +220,7 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                 lambda host, _: evaluated(query, host), hosts, request(query))
         except exception.InvalidField as exc:
             # Numbers and texts are in no order.
-            self.assertIn('two numbers or two texts', exc.expected)
+            self.assertIn('two numbers or two strings', exc.detail)
             hypothesis.reject()
 
     @hypothesis.given(table=TABLES, query=QUERIES, data=st.data())

@@ -133,7 +133,7 @@ class TestServerGroupAntiAffinityFilter(
                 exception.InvalidField, self.assertKeeps, [], builders.hosts(),
                 requested('anti-affinity',
                           rules={'max_server_per_host': text}))
-            self.assertIn('rules.max_server_per_host: a whole number from 1 ',
+            self.assertIn('rules.max_server_per_host: expected a whole number',
                           str(error))
 
     def test_server_that_is_moved_may_stay(self):

@@ -139,13 +139,13 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
 
     def test_bad_hint_is_named(self):
         for hints, expected in (
-                ({'spread': 'rack'}, 'spread: one of cell, az, host'),
-                ({'spread': ['cell', 'az']}, 'spread: one of'),
-                ({'spread': ['cell'] * 100_000}, 'spread: one of'),
-                ({'spread': '__class__'}, 'spread: one of'),
-                ({'max_skew': '2'}, 'spread: one of'),
+                ({'spread': 'rack'}, 'spread: expected one of cell, az, host'),
+                ({'spread': ['cell', 'az']}, 'spread: expected one of'),
+                ({'spread': ['cell'] * 100_000}, 'spread: expected one of'),
+                ({'spread': '__class__'}, 'spread: expected one of'),
+                ({'max_skew': '2'}, 'spread: expected one of'),
                 *(({'spread': 'cell', 'max_skew': skew},
-                   'max_skew: a whole number from 1 to 1000')
+                   'max_skew: expected a whole number from 1 to 1000')
                   for skew in ('0', '-1', '1001', '1.0', 'nan', '', ' 1',
                                '\u0661', ['1', '2'], '1' * 100_000))):
             error = self.assertRaises(

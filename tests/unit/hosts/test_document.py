@@ -112,7 +112,7 @@ class TestSnapshot(base.TestCase):
         self.assertEqual(plain(made.table), plain(again.table))
         error = self.assertRaises(
             exception.InvalidField, there_and_back, made)
-        self.assertIn('watts', error.expected)
+        self.assertIn('watts', error.detail)
 
     def test_columns_that_are_left_out_have_their_defaults(self):
         made = load({

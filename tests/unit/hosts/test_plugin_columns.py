@@ -103,16 +103,17 @@ class TestCheck(base.TestCase):
             error = self.assertRaises(
                 exception.ConfigurationInvalid, self.check, 'bool', False,
                 bad)
-            self.assertIn('source of column mine of the form stats.NAME, '
-                          'metrics.NAME, traits.NAME', error.expected)
+            self.assertEqual(
+                'the source of column mine is not valid; expected one of '
+                'stats.NAME, metrics.NAME, traits.NAME', error.detail)
 
     def test_column_too_small_for_its_values_is_refused(self):
         for kind, default in ((columns.CODED, ()), ('nonsense', 0),
                               ('datetime64[s]', 0), ('complex128', 0)):
             error = self.assertRaises(
                 exception.ConfigurationInvalid, self.check, kind, default)
-            self.assertIn('in column mine, which has a source',
-                          error.expected)
+            self.assertIn('column mine has a source, and its type is not '
+                          'supported', error.detail)
 
 
 class TestLoad(base.TestCase):

@@ -83,24 +83,25 @@ class TestQuery(base.TestCase):
             exception.InvalidField, function, *args, **kwargs))
 
     def test_unknown_sort_key_is_named(self):
-        self.assertIn("not 'id'", self.refused(query.order, ['id']))
+        self.assertIn("unknown sort key 'id'", self.refused(
+            query.order, ['id']))
         self.assertIn('each key once', self.refused(
             query.order, ['uuid', 'uuid']))
         self.assertIn('asc or desc', self.refused(
             query.order, ['uuid'], ['up']))
-        self.assertIn('no more directions', self.refused(
+        self.assertIn('too many directions', self.refused(
             query.order, ['uuid'], ['asc', 'asc']))
-        self.assertIn("not 'host'", self.refused(
+        self.assertIn("unknown sort key 'host'", self.refused(
             query.order, ['host'], is_admin=False))
 
     def test_sort_keys_that_are_no_texts_are_refused(self):
         for values in ([['a']], [{}], [None], [5], 'uuid', 5, None, {}):
-            self.assertIn('sort_keys: a list of texts', self.refused(
+            self.assertIn('sort_keys: expected a list', self.refused(
                 query.order, values))
-            self.assertIn('sort_dirs: a list of texts', self.refused(
+            self.assertIn('sort_dirs: expected a list', self.refused(
                 query.order, ['uuid'], values))
         for filters in ['a'], 5, 'a', [('name', 'b')]:
-            self.assertIn('filters: a mapping', self.refused(
+            self.assertIn('filters: expected a mapping', self.refused(
                 query.parse_filters, filters, None))
 
     def test_unknown_filter_is_named(self):

@@ -76,4 +76,4 @@ class TestCase(base.TestCase):
             exception.InvalidField, asked, *args, **kwargs)
         self.assertTrue(str(error).isprintable(), str(error))
         self.assertLess(len(str(error)), 300)
-        return f'{error.where}.{error.field}', error.expected
+        return f'{error.where}.{error.field}', error.kwargs.get('expected')

@@ -115,7 +115,7 @@ class TestFlavors(groups.TestCase):
 
         self.assertEqual(
             ('flavor.extra_specs.trait_A:CUSTOM_A',
-             'resources_A:CLASS beside it'), self.refused(specs))
+             'resources_A:CLASS too'), self.refused(specs))
         self.refused(specs, [port()], near([PORT]))
         demand = asked(specs, [port()], near([PORT, '_A']))
         self.assertEqual([PORT, '_A'], [
@@ -300,7 +300,7 @@ class TestRequested(groups.TestCase):
                                port(requester_id='1')])):
             self.assertEqual(
                 ('request.requested_resources[1].requester_id',
-                 'another than other groups of the request have'),
+                 'a different one for each group of the request'),
                 self.refused(specs, ports))
 
     def test_object_of_another_kind_is_passed_over(self):
@@ -364,7 +364,7 @@ class TestRequestBounds(groups.TestCase):
             self.refused({}, ports))
         self.assertEqual(
             ('request.requested_resources',
-             'at most 64 groups, with those of the flavor'),
+             'at most 64 groups, including the groups of the flavor'),
             self.refused({'resources1:VGPU': '1'}, ports[:64]))
 
     def test_group_of_a_request_has_so_many_of_each(self):

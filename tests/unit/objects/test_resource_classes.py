@@ -136,7 +136,7 @@ class TestInstalled(TestCase):
             [each.resources for each in request.group_demand().groups])
 
     def test_amount_that_takes_too_much_is_refused(self):
-        self.assertIn('takes at most 2147483647',
+        self.assertIn('charges at most 2147483647',
                       self.refused('CUSTOM_SEATS', 2 ** 31 - 1))
         error = self.assertRaises(
             exception.InvalidField, builders.request(requested_resources=[
@@ -171,7 +171,7 @@ class TestBroken(TestCase):
                      ('CUSTOM_A', f'{__name__}:Overridden'))
 
         self.assertEqual(resources.FAILED, self.refused('CUSTOM_A'))
-        self.assertIn('CUSTOM_A: a name of one plug-in, not of '
+        self.assertIn('CUSTOM_A: several plug-ins have the name: '
                       f'{__name__}:Fallible, {__name__}:Overridden',
                       self.logs.output)
 
@@ -179,14 +179,14 @@ class TestBroken(TestCase):
         self.install(('seats', f'{__name__}:Fallible'))
 
         self.assertEqual({}, resource_classes.load().usable)
-        self.assertIn('cellsched.resource_classes seats: the name of',
+        self.assertIn("cellsched.resource_classes seats: 'seats' is not the",
                       self.logs.output)
 
     def test_words_that_cannot_be_shown_are_named(self):
         self.install(('CUSTOM_A', f'{__name__}:Torn'))
 
         self.assertEqual({'CUSTOM_A'}, resource_classes.load().broken)
-        self.assertIn('CUSTOM_A: a unit of at most 40 printable characters',
+        self.assertIn('CUSTOM_A: its unit is not valid; expected at most 40',
                       self.logs.output)
 
     def test_class_that_fails_or_answers_nonsense_gives_nothing(self):

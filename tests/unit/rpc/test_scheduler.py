@@ -138,7 +138,7 @@ class TestSchedulerAPI(base.RPCTestCase):
         error = self.assertRaises(exception.InvalidField, self.select)
 
         self.assertEqual('num_instances', error.field)
-        self.assertEqual('request: num_instances: at most 1000',
+        self.assertEqual('request: num_instances: expected at most 1000',
                          error.format_message())
 
     def assertGivesUp(self, **options):

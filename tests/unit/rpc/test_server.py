@@ -410,7 +410,8 @@ class TestArguments(DispatcherTestCase):
     def test_missing_argument_is_named(self):
         for message in ({}, {'args': {}}, {'args': {'other': 1}}):
             self.assertRefused(
-                exception.InvalidField, 'take: needed: a value', **message)
+                exception.InvalidField,
+                'take: needed: the argument is missing', **message)
 
     def test_method_may_take_any_arguments(self):
         self.assertEqual(
@@ -661,7 +662,8 @@ class TestTranslation(base.RPCTestCase):
 
         self.assertEqual('NoValidHost', type(sent).__name__)
         self.assertEqual(
-            {'reason': 'select_destinations: spec_obj.flavor: a Flavor',
+            {'reason': 'select_destinations: spec_obj.flavor: expected a '
+                       'Flavor',
              'code': 500}, sent.kwargs)
         self.assertEqual(str(NoValidHost(**sent.kwargs)), str(sent))
 
@@ -741,7 +743,8 @@ class TestOnTheWay(base.RPCTestCase):
         got = self.answer(wrong_field(), 'nova', 'nova.exception')
 
         self.assertIsInstance(got, NoValidHost)
-        self.assertIn('spec_obj.flavor: a Flavor', got.kwargs['reason'])
+        self.assertIn('spec_obj.flavor: expected a Flavor',
+                      got.kwargs['reason'])
 
     def test_caller_of_ours_gets_ours(self):
         for kind in (exception.NoValidHost, exception.MaxRetriesExceeded):

@@ -36,7 +36,7 @@ class TestPins(base.TestCase):
     def refused(self, *args, **kwargs):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.cap, *args, **kwargs)
-        return error.field, error.expected
+        return error.field, error.detail
 
     def test_releases_stand_for_their_versions(self):
         for release, version in (
@@ -63,12 +63,12 @@ class TestPins(base.TestCase):
         self.assertEqual('[upgrade_levels] scheduler', field)
         self.assertIn("'pikee'", expected)
         self.assertIn('4.0 to 4.5', expected)
-        self.assertIn('pike', expected.split('it is')[0])
+        self.assertIn('pike', expected.split('; expected')[1])
 
     def test_release_of_another_major_version_is_named_with_it(self):
         _, expected = self.refused('grizzly')
 
-        self.assertIn("'grizzly', which is 2.6", expected)
+        self.assertIn("'grizzly' (2.6) is not supported", expected)
         self.assertNotIn('havana', expected)
 
     def test_unknown_version_is_refused(self):
@@ -84,7 +84,8 @@ class TestPins(base.TestCase):
     def test_topic_without_releases_takes_numbers(self):
         self.assertEqual('1.7', self.cap('1.7', 'conductor', '1.19'))
         self.assertEqual(
-            ('[upgrade_levels] conductor', "1.0 to 1.19; it is 'pike'"),
+            ('[upgrade_levels] conductor',
+             "'pike' is not supported; expected 1.0 to 1.19"),
             self.refused('pike', 'conductor', '1.19'))
 
     def test_cap_below_the_minimum_is_an_error(self):
@@ -98,5 +99,5 @@ class TestPins(base.TestCase):
             '4.4', '4.5')
 
         self.assertEqual('[upgrade_levels] scheduler', error.field)
-        self.assertIn('4.5', error.expected)
-        self.assertIn('4.4', error.expected)
+        self.assertIn('4.5', error.detail)
+        self.assertIn('4.4', error.detail)

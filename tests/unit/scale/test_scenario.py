@@ -20,7 +20,7 @@ class TestOf(base.TestCase):
         exc = self.assertRaises(exception.InvalidField, of, **keys)
         self.assertEqual(('a.yaml', field), (
             exc.kwargs['where'], exc.kwargs['field']))
-        self.assertIn(expected, exc.kwargs['expected'])
+        self.assertIn(expected, exc.detail)
 
     def test_what_is_left_out_has_its_default(self):
         made = of(schedulers={'count': 3}, store={'kind': 'etcd'})
@@ -51,7 +51,7 @@ class TestOf(base.TestCase):
                 ('store.defect', 'one of memory',
                  {'store': {'kind': 'etcd', 'defect': 0.1}}),
                 ('name', 'small letters', {'name': 'A name'}),
-                ('cells', 'at most one for each host', {'cells': 101}),
+                ('cells', '101 cells are too many', {'cells': 101}),
                 ('faults[0].kind', 'one of rack',
                  {'faults': [{'kind': 'x', 'at': 1}]}),
                 ('faults[0].document', 'at is missing',

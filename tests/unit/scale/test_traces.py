@@ -127,8 +127,9 @@ class TestAzurePacking(TraceTestCase):
             self.database(columns='finish REAL'), r'vm\.endtime')
         (self.directory / 'trace.sqlite').unlink()
         path = self.database()
-        self.assertRefused(path, r'vmType\.machineId.*one of 0, 1, not 7',
-                           machine={'id': 7})
+        self.assertRefused(
+            path, r'vmType\.machineId.*machine 7; expected one of 0, 1',
+            machine={'id': 7})
         self.assertRefused(self.file(HUAWEI), 'SQLite', form='azure-packing')
 
     def test_times_are_numbers(self):

@@ -119,7 +119,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
                 ('{"a": 7}', ": 'a'", 'a mapping of inventories'),
                 ('{"a": {"total": 7}}', ": 'a'", 'a mapping of inventories'),
                 ('{"a": {"inventories": {"GPU": 7}}}', ": 'a'.inventories",
-                 'totals, 0 to 2147483647, by names of resource classes'),
+                 'resource classes to totals from 0 to 2147483647'),
                 ('{"a": {"inventories": {"VGPU": -1}}}', ": 'a'.inventories",
                  'totals'),
                 ('{"a": {"inventories": {"VGPU": true}}}', ": 'a'.inventories",
@@ -132,7 +132,7 @@ class TestFakeDriver(suite.DriverSuite, base.TestCase):
                 exception.ConfigurationInvalid, self.driver, providers=text)
 
             self.assertEqual(f'[fake_virt] providers{field}', error.field)
-            self.assertIn(expected, error.expected)
+            self.assertIn(expected, error.detail)
 
     def test_its_traits_are_standard_ones(self):
         for architecture in ('x86_64', 'armv7l'):

@@ -51,7 +51,7 @@ class TestSlots(tests.TestCase):
                 f'CUSTOM_{number}': 1 for number in range(33)})
 
         self.assertEqual('resource classes', found.field)
-        self.assertIn('at most 32', found.expected)
+        self.assertIn('at most 32', found.detail)
 
     def test_same_inventory_in_another_order_is_no_change(self):
         self.set(A=5, B=6)

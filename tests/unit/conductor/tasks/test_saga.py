@@ -141,7 +141,8 @@ class TestRun(base.TestCase):
 
         self.run_steps(self.step('1', refuse))
 
-        self.assertEqual('request: hint: a number', str(self.a.reason))
+        self.assertEqual('request: hint: expected a number',
+                         str(self.a.reason))
         self.assertNotIn('Traceback', self.logs.output)
 
     def test_exception_does_not_hide_an_earlier_failure(self):

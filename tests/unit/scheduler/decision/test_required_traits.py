@@ -189,7 +189,7 @@ class DeviceTestCase(prefiltering.PrefilterTestCase):
                 exception.InvalidField, self.stage(self.kind).applies,
                 self.request(said))
             self.assertEqual(field, error.field)
-            self.assertIn(expected, error.expected)
+            self.assertIn(expected, error.detail)
 
 
 class TestPackedVirtqueue(DeviceTestCase):
@@ -209,7 +209,7 @@ class TestPackedVirtqueue(DeviceTestCase):
     def test_flavor_and_image_agree(self):
         self.assertRefused(
             'image.properties.hw_virtio_packed_ring',
-            'what hw:virtio_packed_ring of the flavor says',
+            'the value of hw:virtio_packed_ring in the flavor',
             hw__virtio_packed_ring='true', hw_virtio_packed_ring=False)
 
     def test_other_values_are_refused(self):
@@ -261,7 +261,7 @@ class TestVirtioSound(DeviceTestCase):
 
     def test_flavor_and_image_agree(self):
         self.assertRefused(
-            'image.properties.hw_sound_model', 'of the flavor says',
+            'image.properties.hw_sound_model', 'the flavor has another value',
             hw__sound_model='ac97', hw_sound_model='sb16')
         self.assertRefused(
             'flavor.extra_specs.hw:sound_model', 'one of ac97',
