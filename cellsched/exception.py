@@ -120,28 +120,28 @@ def kind_of(error: BaseException) -> str:
 #: Some of the classes are of libraries.
 _USER_TEXTS = {
     'AMQPError': 'a message broker did not answer',
-    'BrokerRefused': 'a message broker takes no messages',
+    'BrokerRefused': 'a message broker refused the connection',
     'CellUnreachable': 'its cell did not answer',
-    'ClaimConflict': 'it holds another place already',
-    'ClaimRefused': 'its place was taken by another one',
-    'DatabaseBusy': 'a database had too much to do',
+    'ClaimConflict': 'it has a different claim already',
+    'ClaimRefused': 'another server took the resources of its host',
+    'DatabaseBusy': 'a database was too busy',
     'DatabaseError': 'a database failed',
     'DatabaseUnreachable': 'a database did not answer',
-    'DeadlineExceeded': 'a service came to it too late',
-    'GroupPolicyViolated': 'its server group leaves no place for it',
-    'HostMappingNotFound': 'the host that was chosen has left',
+    'DeadlineExceeded': 'a service received it after its deadline',
+    'GroupPolicyViolated': 'the policy of its server group forbids the host',
+    'HostMappingNotFound': 'the selected host no longer exists',
     'KombuError': 'a message broker did not answer',
     'LimitsUnavailable': 'the quota limits of its project are unavailable',
     'MessageDeliveryFailure': 'a message broker did not answer',
     'MessagingTimeout': 'a service did not answer in time',
-    'NotFound': 'something that it needs has gone',
-    'RPCVersionCapError': 'services are of versions that do not fit',
+    'NotFound': 'an object that it needs no longer exists',
+    'RPCVersionCapError': 'services have incompatible versions',
     'SchemaOutOfDate': 'a database is not up to date',
-    'ServiceBusy': 'a service had too much to do',
-    'ServiceTooOld': 'services are of versions that do not fit',
-    'TransactionLost': 'a database had too much to do',
-    'UnsupportedVersion': 'services are of versions that do not fit',
-    'VersionNotSendable': 'services are of versions that do not fit',
+    'ServiceBusy': 'a service was too busy',
+    'ServiceTooOld': 'services have incompatible versions',
+    'TransactionLost': 'a database was too busy',
+    'UnsupportedVersion': 'services have incompatible versions',
+    'VersionNotSendable': 'services have incompatible versions',
 }
 
 #: The text for users in place of all other errors.
@@ -263,7 +263,7 @@ class PluginNotFound(ConfigurationInvalid):
     """``named`` describes the option that names the plug-in, or is empty."""
 
     msg_fmt = ('No plug-in %(name)s in %(namespace)s%(named)s; '
-               'there are: %(available)s.')
+               'expected one of %(available)s.')
 
 
 class NotFound(CellschedException):
@@ -380,8 +380,8 @@ class HostInOtherZone(Exists):
 class HostNameTaken(Exists):
     """Two agents use one host name; the newer one must stop."""
 
-    msg_fmt = ("The name '%(host)s' is that of %(by)s already; host names are "
-               'unique.')
+    msg_fmt = ("The host name '%(host)s' is in use by %(by)s already; host "
+               'names are unique.')
 
 
 class HostIdentityConflict(Exists):
@@ -592,8 +592,8 @@ class MoveAbandoned(CellschedException):
 
 
 class MoveDeadlineExceeded(CellschedException):
-    msg_fmt = ('The %(kind)s was given up: nothing was heard of it for '
-               '%(seconds)s seconds.')
+    msg_fmt = ('The %(kind)s was aborted after %(seconds)s seconds without '
+               'progress.')
     safe = True
 
 

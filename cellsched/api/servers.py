@@ -643,7 +643,7 @@ class Deletion:
         except Exception as exc:
             # The row is marked, and agents look for marked rows.
             LOG.warning('Request %s: could not cast to host %s of cell %s to '
-                        'delete instance %s; it will find it: %s',
+                        'delete instance %s; the host deletes it later: %s',
                         context.request_id, instance.host, cell.identity,
                         uuid, exception.describe(exc))
         try:
@@ -651,7 +651,8 @@ class Deletion:
         except Exception as exc:
             # The deletion is accepted, and a conductor completes it.
             LOG.warning('Request %s: could not complete the deletion of '
-                        'instance %s in cell %s; a conductor will: %s',
+                        'instance %s in cell %s; a conductor completes it '
+                        'later: %s',
                         context.request_id, uuid, cell.identity,
                         exception.user_text(exc))
 

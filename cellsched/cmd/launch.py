@@ -162,7 +162,7 @@ def _wait_for_databases(
             Clock().sleep(_DATABASES_S)
         else:
             if waits:
-                LOG.info('%s waits no longer: the databases answer', program)
+                LOG.info('%s continues: the databases answer', program)
             return made
 
 

@@ -200,8 +200,8 @@ class Guests:
                if record.uuid not in self._logged]
         for record in new[:_NAMED_MAX]:
             LOG.error(
-                'Guest %s runs on this host, and no record explains it: %s; '
-                'it is left alone', record.uuid, _reason(record))
+                'No record explains guest %s on this host: %s; the agent does '
+                'not change it', record.uuid, _reason(record))
         lost = sorted(missing - self._logged)
         if len(new) > _NAMED_MAX:
             LOG.error('%d more guests run on this host without a record; the '

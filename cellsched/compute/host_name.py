@@ -94,8 +94,8 @@ class HostName:
             if run < self._run or silent_s > self._down_s:
                 raise exception.HostNameTaken(
                     host=self._host, by='another agent of this cell')
-            LOG.warning('Another agent has started as %s, which this one is; '
-                        'it has to end', self._host)
+            LOG.warning('Another agent has started as %s, the name of this '
+                        'host; it has to end', self._host)
         services.take(connection, self._host, self._run)
 
 

@@ -370,8 +370,9 @@ class MovingAgent:
                 context, move.source_compute, instance, move.uuid)
         except (*delivery.ERRORS, exception.VersionNotSendable) as exc:
             LOG.warning('Could not cast migrate_out to host %s for instance '
-                        '%s; a conductor will: %s', move.source_compute,
-                        instance.uuid, exception.describe(exc))
+                        '%s; a conductor casts it later: %s',
+                        move.source_compute, instance.uuid,
+                        exception.describe(exc))
 
     def _begin(
         self, uuid: str, migration_uuid: str, leaves: bool = False
@@ -426,7 +427,7 @@ class MovingAgent:
                     or move.source_compute != self._host
                     or move.status not in server_moves.UNMOVED):
                 LOG.info('Not shelving instance %s: it left this host, or '
-                         'its move was given up', uuid)
+                         'its move was aborted', uuid)
                 return None
             row = instances.get(connection, uuid)
             begun = row is not None and (row.task_state, row.host) == (
@@ -462,7 +463,7 @@ class MovingAgent:
     def _pass_over(self, move: server_moves.Migration) -> None:
         """Abort a move whose server is deleted or no longer waits for it."""
         LOG.info('Not finishing the %s of instance %s: it is deleted, or '
-                 'the move was given up', move.migration_type,
+                 'the move was aborted', move.migration_type,
                  move.instance_uuid)
         self._migrations.abort(
             self._database, move,

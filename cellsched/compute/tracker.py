@@ -257,8 +257,8 @@ class Tracker:
                          for name in node.providers])
             for usage in self._claims.usages(providers=sorted(gone)).usages:
                 if any(usage.capacity.values()):
-                    LOG.warning('Provider %s is a former one of host %s, and '
-                                'gets no more servers', usage.provider,
+                    LOG.warning('Provider %s no longer belongs to host %s '
+                                'and gets no more servers', usage.provider,
                                 self._conf.host)
                     self._claims.set_inventory(usage.provider, {})
         self._former = former
@@ -488,8 +488,8 @@ class Tracker:
         """Merge inventories of driver and files; the driver wins."""
         both = own.keys() & value.keys()
         if both and both != self._ignored.get(uuid):
-            LOG.error('What files say of %s on %s is ignored, as its '
-                      'driver reports it', ', '.join(sorted(both)), name)
+            LOG.error('The provider configuration of %s on %s is ignored: '
+                      'the driver reports it', ', '.join(sorted(both)), name)
         self._ignored[uuid] = both
         return {**value, **own}
 

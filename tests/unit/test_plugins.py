@@ -52,7 +52,7 @@ class TestPlugins(base.TestCase):
             exception.PluginNotFound, plugins.load, NAMESPACE, 'C')
 
         self.assertEqual(
-            f'No plug-in C in {NAMESPACE}; there are: A, B.', str(error))
+            f'No plug-in C in {NAMESPACE}; expected one of A, B.', str(error))
 
     def test_plugin_that_cannot_be_imported_is_an_error_that_says_why(self):
         self.install(A='tests.none:x', B='cellsched.filters.base:None_')

@@ -22,7 +22,7 @@ class TestCompute(services.ServiceTestCase):
 
         self.assertEqual(
             (1, 'compute: No plug-in nobody in cellsched.virt, which '
-                '[DEFAULT] compute_driver names; there are: fake.\n'),
+                '[DEFAULT] compute_driver names; expected one of fake.\n'),
             (code, error))
 
     def test_second_agent_with_its_name_is_one_line_and_ends(self):
@@ -36,8 +36,8 @@ class TestCompute(services.ServiceTestCase):
         said = ended.stdout + ended.stderr
         self.assertEqual(1, ended.returncode, said)
         [line] = [each for each in said.splitlines() if 'ERROR' in each]
-        self.assertIn("The name 'host1' is that of another agent of this cell "
-                      'already; host names are unique.', line)
+        self.assertIn("The host name 'host1' is in use by another agent of "
+                      'this cell already; host names are unique.', line)
         self.assertNotIn('Traceback', said)
         self.assertEqual(1, first.output.count('it has to end'))
 

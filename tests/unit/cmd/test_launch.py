@@ -193,7 +193,7 @@ class TestLaunch(services.ServiceTestCase):
 
             self.assertEqual(0, service.stop(), service.output)
             self.assertEqual(1, service.output.count('waits for a database'))
-            self.assertEqual(1, service.output.count('waits no longer'))
+            self.assertEqual(1, service.output.count('continues: the data'))
             self.assertNotIn('Traceback', service.output)
 
     def test_hangup_has_versions_found_out_anew(self):

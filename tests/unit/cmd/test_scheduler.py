@@ -27,8 +27,8 @@ class TestScheduler(services.ServiceTestCase):
         self.assertEqual(1, code)
         self.assertEqual(
             'scheduler: No plug-in nobody in cellsched.scheduler.drivers, '
-            'which [scheduler] driver names; there are: chance_scheduler, '
-            'filter_scheduler, provider_scheduler.\n', error)
+            'which [scheduler] driver names; expected one of '
+            'chance_scheduler, filter_scheduler, provider_scheduler.\n', error)
 
     def ask(self, path):
         return processes.get(self.port, path)

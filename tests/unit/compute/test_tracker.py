@@ -794,7 +794,7 @@ class TestKeptUuids(tracking.TrackerTestCase):
 
         self.assertNotIn(HOST_ID, nodes.values())
         self.assertEqual(self.sold(nodes), self.for_sale)
-        self.assertIn(f'Provider {HOST_ID} is a former one of host host1',
+        self.assertIn(f'Provider {HOST_ID} no longer belongs to host host1',
                       self.logs.output)
 
     def test_row_of_a_restored_database_is_the_only_one_for_sale(self):

@@ -195,7 +195,7 @@ class TestInstanceFaults(base.TestCase):
     def test_other_errors_tell_users_only_their_kind_in_words(self):
         for reason, said in (
                 (exception.HostMappingNotFound(host='secret-host'),
-                 'the host that was chosen has left'),
+                 'the selected host no longer exists'),
                 (RuntimeError('secret-host is on fire'),
                  'an error that operators find in the logs')):
             row = self.record(reason)
