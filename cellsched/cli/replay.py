@@ -27,6 +27,9 @@ from cellsched.scheduler import replay
 #: The most changes that a text shows.
 _SHOWN_MAX = 50
 
+#: The driver that makes the decisions again.
+_DRIVER = 'filter_scheduler'
+
 #: Words of a summary, by change.
 _WORDS = {replay.SAME: 'get the same host or refusal',
           replay.ELSEWHERE: 'go to another host',
@@ -109,11 +112,20 @@ def run(app: Shell, args: argparse.Namespace, make: Any) -> dict[str, Any]:
         raise exception.NotFound(
             f'{args.recording}: no decision is recorded'
             + (' in this time' if args.since or args.until else '') + '.')
-    policy = make(app, args, first.header)
+    policy, header = make(app, args, first.header), first.header
+    driver = header.get('driver') or _DRIVER
+    if driver != _DRIVER:
+        problems.append(f'the driver {driver} made the recorded decisions; '
+                        f'{_DRIVER} makes them again')
     found = Report(str(args.recording), args.all)
     with terminal.progress('Deciding again', total, app.stderr) as show:
         entry: recording.Entry | None = first
         while entry is not None:
+            if entry.header is not header and entry.header != header:
+                # The recorded configuration has changed.
+                moves, header = policy.moves, entry.header
+                policy = make(app, args, header)
+                policy.moves = moves
             found.add(policy.decide(entry))
             if not found.requests % 100:
                 show(found.requests)
@@ -197,9 +209,9 @@ class Report:
         after = replay.packing(entry.table, entry.at)
         before = after
         if moves:
-            moves.apply(entry.table)
+            moves.apply(entry.table, entry.process)
             after = replay.packing(entry.table, entry.at)
-            moves.withdraw(entry.table)
+            moves.withdraw(entry.table, entry.process)
             before = replay.packing(entry.table, entry.at)
         return {'before': dataclasses.asdict(before),
                 'after': dataclasses.asdict(after)}

@@ -214,6 +214,7 @@ class Entry:
     :param table: the hosts at that time, until the next entry is read; None
         if they are not read
     :param data: the recorded fields
+    :param process: the number of the process that decided
     """
 
     at: float
@@ -223,6 +224,7 @@ class Entry:
     data: Mapping[str, Any]
     table: HostTable | None = None
     discounted: Sequence[tuple[int, Changes]] | None = None
+    process: int = 0
 
     @functools.cached_property
     def request(self) -> objects.RequestSpec:
@@ -366,7 +368,7 @@ class Recorder:
         self._waiting = collections.deque[MadeDecision]()
         self._dropped = self._logged = 0
         self._logged_at = -math.inf
-        self._is_failing = False
+        self._is_failing = self._is_outdated = False
         self._files: _Files | None = None
         self._encoder = StateEncoder()
 
@@ -416,6 +418,10 @@ class Recorder:
                 self._write(batch)
             self._report()
 
+    def follow_options(self) -> None:
+        """Begin a new file, because options have changed; never blocks."""
+        self._is_outdated = True
+
     def close(self) -> None:
         """Write the waiting decisions a last time."""
         self.flush()
@@ -432,7 +438,8 @@ class Recorder:
         try:
             if self._files is None:
                 self._files = _Files(self.path, self.bytes_max)
-            if self._files.is_full:
+            if self._files.is_full or self._is_outdated:
+                self._is_outdated = False
                 self._begin_file(ordered[0])
             self._files.append(self._items(ordered))
         except Exception as exc:
@@ -609,8 +616,8 @@ def read(
         a recording of this version
     """
     streams = [
-        _read_files(files, tables, extra_columns, report)
-        for files in _streams(pathlib.Path(path))]
+        _read_files(files, process, tables, extra_columns, report)
+        for process, files in enumerate(_streams(pathlib.Path(path)))]
     merged = heapq.merge(*streams, key=lambda entry: entry.at)
     return (entry for entry in merged if since <= entry.at <= until)
 
@@ -632,7 +639,7 @@ def _streams(path: pathlib.Path) -> list[list[pathlib.Path]]:
 
 
 def _read_files(
-    files: Iterable[pathlib.Path], tables: bool,
+    files: Iterable[pathlib.Path], process: int, tables: bool,
     extra_columns: Iterable[columns.Column], report: Callable[[str], object],
 ) -> Iterator[Entry]:
     for path in files:
@@ -644,7 +651,8 @@ def _read_files(
                     header = msgpackutils.loads(packed)
                 elif kind == ENTRY:
                     yield _read_entry(
-                        msgpackutils.loads(packed), header, decoder, tables)
+                        msgpackutils.loads(packed), header, decoder, tables,
+                        process)
                 elif kind == CHANGE and tables:
                     decoder.apply(msgpackutils.loads(packed))
         except exception.CellschedException:
@@ -715,7 +723,7 @@ def _split(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _read_entry(
     data: Mapping[str, Any], header: Mapping[str, Any],
-    decoder: StateDecoder, tables: bool,
+    decoder: StateDecoder, tables: bool, process: int,
 ) -> Entry:
     error, reason, rejections = data.get('error', ('', '', ()))
     answer = Answer([Place(*each) for each in data.get('places', ())],
@@ -724,7 +732,7 @@ def _read_entry(
     if tables and 'discounted' in data:
         discounted = decoder.entries(data['discounted'])
     return Entry(data['at'], data['uuids'], answer, header, data,
-                 decoder.table if tables else None, discounted)
+                 decoder.table if tables else None, discounted, process)
 
 
 def _invalid(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 from importlib import metadata
+import itertools
 from random import Random
 from typing import Any
 import zlib
@@ -232,7 +233,7 @@ class Replay:
             return Outcome(entry, entry.answer, SKIPPED, skip)
         assert entry.table is not None
         if self.moves is not None:
-            self.moves.apply(entry.table)
+            self.moves.apply(entry.table, entry.process)
         request = with_members(entry.request, entry.uuids)
         remark = ''
         try:
@@ -252,7 +253,7 @@ class Replay:
         reason = '' if change == SAME else self._reason(
             entry, request, answer, change)
         if self.moves is not None and change != SAME and data['claims']:
-            self.moves.add(request, entry.answer, answer)
+            self.moves.add(entry.table, request, entry.answer, answer)
         return Outcome(entry, answer, change, reason, remark)
 
     def _misses(self, entry: Entry, request: objects.RequestSpec) -> bool:
@@ -373,18 +374,42 @@ def _of(places: Sequence[Sequence[objects.Selection]]) -> Answer:
         for first, *rest in places])
 
 
+@dataclasses.dataclass(eq=False)
+class Move:
+    """A server on another host than recorded.
+
+    :param before: the recorded node; None if it was refused
+    :param after: the node now; None if it is refused
+    :param releases: servers that its host releases until it counts as deleted
+    """
+
+    before: str | None
+    after: str | None
+    changes: view.Changes
+    releases: float
+
+    @property
+    def node(self) -> str:
+        """The node that shows whether the server still exists."""
+        return self.before or self.after or ''
+
+
 class Moves:
     """Servers that are on other hosts than recorded.
 
-    They are added to the overlay of the recorded tables. A server counts until
-    the end of the recording, because a recording does not say when servers
-    are deleted.
+    They are added to the overlay of the recorded tables. A recording does not
+    say which servers are deleted: one counts until its recorded host has
+    released half of the servers that it had.
     """
 
     def __init__(self) -> None:
-        #: Changes by compute node and column.
-        self._nodes: dict[str, collections.Counter[str]] = {}
-        #: The changes in order, and how many each table has.
+        self._by_node: dict[str, list[Move]] = {}
+        #: The servers of these nodes, as the first process knew them last.
+        self._counts: dict[str, float] = {}
+        self._process: int | None = None
+        #: All changes by node and column; the changes in order; and the
+        #: number of them that each table has, with its snapshot.
+        self._sums: dict[str, collections.Counter[str]] = {}
         self._log: list[tuple[str, view.Changes]] = []
         self._applied: dict[int, tuple[Snapshot, int]] = {}
 
@@ -392,49 +417,93 @@ class Moves:
         return bool(self._log)
 
     def add(
-        self, request: objects.RequestSpec, before: Answer, after: Answer
+        self, table: HostTable, request: objects.RequestSpec, before: Answer,
+        after: Answer,
     ) -> None:
-        """Add the servers of a request."""
+        """Add the servers of a request that are elsewhere."""
         # The builds in progress end soon, on whichever host they are.
         changes = tuple(
             (name, amount) for name, amount
             in view.changes(tuple(request.resources().items()))
             if name != view.BUILDS)
-        inverse = view.inverse(changes)
-        for place in before.places:
-            self._add(place.node, inverse)
-        for place in after.places:
-            self._add(place.node, changes)
+        for old, new in itertools.zip_longest(
+                [place.node for place in before.places],
+                [place.node for place in after.places]):
+            move = Move(old, new, changes, 1.0)
+            if move.before == move.after:
+                continue
+            row = table.row(move.node)
+            if row is not None:
+                count = float(table.written('num_instances')[row])
+                move.releases = max(count / 2, 1.0)
+                self._counts.setdefault(move.node, count)
+            self._by_node.setdefault(move.node, []).append(move)
+            self._note(move.before, view.inverse(changes))
+            self._note(move.after, changes)
 
-    def _add(self, node: str, changes: view.Changes) -> None:
-        self._log.append((node, changes))
-        sums = self._nodes.setdefault(node, collections.Counter())
-        for name, amount in changes:
-            sums[name] += amount
+    def apply(self, table: HostTable, process: int) -> None:
+        """Add the servers to a table, as far as it does not have them.
 
-    def apply(self, table: HostTable) -> None:
-        """Add the servers to a table, as far as it does not have them."""
+        :param process: the process that recorded the table
+        """
         if not self._log:
             return
         snapshot = table.snapshot
-        known, count = self._applied.get(id(table), (None, 0))
+        known, count = self._applied.get(process, (None, 0))
+        if known is not snapshot:
+            if self._process is None:
+                self._process = process
+            if self._process == process:
+                # All processes see the same servers.
+                self._end(table)
         # A new snapshot has none of them.
         new: Iterable[tuple[str, view.Changes]] = (
             self._log[count:] if known is snapshot else
             [(node, tuple(sums.items()))
-             for node, sums in self._nodes.items()])
+             for node, sums in self._sums.items()])
         snapshot.overlay.extend(
             (snapshot.rows[node], changes) for node, changes in new
             if node in snapshot.rows)
-        self._applied[id(table)] = snapshot, len(self._log)
+        self._applied[process] = snapshot, len(self._log)
 
-    def withdraw(self, table: HostTable) -> None:
+    def withdraw(self, table: HostTable, process: int) -> None:
         """Remove the servers from a table again."""
         snapshot = table.snapshot
         snapshot.overlay.extend(
             (snapshot.rows[node], view.inverse(tuple(sums.items())))
-            for node, sums in self._nodes.items() if node in snapshot.rows)
-        self._applied.pop(id(table), None)
+            for node, sums in self._sums.items() if node in snapshot.rows)
+        self._applied.pop(process, None)
+
+    def _end(self, table: HostTable) -> None:
+        """Remove the servers that count as deleted."""
+        numbers = table.written('num_instances')
+        for node, moves in [*self._by_node.items()]:
+            row = table.row(node)
+            if row is None:
+                continue
+            before = self._counts.get(node, 0.0)
+            self._counts[node] = count = float(numbers[row])
+            if count >= before:
+                continue
+            for move in moves:
+                move.releases -= before - count
+                if move.releases <= 0:
+                    self._note(move.before, move.changes)
+                    self._note(move.after, view.inverse(move.changes))
+            self._by_node[node] = [
+                move for move in moves if move.releases > 0]
+            if not self._by_node[node]:
+                del self._by_node[node], self._counts[node]
+
+    def _note(self, node: str | None, changes: view.Changes) -> None:
+        if node is None:
+            return
+        self._log.append((node, changes))
+        sums = self._sums.setdefault(node, collections.Counter())
+        for name, amount in changes:
+            sums[name] += amount
+        if not any(sums.values()):
+            del self._sums[node]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,6 +71,20 @@ class TestReplay(base.CommandTestCase, recordings.RecordingTestCase):
 
         self.assertIn('elsewhere: 1', ran.out)
 
+    def test_recorded_policy_that_changed(self):
+        self.restart(ram_weight_multiplier=-1.0)
+        self.clock.advance(60)
+        self.table.put([*self.nodes.values()], {
+            'last_seen_up': self.clock.steady()})
+        self.ask()
+        self.recorder.close()
+
+        ran = self.replay('-f', 'json', '--all', '--fail-on-change')
+
+        self.assertEqual(0, ran.code)
+        self.assertEqual(['n07', None, None, 'n00'], [
+            each['host_after'] for each in ran.data['changes']])
+
     def test_time_and_all_servers(self):
         ran = self.replay('--since', '2023-11-14T22:14', '--all')
 

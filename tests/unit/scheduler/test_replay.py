@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded requests are decided again."""
 
+import collections
+import itertools
 import random
 
 from cellsched.claims import base as claims_base
+from cellsched.conf import loader
 from cellsched import exception
 from cellsched.hosts.aggregate import HostAggregate
+from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
 from cellsched.scheduler import replay
 from cellsched.testing import builders
+from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.scheduler import recordings
+from tests.unit.scheduler import release_gate
 
 
 def alternates(answer):
@@ -235,6 +241,31 @@ class TestOtherPolicy(recordings.RecordingTestCase):
         self.assertEqual([['n00'], ['n00']],
                          [each.answer.hosts for each in alone])
 
+    def test_moved_server_is_deleted_in_the_end(self):
+        """It counts until its recorded host has released servers."""
+        self.table.put([self.nodes['n07']], {'free_ram_mb': 99_999})
+        [uuid], _ = self.ask()
+        self.source.reload([self.nodes['n07']])
+        self.ask(ignore_hosts=['n07'])
+        self.store.release([uuid])
+        self.source.reload([self.nodes['n07']])
+        self.ask(ignore_hosts=['n07'])
+        policy = replay.Replay(self.configuration(
+            weight_classes=['NumInstancesWeigher'],
+            num_instances_weight_multiplier=-1.0))
+        self.recorder.flush()
+
+        servers = []
+        for entry in recording.read(self.path, tables=True):
+            policy.decide(entry)
+            numbers = entry.hosts()['num_instances']
+            servers.append((numbers.min(), numbers.sum()))
+
+        self.assertEqual(3, len(servers))
+        # Neither is the server on its recorded host, nor is it there twice.
+        self.assertEqual([0, 0, 0], [least for least, _ in servers])
+        self.assertEqual([0, 1, 1], [total for _, total in servers])
+
     def test_locations_that_were_not_needed(self):
         self.ask(hints={'different_host': samples.uuids(1)})
 
@@ -256,3 +287,53 @@ class TestOtherPolicy(recordings.RecordingTestCase):
     @staticmethod
     def fail_to_claim():
         raise exception.ClaimConflict(consumer='c')
+
+
+class TestReleaseGate(base.TestCase):
+    """This release decides as the recording in the repository says.
+
+    The contributor guide says how to make the recording again.
+    """
+
+    def outcomes(self, multipliers=()):
+        conf, policy = loader.load(
+            [], files=[], dirs=[], kinds=(), messages=False), None
+        for entry in recording.read(release_gate.PATH, tables=True,
+                                    report=self.fail):
+            if policy is None:
+                replay.apply_header(conf, entry.header)
+                pipeline = filter_scheduler.pipeline_of(conf)
+                replay.set_multipliers(
+                    conf, pipeline.weighers, dict(multipliers))
+                policy = replay.Replay(conf, pipeline)
+            yield policy.decide(entry)
+
+    def test_answers_are_the_recorded_ones(self):
+        kinds, sizes = collections.Counter(), collections.Counter()
+        for outcome in self.outcomes():
+            entry, answer = outcome.entry, outcome.answer
+            recorded = entry.answer
+            self.assertEqual(replay.SAME, outcome.change, outcome)
+            self.assertEqual(alternates(recorded), alternates(answer))
+            if not entry.data.get('passed'):
+                self.assertEqual([*recorded.rejections],
+                                 [*answer.rejections])
+            kinds.update({
+                recorded.error or 'placed', *(
+                    name for name in ('nodes', 'passed', 'refusals', 'seed')
+                    if entry.data.get(name))})
+            sizes[len(entry.uuids)] += 1
+
+        # It has requests of each kind.
+        self.assertEqual(release_gate.REQUESTS, sizes.total())
+        for kind in ('placed', 'NoValidHost', 'nodes', 'passed', 'refusals',
+                     'seed'):
+            self.assertGreater(kinds[kind], 0, kinds)
+        self.assertLess(release_gate.PATH.stat().st_size,
+                        release_gate.BYTES_MAX)
+
+    def test_change_of_the_policy_is_seen(self):
+        some = itertools.islice(
+            self.outcomes({'RAMWeigher': '-1'}), 50)
+
+        self.assertIn(replay.ELSEWHERE, {each.change for each in some})
