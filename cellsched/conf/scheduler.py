@@ -114,7 +114,7 @@ Related options:
 Largest size of the recording of one process, in MB.
 
 The oldest quarter is removed if the recording becomes larger. Each quarter
-begins with all hosts, which take about 100 bytes each.
+begins with all hosts, which take about 40 bytes each.
 
 Related options:
 

@@ -340,6 +340,9 @@ class ProviderScheduler(base.SchedulerDriver):
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
         parts.metrics.add_source(self._metrics)
+        if parts.recorder is not None:
+            LOG.warning('Decisions are not recorded: the driver '
+                        'provider_scheduler keeps no hosts')
 
     def _metrics(self) -> list[metrics.Reading]:
         # No hosts are kept, so there are no metrics of hosts and capacity.

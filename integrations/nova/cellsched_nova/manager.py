@@ -298,6 +298,8 @@ class ColumnSchedulerManager(SchedulerManager):
         except exception.ConfigurationInvalid as exc:
             LOG.error('A changed option is ignored: %s', exc)
         self._parts = self._make_parts()
+        if self._recorder is not None:
+            self._recorder.follow_options()
 
     @oslo_messaging.expected_exceptions(nova_exception.NoValidHost)
     def select_destinations(

@@ -21,6 +21,8 @@ from cellsched.rpc import client
 from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.scheduler.drivers import base as drivers
+from cellsched.scheduler import recording
+from cellsched.scheduler import replay
 from cellsched.testing import builders
 from cellsched.testing.clock import FakeClock
 from cellsched.wiring import services
@@ -386,7 +388,9 @@ class TestRunning(configured.WiringTestCase):
     def test_scheduler_finds_the_hosts_of_agents(self):
         self.map_cell()
         self.make(services.compute, self.conf(cell=True))
-        service = self.run_service(services.scheduler(self.conf(api=True)))
+        path = self.directory / 'decisions'
+        service = self.run_service(services.scheduler(self.conf(
+            api=True, scheduler={'record': path})))
         [wanted] = samples.uuids(1)
 
         [[chosen]] = client.Client(
@@ -398,6 +402,22 @@ class TestRunning(configured.WiringTestCase):
         self.assertIsInstance(chosen, objects.Selection)
         self.assertEqual('host1', chosen.service_host)
         self.assertIn(wanted, service.parts.claims.claims_of([wanted]))
+        # The decision is recorded, and is the same again.
+        service.parts.recorder.flush()
+        [entry] = recording.read(path, tables=True)
+        self.assertEqual(([wanted], ['host1']),
+                         (entry.uuids, entry.answer.hosts))
+        replay.apply_header(service.parts.conf, entry.header)
+        self.assertEqual(replay.SAME, replay.Replay(
+            service.parts.conf).decide(entry).change)
+
+    def test_recording_to_a_directory_that_does_not_exist(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.make, services.scheduler,
+            self.conf(api=True, scheduler={
+                'record': self.directory / 'none' / 'decisions'}))
+
+        self.assertIn('[scheduler] record: ', error.format_message())
 
     def test_scheduler_has_the_driver_that_is_configured(self):
         for name, kind in (('filter_scheduler', 'FilterScheduler'),
