@@ -214,11 +214,13 @@ class ChangeLog:
         first, rows = self._entries
         return first + len(rows)
 
-    def add(self, rows: Iterable[int]) -> None:
+    def add(self, rows: Column | tuple[int]) -> None:
         """Add rows that changed."""
-        self._entries[1].extend(rows)
-        if len(self._entries[1]) > _LOG_MAX:
+        if len(self._entries[1]) + len(rows) > _LOG_MAX:
             self.clear()
+        else:
+            self._entries[1].extend(
+                rows if isinstance(rows, tuple) else rows.tolist())
 
     def clear(self) -> None:
         """Begin anew: all rows changed."""

@@ -51,8 +51,12 @@ _SPARE_VALUES = 1000
 #: The growth factor of the columns, which limits their unused part.
 _GROWTH = 1.125
 
-#: The number of idle merged column sets that are kept for reuse.
-_IDLE_MAX = 16
+#: The number of nodes whose last reservations are known.
+_NOTED_MAX = 100_000
+
+#: The number of idle merged column sets that are kept for reuse, and of their
+#: hosts: each set may have a copy of a column and results for each host.
+_IDLE_MAX, _IDLE_HOSTS_MAX = 16, 2_000_000
 
 
 class Verify(enum.Enum):
@@ -151,6 +155,8 @@ class HostTable:
         self._pending: dict[str, list[PendingAllocation]] = {}
         # The overlay entry count at the last reservation of each node.
         self._noted_at: dict[str, int] = {}
+        # The same for all nodes, up to when the entries were last discarded.
+        self._all_noted_at = 0
         self._others = OtherProviders()
         # The numbers of child providers with a column, by resource class.
         self._places: Mapping[str, tuple[int, ...]] = {}
@@ -255,7 +261,8 @@ class HostTable:
         """
         columns = hosts.columns
         columns.give_back()
-        if len(self._idle) < _IDLE_MAX:
+        if len(self._idle) < max(1, min(
+                _IDLE_MAX, _IDLE_HOSTS_MAX // max(len(columns), 1))):
             self._idle.append(columns)
 
     @contextlib.contextmanager
@@ -315,6 +322,9 @@ class HostTable:
                         row, host_view.changes(allocation.resources)))
                     self._noted_at[allocation.node] = (
                         snapshot.earlier + len(overlay))
+            if len(self._noted_at) > _NOTED_MAX:
+                self._all_noted_at = snapshot.earlier + len(overlay)
+                self._noted_at.clear()
         return allocations
 
     def rollback(self, allocations: Iterable[PendingAllocation]) -> None:
@@ -381,8 +391,9 @@ class HostTable:
 
         Snapshots that were published since do not matter.
         """
-        return any(self._noted_at.get(node, 0) > columns.seen
-                   for node, _ in taken)
+        return self._all_noted_at > columns.seen or any(
+            self._noted_at.get(node, 0) > columns.seen
+            for node, _ in taken)
 
     def _has_capacity(
         self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]],
@@ -567,7 +578,7 @@ class HostTable:
         if not differs.any():
             return False
         self._writable(name)[rows] = values
-        self._log.add(rows[differs].tolist())
+        self._log.add(rows[differs])
         if name in _LASTING:
             self._lasting_changed = True
         return True
@@ -782,6 +793,9 @@ class HostTable:
 
     def _place(self, uuids: Sequence[str]) -> Column:
         """Return the rows of these hosts; new ones get defaults."""
+        if len(uuids) == self._length and np.array_equal(
+                self.written('uuid'), np.array(uuids, dtype=object)):
+            return np.arange(self._length)
         new = [uuid for uuid in dict.fromkeys(uuids) if uuid not in self._rows]
         if new:
             end = self._length + len(new)
@@ -882,4 +896,6 @@ class InflightBuilds:
             times = self._times.get(uuid)
             if times and times[0] == time:
                 times.popleft()
+                if not times:
+                    del self._times[uuid]
                 yield uuid, 1

@@ -131,7 +131,7 @@ class MergedColumns:
 
         The rows that the earlier overlay changed differ, too.
         """
-        self.reports.add(rows.tolist())
+        self.reports.add(rows)
         taken = [row for row, _ in self.snapshot.overlay[:self.position]]
         rows = np.union1d(rows, np.array(taken, dtype='int64'))
         for name, copy in self._copies.items():
@@ -139,11 +139,11 @@ class MergedColumns:
             copy[rows] = 0 if column is None else column[rows]
         self.snapshot, self.position = snapshot, 0
         self._shared.clear()
-        self._note(rows.tolist())
+        self._note(rows)
         for name in self._copies:
             self._extrema.pop(name, None)
 
-    def _note(self, rows: Iterable[int]) -> None:
+    def _note(self, rows: host_snapshot.Column | tuple[int]) -> None:
         """Note that rows changed."""
         self.revision += 1
         self.current.clear()
@@ -348,11 +348,6 @@ class Hosts:
         if name in self.columns:
             return self[name]
         return np.zeros(len(self))
-
-    def least_available(self, resource: str) -> float:
-        """Return the least amount of a resource class on any host."""
-        name = AVAILABLE + resource
-        return self.least(name) if name in self.columns else 0.0
 
     def least(self, name: str) -> float:
         """Return the minimum of a column; infinity without hosts.

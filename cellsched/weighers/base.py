@@ -51,7 +51,9 @@ class Weigher(abc.ABC):
 
     #: True if scores depend on columns of the host table alone: not on the
     #: request, the time, values of cells, or the set of hosts that passed.
-    #: Scores are then reused until a host changes.
+    #: None then stands for scores of 0. Scores are reused until a host
+    #: changes; of a :attr:`local` weigher only the changed hosts are scored
+    #: again.
     by_columns: ClassVar[bool] = False
 
     #: True if the weigher must get only the hosts that passed, because it

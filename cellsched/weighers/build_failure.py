@@ -28,6 +28,5 @@ class BuildFailureWeigher(base.Weigher):
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column | None:
-        if hosts.is_whole and hosts.most('failed_builds') <= 0:
-            return None
-        return hosts['failed_builds']
+        some = hosts.most('failed_builds') > 0
+        return hosts['failed_builds'] if some else None

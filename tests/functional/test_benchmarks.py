@@ -54,6 +54,17 @@ class TestBenchmarks(base.TestCase):
             ['reading', 'floor'] * 2,
             [line['what'] for line in json.loads(done.stdout)['results']])
 
+    def test_decisions_like_earlier_ones_are_held_against_bars(self):
+        done = self.benchmark(
+            '--workload', 'decision-1000000', '--repeat', '2',
+            '--parameter', 'hosts=60', '--parameter', 'cells=4', '-f', 'json')
+
+        self.assertEqual(0, done.returncode, done.stderr)
+        lines = json.loads(done.stdout)['results']
+        self.assertEqual(['known', 'other', 'floor'],
+                         [line['what'] for line in lines])
+        self.assertTrue(lines[0]['bar'] and lines[1]['bar'])
+
     def test_builds_are_held_against_bars(self):
         done = self.benchmark(
             '--workload', 'builds-multi-create', '--repeat', '1',

@@ -29,11 +29,12 @@ from cellsched.hosts import snapshot
 from cellsched.hosts.snapshot import ChangeLog
 from cellsched.hosts import view
 from cellsched.scheduler.decision.ranking import add_up
+from cellsched.scheduler.decision.ranking import CHUNK
 from cellsched.scheduler.decision.ranking import WeightPart
 from cellsched.weighers.base import Weigher
 
 #: The results of each kind that are kept for one set of columns.
-_MASKS_MAX, _PASSED_MAX, _SUMS_MAX = 64, 32, 4
+_MASKS_MAX, _PASSED_MAX, _SUMS_MAX = 64, 16, 4
 
 #: If more than one host in this many changed, all hosts are asked again.
 _FEW_CHANGED = 4
@@ -92,7 +93,7 @@ class KeptMask:
         differs = self.mask[rows] != after
         if differs.any():
             self.mask[rows] = after
-            self.log.add(rows[differs].tolist())
+            self.log.add(rows[differs])
 
 
 def mask(
@@ -127,7 +128,7 @@ class Leaders:
 
     def __init__(self, values: view.Column, sign: int) -> None:
         self._sign = sign
-        signed = values if sign > 0 else -values
+        signed = np.multiply(values, float(sign))
         rows = np.arange(len(signed))
         if len(rows) > _LEADERS:
             # At least one host in each of enough blocks has this much.
@@ -148,7 +149,7 @@ class Leaders:
 
     def repair(self, rows: view.Column, values: view.Column) -> bool:
         """Update the scores of some rows; return False if few are left."""
-        signed = values * self._sign
+        signed = np.multiply(values, float(self._sign))
         stay = (self._rows[:, None] != rows).all(axis=1) if (
             len(rows) < 4) else np.isin(self._rows, rows, invert=True)
         enter = signed >= self._bound
@@ -214,23 +215,31 @@ class KeptScores:
 
     def repair(self, hosts: view.Hosts, ask: Ask) -> bool:
         """Update the scores; return False if it is better to ask again."""
-        if self._at == self._changes.end:
+        end = self._changes.end
+        if self._at == end:
             return True
         rows = _changed(self._changes, self._at, hosts)
         if rows is None or len(rows) and not self._weigher.local:
             return False
-        self._at = self._changes.end
-        if not len(rows):
-            return True
-        scores_ = ask(hosts.at(rows))
-        if scores_ is None or self.values is None:
-            return scores_ is None and self.values is None
+        if len(rows) and not self._set(rows, ask(hosts.at(rows))):
+            return False
+        # A weigher that fails is asked again.
+        self._at = end
+        return True
+
+    def _set(self, rows: view.Column, scores_: view.Column | None) -> bool:
+        if self.values is None:
+            return scores_ is None
+        if scores_ is None:
+            scores_ = np.zeros(len(rows), dtype=self.values.dtype)
+        if scores_.dtype != self.values.dtype:
+            return False
         differs = self.values[rows] != scores_
         if differs.any():
             rows, scores_ = rows[differs], scores_[differs]
             self.values[rows] = scores_
             self._look_at(scores_)
-            self.log.add(rows.tolist())
+            self.log.add(rows)
             for sign, leaders in list(self._leaders.items()):
                 if not leaders.repair(rows, scores_):
                     del self._leaders[sign]
@@ -289,14 +298,21 @@ class PassingHosts:
         #: The number of filters that each host passed.
         self._number = np.zeros(count, dtype='uint8')
         self.counts = []
+        alike = 0
         for each in masks:
             if each.mask is not None:
+                self._count(alike)
                 self.mask &= each.mask
-                count = int(np.count_nonzero(self.mask))
+                count, alike = int(np.count_nonzero(self.mask)), 0
+            alike += 1
             self.counts.append(count)
-            self._number += self.mask.view('uint8')
+        self._count(alike)
         self._best: weakref.WeakKeyDictionary[WeightSum, BlockMaxima] = (
             weakref.WeakKeyDictionary())
+
+    def _count(self, filters: int) -> None:
+        """Count filters that the same hosts passed."""
+        self._number += self.mask.view('uint8') * np.uint8(filters)
 
     def repair(self, masks: Sequence[KeptMask]) -> bool:
         """Update the hosts; return False if a mask was made anew."""
@@ -319,7 +335,7 @@ class PassingHosts:
                     - np.count_nonzero(before > place))
                 number += passed
             self._number[rows], self.mask[rows] = number, passed
-            self.log.add(rows.tolist())
+            self.log.add(rows)
         return True
 
     def rejected_by(self, place: int) -> view.Column:
@@ -377,7 +393,7 @@ class WeightSum:
         self._at = [each.log.end for each in self._known]
         if len(rows):
             self.weights[rows] = add_up(self.parts, rows)
-            self.log.add(rows.tolist())
+            self.log.add(rows)
         return True
 
     def distance(self, parts: Sequence[WeightPart]) -> float:
@@ -414,16 +430,17 @@ _NEAR = 0.01
 
 def weight_sum(
     parts: Sequence[WeightPart], known: Sequence[KeptScores],
-    hosts: view.Hosts,
+    hosts: view.Hosts, most: float = _NEAR,
 ) -> tuple[WeightSum, float]:
     """Return weights that are nearly those of these parts.
 
+    :param most: the greatest distance
     :returns: the weights, with their distance
     """
     sums: list[WeightSum] = hosts.columns.kept.setdefault('sums', [])
     near = {each.distance(parts): each for each in reversed(sums)}
     distance = min(near, default=math.inf)
-    if distance <= _NEAR:
+    if distance <= most:
         found = near[distance]
         sums.remove(found)
         if found.repair():
@@ -455,12 +472,18 @@ class BlockMaxima:
     def __init__(self, passed_: PassingHosts, sum_: WeightSum) -> None:
         self._size = max(_BLOCK_MIN, -(-len(passed_.mask) // _BLOCKS_MAX))
         self._at = passed_.log.end, sum_.log.end
-        # For many hosts, np.where() takes three times as long.
-        weights = np.subtract(passed_.mask, 1, dtype='float64')
-        weights *= -_NONE
-        weights += sum_.weights
-        self._most = np.maximum.reduceat(
-            weights, np.arange(0, len(weights), self._size))
+        step = self._size * -(-CHUNK // self._size)
+        buffer, found = np.empty(step), []
+        # For many hosts, np.where() takes several times as long.
+        for start in range(0, len(passed_.mask), step):
+            part = slice(start, start + step)
+            weights = buffer[:len(passed_.mask[part])]
+            np.subtract(passed_.mask[part], 1, out=weights, dtype='float64')
+            weights *= -_NONE
+            weights += sum_.weights[part]
+            found.append(np.maximum.reduceat(
+                weights, np.arange(0, len(weights), self._size)))
+        self._most = np.concatenate(found)
 
     def repair(self, passed_: PassingHosts, sum_: WeightSum) -> bool:
         """Update the blocks; return False if it is better to begin anew."""
@@ -525,10 +548,15 @@ class KeptBest:
         self, passed_: PassingHosts, parts: Sequence[WeightPart],
         known: Sequence[KeptScores], hosts: view.Hosts,
     ) -> None:
-        self._parts = parts
+        self._parts, self._known, self._hosts = parts, known, hosts
         self._passed = passed_
-        self._sum, self._distance = weight_sum(parts, known, hosts)
-        self._blocks = passed_.best(self._sum)
+        self._find(_NEAR)
+
+    def _find(self, most: float) -> None:
+        """Find weights at most this far from those of the parts."""
+        self._sum, self._distance = weight_sum(
+            self._parts, self._known, self._hosts, most)
+        self._blocks = self._passed.best(self._sum)
 
     def weights(self, rows: view.Column) -> view.Column:
         """Return the weights of rows."""
@@ -536,8 +564,14 @@ class KeptBest:
 
     def contenders(self, count: int, begin: int) -> view.Column | None:
         """Return a few rows with the best ones, ascending; None if many."""
-        return self._blocks.contenders(
+        found = self._blocks.contenders(
             self._passed, self._sum, count, begin, self._distance)
+        if found is None and self._distance:
+            # Many hosts are nearly equal, and only some of equals count.
+            self._find(0.0)
+            found = self._blocks.contenders(
+                self._passed, self._sum, count, begin, 0.0)
+        return found
 
 
 def _changed(

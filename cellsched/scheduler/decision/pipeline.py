@@ -450,7 +450,7 @@ def _nearest(
 _FEW_WEIGHED = 8 / 7
 
 #: The same if the scores of all hosts are kept.
-_FEW_KEPT = 64
+_FEW_KEPT = 256
 
 
 class Pipeline:

@@ -18,6 +18,9 @@ from cellsched.weighers import base
 #: shifted to zero before they are multiplied, to keep precision.
 _FAR = 1e3
 
+#: Rows that are added up at a time, so that they stay in the cache of the CPU.
+CHUNK = 2 ** 15
+
 #: The smallest range of scores that a multiplier can be divided by.
 _LEAST = 1e-270
 
@@ -112,25 +115,21 @@ class WeightPart:
         """Return the weight of a score of 1."""
         return self.multiplier / (self.high - self.low)
 
-    def weighted(
-        self, out: view.Column, places: view.Column | None = None
-    ) -> None:
+    def weighted(self, out: view.Column, places: view.Column | slice) -> None:
         """Write its addition to the weights, up to a constant.
 
         :param out: an array with one entry for each host
-        :param places: indexes of the hosts; None for all
+        :param places: indexes of the hosts
         """
-        scores, factor = self.scores, self.factor
-        if places is not None:
-            scores = scores[places]
-            if isinstance(factor, np.ndarray):
-                factor = factor[places]
+        scores, multiplier = self.scores[places], self.multiplier
+        if isinstance(multiplier, np.ndarray):
+            multiplier = multiplier[places]
         if self._clamped:
             # The other bounds are those of the hosts that count.
             scores = np.clip(scores, self.weigher.minval, self.weigher.maxval)
         if self._moved:
             scores = scores - self.low
-        np.multiply(scores, factor, out=out)
+        np.multiply(scores, multiplier / (self.high - self.low), out=out)
 
     @property
     def constant(self) -> float:
@@ -455,11 +454,16 @@ def add_up(
     :param places: indexes of the hosts; None for all
     """
     count = len(parts[0].scores if places is None else places)
-    weights, buffer = np.empty(count), np.empty(count)
-    for number, part in enumerate(parts):
-        part.weighted(buffer if number else weights, places)
-        if number:
-            weights += buffer
+    weights, buffer = np.empty(count), np.empty(min(count, CHUNK))
+    for start in range(0, count, CHUNK):
+        end = min(start + CHUNK, count)
+        some: view.Column | slice = (
+            slice(start, end) if places is None else places[start:end])
+        total, more = weights[start:end], buffer[:end - start]
+        for number, part in enumerate(parts):
+            part.weighted(more if number else total, some)
+            if number:
+                total += more
     return weights
 
 

@@ -382,12 +382,12 @@ class Selector:
                        or self._ranking is None else self._ranking)
             own = self._hosts.memo(('rows of cell', cell), functools.partial(
                 _rows_of_cell, cell=cell))
-            free = np.ones(len(cells), dtype=bool)
-            free[[*self._rows, *self._passed]] = False
+            free = own[np.isin(own, [*self._rows, *self._passed],
+                               invert=True)]
             known[cell] = [
                 self._selection(other, allocated) for other, allocated in (
                     (other, self._allocate(other)) for other
-                    in ranking.top(count, among=own[free[own]]))
+                    in ranking.top(count, among=free))
                 # Earlier selections may have used up shared resources.
                 if allocated is not None or self._demand is None]
         return known[cell]

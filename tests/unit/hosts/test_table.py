@@ -275,6 +275,7 @@ class TestPending(base.TestCase):
         self.assertEqual([('a', 1)], self.expired(2.0))
         self.assertEqual([('b', 1)], self.expired(9.0))
         self.assertEqual([], self.expired(99.0))
+        self.assertEqual({}, self.pending._times)
 
     def test_each_build_of_a_host_has_its_time(self):
         self.begin(a=[1.0, 1.0, 5.0])

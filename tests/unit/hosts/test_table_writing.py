@@ -3,6 +3,7 @@
 
 import itertools
 
+import fixtures
 import numpy as np
 
 from cellsched.hosts import columns
@@ -388,6 +389,16 @@ class TestTakings(base.TestCase):
 
         self.assertEqual(1, len(self.hosts.reserve(third)))
         self.assertEqual(1, len(self.hosts.reserve(self.choose(0))))
+
+    def test_older_views_are_refused_when_much_was_noted(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.hosts.table._NOTED_MAX', 0))
+        first, second = self.choose(0), self.choose(1)
+        self.assertEqual(1, len(self.hosts.reserve(first)))
+
+        self.assertIsNone(self.hosts.reserve(second))
+
+        self.assertEqual(1, len(self.hosts.reserve(self.choose(1))))
 
     def test_choice_without_room_is_not_noted(self):
         view = self.choose(0)

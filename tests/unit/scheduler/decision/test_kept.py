@@ -11,6 +11,7 @@ from cellsched.filters import compute
 from cellsched.scheduler.decision import kept
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import ranking
 from cellsched.testing import builders
 from cellsched.weighers import build_failure
 from cellsched.weighers import hypervisor_version
@@ -32,8 +33,8 @@ _KINDS = (resources.CPUWeigher, resources.DiskWeigher, resources.RAMWeigher,
           build_failure.BuildFailureWeigher)
 
 
-def table():
-    spread = [number * 7 % 23 for number in range(COUNT)]
+def table(equal=False):
+    spread = [0 if equal else number * 7 % 23 for number in range(COUNT)]
     return builders.table(
         vcpus_used=spread, free_ram_mb=[
             16000 - 500 * each for each in spread],
@@ -46,12 +47,25 @@ def table():
 
 
 def decision(sign):
-    options = [each for each in mandatory_stages.destination_stages(60.0)]
+    destinations = mandatory_stages.destination_stages(60.0)
     return pipeline.Pipeline(
         [builders.plugin(compute.ComputeFilter),
          builders.plugin(availability_zone.AvailabilityZoneFilter)],
         [builders.plugin(kind, **{kind.multiplier_name: sign * (1.0 + number)})
-         for number, kind in enumerate(_KINDS)], options)
+         for number, kind in enumerate(_KINDS)], destinations)
+
+
+def plain_decision(sign):
+    """Return a decision that keeps nothing."""
+    made = decision(sign)
+    calls = made._calls
+
+    def scores(weigher, hosts, request):
+        found = calls.scores(weigher, hosts, request)
+        return None if found is None else (found, None)
+    calls.key = lambda *arguments: None
+    calls.kept_scores = scores
+    return made
 
 
 _STEP = st.tuples(
@@ -100,8 +114,9 @@ def told(decides, hosts, request, start):
         'turned': ranking.top(9, start=start),
         'among': ranking.top(3, among=found.rows[::2])}
     for row in answer['best']:
-        answer |= {'second': ranking.second(row),
-                   'weighed': ranking.weighed(row)}
+        weight, shares = ranking.weighed(row)
+        answer |= {'second': ranking.second(row), 'weight': weight, 'shares': {
+            share.by: share for share in shares if share.weight}}
     return answer | {'weights': ranking.weights.tolist(),
                      'order': list(ranking)}
 
@@ -112,22 +127,26 @@ class TestKeptResults(base.TestCase):
     @hypothesis.given(
         steps=st.lists(st.tuples(_STEP, st.integers(0, 5)), max_size=10),
         start=st.sampled_from([0.0, 0.4, 0.99]),
-        sign=st.sampled_from([1.0, -1.0]))
+        sign=st.sampled_from([1.0, -1.0]), equal=st.booleans(),
+        most=st.sampled_from([8, 1000]))
     def test_equal_those_of_a_table_with_the_same_history(
-            self, steps, start, sign):
-        decides, first, done = decision(sign), table(), []
+            self, steps, start, sign, equal, most):
+        decides, plain = decision(sign), plain_decision(sign)
+        first, done = table(equal), []
         now = builders.NOW
         with mock.patch.multiple(
-                kept, _BLOCK_MIN=2, _LEADERS=4, _LEADERS_MAX=8):
+                kept, _BLOCK_MIN=2, _LEADERS=4, _LEADERS_MAX=8, CHUNK=8,
+                _CONTENDERS_MAX=most), mock.patch.object(
+                    ranking, 'CHUNK', 7):
             for step, number in [(('none', 0), 0), *steps, *steps[-1:]]:
                 now = change(first, now, *step)
                 done.append(step)
-                fresh, time = table(), builders.NOW
+                fresh, time = table(equal), builders.NOW
                 for each in done:
                     time = change(fresh, time, *each)
                 hosts = first.view(now)
                 self.assertEqual(
-                    told(decides, fresh.view(now), REQUESTS[number], start),
+                    told(plain, fresh.view(now), REQUESTS[number], start),
                     told(decides, hosts, REQUESTS[number], start))
                 first.reuse(hosts)
 
