@@ -133,19 +133,12 @@ class ProgressReports:
         return news
 
     def _say(self, all_news: Sequence[_News]) -> None:
-        now = self._clock.now()
         try:
-            with self._database.writer() as connection:
-                for news in all_news:
-                    news.had_networks = (
-                        news.asks_networks
-                        and networks.is_allocated(connection, news.uuid))
-                went = instances.transit_all(connection, [
-                    news.change(self._host, now) for news in all_news], now)
-                instance_history.finish(connection, {
-                    news.uuid: news.started_at for news in all_news
-                    if news.message is None and news.uuid in went
-                }, 'create', instance_history.BUILD_EVENT, now, self._host)
+            if (len(all_news) == 1 and not all_news[0].asks_networks
+                    and self._database.is_postgresql):
+                went = self._say_at_once(all_news[0])
+            else:
+                went = self._say_together(all_news)
         except exception.DATABASE_UNAVAILABLE as exc:
             # Nobody knows whether that was committed, so that to say it of
             # each again could be taken for what is late; and each would wait
@@ -155,3 +148,28 @@ class ProgressReports:
             return
         for news in all_news:
             news.went = news.uuid in went
+
+    def _say_at_once(self, news: _News) -> set[str]:
+        """Record a start or an end in one round trip to PostgreSQL."""
+        now = self._clock.now()
+        change = news.change(self._host, now)
+        with self._database.each_alone() as connection:
+            if news.message is not None:
+                return instances.transit_all(connection, [change], now)
+            return instances.end_build(
+                connection, change, now, news.started_at, self._host)
+
+    def _say_together(self, all_news: Sequence[_News]) -> set[str]:
+        now = self._clock.now()
+        with self._database.writer() as connection:
+            for news in all_news:
+                news.had_networks = (
+                    news.asks_networks
+                    and networks.is_allocated(connection, news.uuid))
+            went = instances.transit_all(connection, [
+                news.change(self._host, now) for news in all_news], now)
+            instance_history.finish(connection, {
+                news.uuid: news.started_at for news in all_news
+                if news.message is None and news.uuid in went
+            }, 'create', instance_history.BUILD_EVENT, now, self._host)
+        return went

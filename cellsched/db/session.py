@@ -196,6 +196,14 @@ class Database:
         finally:
             opened.close()
 
+    @property
+    def is_postgresql(self) -> bool:
+        """True on PostgreSQL, where a statement can be several writes.
+
+        In autocommit mode they are a transaction of one round trip.
+        """
+        return self.url.startswith('postgresql')
+
     def exists(self) -> bool:
         """Return False for an SQLite file that does not exist, else True.
 

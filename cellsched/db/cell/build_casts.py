@@ -109,6 +109,11 @@ def tell_again(connection: sa.Connection, cast: BuildCast, now: float) -> bool:
         'of': cast.instance_uuid, 'was': cast.casts, 'now': now}).rowcount)
 
 
+def dropping(uuids: sa.Select[Any]) -> sa.Delete:
+    """Return the statement that deletes the messages of selected servers."""
+    return sa.delete(_TABLE).where(_TABLE.c.instance_uuid.in_(uuids))
+
+
 def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Delete the messages of finished builds; missing ones are ignored."""
     for chunk in statements.chunks(uuids):

@@ -121,6 +121,37 @@ def finish(
             for row in _close(connection, now, None, action, chunk)])
 
 
+def finishing(uuids: sa.Select[Any]) -> sa.Insert:
+    """Return the statement that finishes an action of selected servers.
+
+    It does what :func:`finish` does, on PostgreSQL, which can update and
+    insert in one statement. :func:`finishing_parameters` returns its
+    parameters.
+    """
+    closed = sa.update(_ACTIONS).where(
+        _ACTIONS.c.instance_uuid.in_(uuids), *_OPEN_OF[1:]
+    ).values(_END).returning(*_OPEN).cte('closed')
+    now = sa.bindparam('now', type_=sa.DateTime())
+    return sa.insert(_EVENTS).from_select([
+        'created_at', 'event', 'action_id', 'start_time', 'finish_time',
+        'result', 'host', 'deleted'], sa.select(
+            now, sa.bindparam('last_event', type_=sa.String()), closed.c.id,
+            sa.func.coalesce(sa.bindparam(
+                'started_at', type_=sa.DateTime()), closed.c.start_time), now,
+            sa.literal_column(f"'{_SUCCESS}'"),
+            sa.bindparam('done_by', type_=sa.String()),
+            sa.literal_column('0')), include_defaults=False)
+
+
+def finishing_parameters(
+    started_at: datetime.datetime | None, action: str, event: str,
+    now: datetime.datetime, host: str,
+) -> dict[str, Any]:
+    """Return the parameters of :func:`finishing` for one server."""
+    return {'name': action, 'text': None, 'now': now, 'last_event': event,
+            'started_at': started_at, 'done_by': host}
+
+
 def close(
     connection: sa.Connection, uuid: str, now: datetime.datetime
 ) -> None:

@@ -241,6 +241,35 @@ def transit_all(
             for uuid in _transit(connection, change, now, change.uuid)}
 
 
+def end_build(
+    connection: sa.Connection, change: Change, now: datetime.datetime,
+    started_at: datetime.datetime | None, host: str,
+) -> set[str]:
+    """End the build of a server and its action in one statement.
+
+    It is for PostgreSQL, and for a connection in autocommit mode.
+
+    :param started_at: see :func:`.instance_history.finish`
+    :param host: the host of the server
+    :returns: the uuid of the server, if it is changed
+    """
+    statement, parameters = _changing(
+        change.uuid, states.TRANSITIONS[change.transition], change.values,
+        now, change.expected)
+    return set(connection.execute(_ending(statement), {
+        **parameters, **instance_history.finishing_parameters(
+            started_at, 'create', instance_history.BUILD_EVENT, now, host),
+    }).scalars())
+
+
+@functools.lru_cache(16)
+def _ending(statement: sa.Update) -> sa.Select[Any]:
+    changed = sa.select(statement.returning(_TABLE.c.uuid).cte('changed'))
+    return changed.add_cte(
+        build_casts.dropping(changed).cte('dropped'),
+        instance_history.finishing(changed).cte('recorded'))
+
+
 def _transit(
     connection: sa.Connection, change: Change, now: datetime.datetime,
     these: str | Sequence[int],
@@ -259,7 +288,20 @@ def _change(
     now: datetime.datetime, expected: Mapping[str, Any],
     held: tuple[str, str, str] | None = None,
 ) -> Sequence[str]:
-    """Change servers on a condition; return the changed ones.
+    """Change servers on a condition; return the changed ones."""
+    result = connection.execute(
+        *_changing(these, transition, values, now, expected, held))
+    if isinstance(these, str):
+        return [these] if result.rowcount else []
+    return result.scalars().all()
+
+
+def _changing(
+    these: str | Sequence[int], transition: states.Transition | None,
+    values: Mapping[str, Any], now: datetime.datetime,
+    expected: Mapping[str, Any], held: tuple[str, str, str] | None = None,
+) -> tuple[sa.Update, dict[str, Any]]:
+    """Return the statement for a conditional change, and its parameters.
 
     :param these: a uuid, or the ids of several locked rows
     :param held: see :class:`Change`
@@ -276,16 +318,13 @@ def _change(
             for name, choice in allowed.items()),
         transition.before if transition else None, isinstance(these, str),
         held is not None)
-    result = connection.execute(statement, {
+    return statement, {
         'these': these, 'now': now,
         **(dict(zip(_HELD_NAMES, held, strict=True)) if held else {}),
         **{f'set_{name}': value for name, value in values.items()
            if name != 'deleted'},
         **{f'was_{name}_{place}': value for name, choice in allowed.items()
-           for place, value in enumerate(choice) if value is not None}})
-    if isinstance(these, str):
-        return [these] if result.rowcount else []
-    return result.scalars().all()
+           for place, value in enumerate(choice) if value is not None}}
 
 
 @functools.lru_cache(256)

@@ -5,6 +5,7 @@ There transactions run at the same time, so races are real.
 """
 
 from tests.integration.db import base
+from tests.unit.compute import test_progress
 from tests.unit.db.api import test_aggregates
 from tests.unit.db.api import test_archive as test_api_archive
 from tests.unit.db.api import test_audit_queries as test_api_queries
@@ -152,6 +153,10 @@ class TestInstanceActions(
 
 class TestInstanceFaults(
         base.CellTestCase, test_instance_history.TestInstanceFaults):
+    pass
+
+
+class TestProgress(base.CellTestCase, test_progress.TestProgress):
     pass
 
 

@@ -6,8 +6,10 @@ import functools
 import threading
 
 from cellsched.compute import progress
+from cellsched import context
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
@@ -28,21 +30,30 @@ class Database(session.Database):
         self.may_begin.set()
 
     def writer(self):
+        self._begin()
+        return super().writer()
+
+    def each_alone(self):
+        self._begin()
+        return super().each_alone()
+
+    def _begin(self):
         self.begun += 1
         self.may_begin.wait(600)
-        return super().writer()
 
 
 class ProgressCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        cell = self.useFixture(databases.CellDatabase())
-        self.cell = cell.database
+        self.cell = self.make_database()
         self.clock = clock.FakeClock()
-        self.told = self.tell(cell.url)
+        self.told = self.tell(self.cell.url)
         self.pool = futures.ThreadPoolExecutor(8)
         self.addCleanup(self.pool.shutdown)
+
+    def make_database(self):
+        return self.useFixture(databases.CellDatabase()).database
 
     def tell(self, url):
         """Have news told to a database."""
@@ -153,6 +164,31 @@ class TestProgress(ProgressCase):
             ('active', None, progress.RUNNING, self.clock.now()),
             (row.vm_state, row.task_state, row.power_state, row.launched_at))
         self.assertFalse(self.progress.finish(instance.uuid))
+
+    def test_end_of_a_build_is_that_of_its_action(self):
+        [instance] = self.create()
+        uuid = instance.uuid
+        with self.cell.writer() as connection:
+            instance_history.create_all(
+                connection, {uuid: context.member('user', 'project')},
+                'create', self.clock.now())
+            build_casts.create(connection, [build_casts.BuildCast(
+                uuid, 'host1', 'node1', '{}', 0.0)])
+        self.begin(instance)
+        began = self.clock.now()
+        self.clock.advance(5)
+
+        self.assertEqual([True, False], [
+            self.progress.finish(uuid, began) for _ in range(2)])
+
+        with self.cell.reader() as connection:
+            self.assertIsNone(build_casts.get(connection, uuid))
+            [action] = instance_history.actions(connection, uuid)
+        self.assertEqual(
+            (self.clock.now(), None, instance_history.BUILD_EVENT, 'Success',
+             'host1'),
+            (action.finish_time, action.message, action.event, action.result,
+             action.host))
 
 
 class TestTogether(ProgressCase):
