@@ -54,6 +54,7 @@ from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
+from cellsched.db import statements
 from cellsched import exception
 from cellsched import metrics
 from cellsched.metrics import Metrics
@@ -257,7 +258,12 @@ class BuildAndSchedule:
         owner = leases[0].owner
         held = {uuid: each.held_by for each in leases if each.held_by
                 for uuid in each.uuids}
-        with self.database.writer() as connection:
+        uuids = [uuid for each in leases for uuid in each.uuids]
+        # A single statement needs no transaction.
+        is_alone = (self.database.is_postgresql and not held
+                    and len(uuids) <= statements.CHUNK)
+        with (self.database.each_alone() if is_alone
+              else self.database.writer()) as connection:
             now = self.database.timestamp()
             if held:
                 # Expire the lease of the retry in this transaction: no other
@@ -265,9 +271,8 @@ class BuildAndSchedule:
                 build_requests.renew(connection, held, now)
             found = {entry.request.instance_uuid: entry
                      for entry in build_requests.lease(
-                         connection,
-                         [uuid for each in leases for uuid in each.uuids],
-                         owner, now, now + self.limits.lease_s)}
+                         connection, uuids, owner, now,
+                         now + self.limits.lease_s)}
         for each in leases:
             # If a message was delivered twice, only one of the two gets it.
             each.owner = owner

@@ -39,6 +39,20 @@ _LEASED = (
            _TABLE.c.lease_owner == sa.bindparam('owner'))
     .order_by(_TABLE.c.id))
 
+#: Locks the requests in one order, as the other statements do.
+_LOCKED = (
+    sa.select(_TABLE.c.id).where(_THESE).order_by(_TABLE.c.instance_uuid)
+    .with_for_update().cte('locked'))
+
+_UPDATED = _LEASE.where(
+    _TABLE.c.id.in_(sa.select(_LOCKED.c.id))).returning(_TABLE).cte('updated')
+
+#: Leases and returns requests in one statement of PostgreSQL.
+_LEASE_AND_READ = (
+    sa.select(_UPDATED, _SPECS.c.spec)
+    .outerjoin(_SPECS, _SPECS.c.instance_uuid == _UPDATED.c.instance_uuid)
+    .order_by(_UPDATED.c.id))
+
 _RENEW = (
     sa.update(_TABLE)
     .where(_THESE,
@@ -188,17 +202,22 @@ def lease(
 ) -> list[request_rows.LeasedRequest]:
     """Lease requests that have no valid lease; return the leased ones.
 
-    A missing request was deleted by its user.
+    A missing request was deleted by its user. On PostgreSQL it is one
+    statement, which needs no transaction.
 
     :param owner: the new owner; unique for each attempt
     :param now: seconds since the epoch
     """
     leased: list[sa.Row[Any]] = []
     for chunk in statements.chunks(uuids):
+        lease_of = {
+            'these': chunk, 'now': now, 'owner': owner, 'until': expires_at}
+        if connection.dialect.name == 'postgresql':
+            leased.extend(connection.execute(_LEASE_AND_READ, lease_of))
+            continue
         if len(chunk) > 1:
             statements.lock(connection, _TABLE.c.instance_uuid, chunk)
-        connection.execute(_LEASE, {
-            'these': chunk, 'now': now, 'owner': owner, 'until': expires_at})
+        connection.execute(_LEASE, lease_of)
         leased.extend(connection.execute(
             _LEASED, {'these': chunk, 'owner': owner}))
     return request_rows.leased(leased)
