@@ -5,6 +5,8 @@ import collections
 import itertools
 import random
 
+import fixtures
+
 from cellsched.claims import base as claims_base
 from cellsched.conf import loader
 from cellsched import exception
@@ -147,6 +149,25 @@ class TestSamePolicy(recordings.RecordingTestCase):
 
         self.assertIsInstance(error, exception.NoValidHost)
         self.assert_same()
+
+    def test_pending_claim_that_may_be_reported(self):
+        """A decision that found no host ignores it."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.scheduler.selection.placer._PENDING_S', 0))
+        node = self.nodes['n05']
+        self.table.put([each for each in self.nodes.values() if each != node],
+                       {'service_disabled': True})
+        hosts = self.table.view(self.clock.steady())
+        hosts.take(5, {'VCPU': 24})
+        self.table.reserve(hosts)
+        self.store.claim([claims_base.Claim(
+            samples.uuids(1)[0], node, {'VCPU': 24})])
+        self.source.reload([node])
+
+        self.assertEqual([['n05']], self.ask(vcpus=8)[1])
+
+        [outcome] = self.assert_same()
+        self.assertIn('discounted', outcome.entry.data)
 
     def test_repeated_request(self):
         uuids, hosts = self.ask(2)
