@@ -82,7 +82,7 @@ def main(argv=None):
     for name in args.stores or NAMES:
         found[name] = measured(name, args.claims)
         print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
-    found['decision'] = decision(args.claims)
+    found['scheduler'] = scheduler(args.claims)
     text = json.dumps(found, indent=2, sort_keys=True) + '\n'
     if args.write:
         FILE.write_text(text, 'utf-8')
@@ -242,8 +242,8 @@ def cpu_ms(processes):
     return total / 1e6
 
 
-def decision(count):
-    """Return the CPU time of a request to a scheduler, without its store."""
+def scheduler(count):
+    """Return the CPU times of a scheduler, without its store."""
     with host_databases.parts(
             8, schedulers.CELLS, options=schedulers.OPTIONS
             + '[claims]\nstore = memory\n') as parts:
@@ -255,11 +255,18 @@ def decision(count):
         driver.loader.refresh(context.admin())
         for _ in range(WARM_UP):
             schedulers.ask(driver, str(uuid.uuid4()))
-        own = time.process_time()
-        for _ in range(count):
-            schedulers.ask(driver, str(uuid.uuid4()))
-        own = time.process_time() - own
-    return {'decision_ms': round(1000 * own / count, 3), **machine()}
+
+        def per_call(function):
+            own = time.process_time()
+            for _ in range(count):
+                function()
+            return 1000 * (time.process_time() - own) / count
+
+        decision_ms = per_call(
+            lambda: schedulers.ask(driver, str(uuid.uuid4())))
+        refresh_ms = per_call(lambda: driver.loader.refresh(context.admin()))
+    return {'decision_ms': round(decision_ms, 3),
+            'cell_ms': round(refresh_ms / schedulers.CELLS, 3), **machine()}
 
 
 def machine():

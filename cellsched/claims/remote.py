@@ -195,7 +195,7 @@ class ProviderQueue:
             # End the turns that take too long.
             with self._lock:
                 late = self._clock.monotonic() - self._turn_s
-                first = {self._first(each) for each in own.providers}
+                first = dict.fromkeys(map(self._first, own.providers))
                 self._remove([
                     each for each in first if each is not None
                     and each.since is not None and each.since <= late])
@@ -225,7 +225,9 @@ class ProviderQueue:
 
     def _remove(self, turns: Iterable[_Turn]) -> None:
         """Remove turns from the queues; begin those behind them."""
-        providers = {each for turn in turns for each in turn.providers}
+        # In their order, so that a simulation can be repeated.
+        providers = dict.fromkeys(
+            each for turn in turns for each in turn.providers)
         for turn in turns:
             for each in turn.providers:
                 queue = self._queues.get(each, {})

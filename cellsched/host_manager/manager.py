@@ -410,7 +410,7 @@ class HostManager(source.HostSource):
             with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
-                doubtful = list(self._doubtful | self._flaws.keys())
+                doubtful = sorted(self._doubtful | self._flaws.keys())
             if doubtful:
                 with claims_base.translated_errors():
                     changes = self.claims.usages(providers=doubtful)

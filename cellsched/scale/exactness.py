@@ -105,7 +105,7 @@ class _Round:
             'schedulers': {
                 'threads': -(-size.clients // size.schedulers),
                 'decision_ms': (
-                    stores.measured()['decision']['decision_ms']
+                    stores.scheduler_times()['decision_ms']
                     if size.decision_ms is None else size.decision_ms)},
             'store': {'kind': kind, 'round_trip_ms': size.round_trip_ms}})
         self._deployment = deployment = Deployment(made)

@@ -67,10 +67,14 @@ def _number(least: float, most: float) -> dict[str, Any]:
     return {'type': 'number', 'minimum': least, 'maximum': most}
 
 
-_LINE = {'type': ['string', 'number', 'boolean', 'array'],
+_ITEM = {'type': ['string', 'number', 'boolean'],
          'pattern': r'^[^\r\n]*\Z', EXPECTS: 'text on one line'}
-_OPTIONS = {'type': 'object', 'additionalProperties': {
-    'type': 'object', 'additionalProperties': _LINE}}
+_LINE = {**_ITEM, 'type': [*_ITEM['type'], 'array'], 'items': _ITEM}
+_NAMES = {'pattern': r'^[A-Za-z]\w*\Z', EXPECTS: 'the name of an option'}
+_OPTIONS = {'type': 'object', 'propertyNames': _NAMES,
+            'additionalProperties': {
+                'type': 'object', 'propertyNames': _NAMES,
+                'additionalProperties': _LINE}}
 
 _HOSTS = _record({
     'count': _whole(1, 1_000_000), 'rack': _whole(1, 1_000_000),

@@ -45,6 +45,7 @@ from cellsched.scale.engine import SimulatedClock
 from cellsched.scale.engine import Waiters
 from cellsched.scale.load import Flavor
 from cellsched.scale.scenario import Scenario
+from cellsched.scale import stores
 from cellsched.scale.stores import CLASSES
 from cellsched.scale.stores import Ledger
 from cellsched.scale.stores import store_of
@@ -290,12 +291,19 @@ def configuration(
 
     :raises cellsched.exception.InvalidField: names the option
     """
+    lines = [line for group, values in options.items() for line in (
+        f'[{group}]', *(f'{name} = {_text(value)}'
+                        for name, value in values.items()))]
+    return _loaded('\n'.join(lines) + '\n')
+
+
+# Runs of one process have few configurations, and do not change them.
+@functools.lru_cache(8)
+def _loaded(text: str) -> cfg.ConfigOpts:
+    """Return the configuration of a file with this text."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / 'schedulers.configuration'
-        lines = [line for group, values in options.items() for line in (
-            f'[{group}]', *(f'{name} = {_text(value)}'
-                            for name, value in values.items()))]
-        file.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+        file.write_text(text, encoding='utf-8')
         try:
             return loader.load(files=[str(file)], dirs=[], messages=False)
         except exception.ConfigurationInvalid as exc:
@@ -316,13 +324,16 @@ class ModelHostManager(HostManager):
     :class:`Deployment` instead of those in databases.
 
     :param decide: lets the CPU time of a decision pass
+    :param read_cells: lets the CPU time of reading so many cells pass
     """
 
     def __init__(
         self, deployment: Deployment, claims: Any, clock: SimulatedClock,
         conf: cfg.ConfigOpts, counts: bool, decide: Callable[[], None],
+        read_cells: Callable[[int], None],
     ) -> None:
         self._deployment = deployment
+        self._read_cells = read_cells
         self._decide = decide
         self._counts = counts
         self._version = -1
@@ -337,6 +348,8 @@ class ModelHostManager(HostManager):
         deployment, at = self._deployment, self.clock.steady()
         if not len(self.table):
             self.table.put(deployment.uuids, deployment.columns(at))
+        self._read_cells(len(deployment.cells) - len(deployment.stale))
+        at = self.clock.steady()
         self.silent = [deployment.cells[each]
                        for each in sorted(deployment.stale)]
         for number, cell in enumerate(deployment.cells):
@@ -449,6 +462,10 @@ class Scheduler:
         decision_s = self._world.scenario.schedulers.decision_ms / 1000
         self.spend(decision_s * (1 + _FURTHER * (servers - 1)))
 
+    def read_cells(self, count: int) -> None:
+        """Let the CPU time of reading unchanged cells pass."""
+        self.spend(count * stores.scheduler_times()['cell_ms'] / 1000)
+
     def start(self) -> None:
         """Start the threads, with an empty host table."""
         world, conf = self._world, self._world.conf
@@ -460,7 +477,8 @@ class Scheduler:
             world.server, world.ledger, clock, random, self.spend)
         source = ModelHostManager(
             world.deployment, store, clock, conf,
-            world.scenario.store.kind != 'cells-v1', self.decide)
+            world.scenario.store.kind != 'cells-v1', self.decide,
+            self.read_cells)
         self._counts = ClaimCounts()
         placer = Placer(
             source, filter_scheduler.pipeline_of(conf),

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 from random import Random
@@ -108,11 +109,21 @@ class Delays:
                 (self.read_ms + further * self.row_ms)) / 1000
 
 
+@functools.cache
 def measured() -> Mapping[str, Mapping[str, Any]]:
     """Return the measured delays, with their server, machine and date."""
     found: Mapping[str, Mapping[str, Any]] = json.loads(
         pathlib.Path(__file__).with_name('delays.json').read_text('utf-8'))
     return found
+
+
+def scheduler_times() -> Mapping[str, float]:
+    """Return the CPU times of a scheduler.
+
+    ``decision_ms`` is that of a decision on a few hosts, and ``cell_ms`` that
+    of reading a cell in which nothing has changed.
+    """
+    return measured()['scheduler']
 
 
 def delays_of(kind: str) -> Delays:

@@ -98,7 +98,7 @@ class Guards:
     ) -> None:
         self._locks = locks or ProviderLocks(clock)
         #: Guards with an unresolved write, in use or not.
-        self._pending: set[Guard] = set()
+        self._pending: dict[Guard, None] = {}
         self._server = server
         self._owners = owners
         self._clock = clock
@@ -138,9 +138,9 @@ class Guards:
         with self._lock:
             self._free.append(guard)
             if guard.pending:
-                self._pending.add(guard)
+                self._pending[guard] = None
             else:
-                self._pending.discard(guard)
+                self._pending.pop(guard, None)
 
     def lost(self, held: HeldGuard, providers: Iterable[str]) -> None:
         """Note a conflict at these providers.

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated schedulers agree with the figures of real ones."""
+"""Simulated schedulers agree with real ones, as far as the page says."""
+
+import csv
+import pathlib
 
 from cellsched.scale import exactness
 from tests.unit import base
+
+MEASURED = (pathlib.Path(__file__).resolve().parents[3]
+            / 'doc/source/admin/exactness.csv')
+
+#: The rows of the page whose rate the simulation reaches within 20 %.
+AGREEING = {('postgresql', 1), ('mariadb', 1), ('etcd', 16)}
 
 
 class TestFillUp(base.TestCase):
@@ -21,3 +30,14 @@ class TestFillUp(base.TestCase):
             'nova-legacy', exactness.Size(4, clients=8, hosts=2))
 
         self.assertGreater(found.claims, 2 * found.places)
+
+    def test_rates_agree_with_measured_ones(self):
+        with open(MEASURED, encoding='utf-8', newline='') as file:
+            rows = {(row['store'], int(row['schedulers'])): float(
+                row['claims_per_second']) for row in csv.DictReader(file)}
+        for store, schedulers in sorted(AGREEING):
+            found = exactness.fill_up(store, exactness.Size(schedulers))
+
+            self.assertAlmostEqual(
+                1, found.claims_per_second / rows[store, schedulers],
+                delta=0.2, msg=f'{store}, {schedulers}')
