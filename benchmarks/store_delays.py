@@ -3,9 +3,9 @@
 
 One client claims again and again. Each claim names eight hosts, as those of a
 scheduler do. The CPU times of the client and of the server are read from the
-operating system; the rest of a write is the time of the disk and the round
-trip. ``cellsched simulate`` reads the result from
-``cellsched/scale/delays.json``; ``--write`` replaces it there.
+operating system. The time of a flush is that of the disk with the temporary
+directory, where the servers keep their files. ``cellsched simulate`` reads the
+result from ``cellsched/scale/delays.json``; ``--write`` replaces it there.
 
 ``--check`` measures nothing. It compares simulated schedulers with the figures
 of ``exactness.py``, which are measured with real schedulers.
@@ -19,7 +19,9 @@ import os
 import pathlib
 import platform
 import random
+import statistics
 import sys
+import tempfile
 import time
 import uuid
 
@@ -61,10 +63,7 @@ CLIENTS = {'etcd': ('cellsched.claims.etcd.client', 'EtcdClient'),
 MODELS = {'etcd': models.EtcdClient, 'cassandra': models.CassandraClient,
           'placement': models.PlacementClient}
 
-HOSTS, CANDIDATES, ROOM, WARM_UP = 16, 8, 10 ** 5, 50
-
-#: A round trip on the loopback interface.
-ROUND_TRIP_MS = 0.05
+HOSTS, CANDIDATES, ROOM, WARM_UP, PARTS = 16, 8, 10 ** 5, 50, 6
 
 #: The largest difference of a simulated rate, as a share of the measured one.
 TOLERANCE = 0.2
@@ -138,16 +137,21 @@ def measured(name, count):
 
 def claim_any(store, hosts):
     """Claim one of several hosts."""
-    consumer = str(uuid.uuid4())
-    store.claim_any([
-        [claiming.of(base.PlainClaim(consumer, host, claiming.DEMAND))]
-        for host in random.sample(hosts, CANDIDATES)])
+    store.claim_any(batches(random.sample(hosts, CANDIDATES)))
 
 
 def claim_all(store, hosts):
-    """Claim for several consumers, each one host."""
-    store.claim_each([[[claiming.of(base.PlainClaim(
-        str(uuid.uuid4()), host, claiming.DEMAND))]] for host in hosts])
+    """Claim for several consumers, each one of several hosts."""
+    store.claim_each([
+        batches([*hosts[place:], *hosts[:place]][:CANDIDATES])
+        for place in range(len(hosts))])
+
+
+def batches(hosts):
+    """Return the alternatives of a new consumer."""
+    consumer = str(uuid.uuid4())
+    return [[claiming.of(base.PlainClaim(consumer, host, claiming.DEMAND))]
+            for host in hosts]
 
 
 @contextlib.contextmanager
@@ -172,33 +176,40 @@ def watched(name):
 def timed(function, servers, sent, times, size, writes):
     """Return milliseconds of each part, and numbers of requests and items.
 
+    Other processes delay some calls, and use the caches of the CPUs. So the
+    calls are measured in parts, of which the fastest counts.
+
     :param size: the items of a call, unless the requests are counted
     """
     for _ in range(WARM_UP):
         function()
     sent.clear()
-    served = cpu_ms(servers())
-    own, walls = time.process_time(), []
-    for _ in range(times):
-        began = time.perf_counter()
-        function()
-        walls.append(time.perf_counter() - began)
-    own = time.process_time() - own
-    # Other processes delay some calls.
-    wall = times * sorted(walls)[len(walls) // 10]
-    served = cpu_ms(servers()) - served
-    requests = sent or [(writes, size - 1)] * times
+    found, times = {}, max(times // PARTS, 1)
+    for _ in range(PARTS):
+        for part, value in part_of(function, servers, times).items():
+            found[part] = min(found.get(part, value), value)
+    requests = sent or [(writes, size - 1)] * times * PARTS
     counts = {(kind, what): sum(
         further if what else 1 for is_write, further in requests
-        if is_write == kind) for kind in (False, True) for what in (0, 1)}
-    return {'client': 1000 * own, 'server': served, 'wall': 1000 * wall,
-            'counts': counts}
+        if is_write == kind) / PARTS for kind in (False, True)
+        for what in (0, 1)}
+    return {**found, 'counts': counts}
+
+
+def part_of(function, servers, times):
+    """Return the milliseconds of some calls."""
+    served = cpu_ms(servers())
+    own = time.process_time()
+    for _ in range(times):
+        function()
+    return {'client': 1000 * (time.process_time() - own),
+            'server': cpu_ms(servers()) - served}
 
 
 def delays(timed_calls):
     """Return the times of reads and writes, and of their further items."""
     found = {}
-    for part in 'client', 'server', 'wall':
+    for part in 'client', 'server':
         known = {(kind, what): 0.0 for kind in (False, True)
                  for what in (0, 1)}
         for call, key in (('read', (False, 0)), ('reads', (False, 1)),
@@ -209,8 +220,6 @@ def delays(timed_calls):
                 for other, number in each['counts'].items() if other != key)
             known[key] = max(rest / max(each['counts'][key], 1), 0.0)
         found[part] = known
-    flush = (found['wall'][True, 0] - found['client'][True, 0]
-             - found['server'][True, 0] - ROUND_TRIP_MS)
     return {name: round(max(value, 0.0), 3) for name, value in (
         ('client_read_ms', found['client'][False, 0]),
         ('client_row_ms', found['client'][False, 1]),
@@ -220,7 +229,20 @@ def delays(timed_calls):
         ('row_ms', found['server'][False, 1]),
         ('write_ms', found['server'][True, 0]),
         ('item_ms', found['server'][True, 1]),
-        ('flush_ms', flush))}
+        ('flush_ms', flush_ms()))}
+
+
+def flush_ms(count=200):
+    """Return the median time to flush some bytes to the disk."""
+    times = []
+    with tempfile.TemporaryFile() as file:
+        for _ in range(count):
+            file.write(bytes(4096))
+            file.flush()
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - began)
+    return 1000 * statistics.median(times)
 
 
 def running(programs):
@@ -257,10 +279,9 @@ def scheduler(count):
             schedulers.ask(driver, str(uuid.uuid4()))
 
         def per_call(function):
-            own = time.process_time()
-            for _ in range(count):
-                function()
-            return 1000 * (time.process_time() - own) / count
+            times = max(count // PARTS, 1)
+            return min(part_of(function, list, times)['client']
+                       for _ in range(PARTS)) / times
 
         decision_ms = per_call(
             lambda: schedulers.ask(driver, str(uuid.uuid4())))
