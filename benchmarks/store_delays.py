@@ -218,7 +218,8 @@ def delays(timed_calls):
             rest = each[part] - sum(
                 known[other] * number
                 for other, number in each['counts'].items() if other != key)
-            known[key] = max(rest / max(each['counts'][key], 1), 0.0)
+            if each['counts'][key]:
+                known[key] = max(rest / each['counts'][key], 0.0)
         found[part] = known
     return {name: round(max(value, 0.0), 3) for name, value in (
         ('client_read_ms', found['client'][False, 0]),

@@ -333,7 +333,7 @@ class ModelHostManager(HostManager):
         read_cells: Callable[[int], None],
     ) -> None:
         self._deployment = deployment
-        self._read_cells = read_cells
+        self._wait_for_cells = read_cells
         self._decide = decide
         self._counts = counts
         self._version = -1
@@ -348,7 +348,7 @@ class ModelHostManager(HostManager):
         deployment, at = self._deployment, self.clock.steady()
         if not len(self.table):
             self.table.put(deployment.uuids, deployment.columns(at))
-        self._read_cells(len(deployment.cells) - len(deployment.stale))
+        self._wait_for_cells(len(deployment.cells) - len(deployment.stale))
         at = self.clock.steady()
         self.silent = [deployment.cells[each]
                        for each in sorted(deployment.stale)]
