@@ -116,7 +116,7 @@ def questions() -> dict[str, Question]:
             'round trip, ms': each('store.round_trip_ms', (0.5, 5))},
             WAITING, ('p50, s', 'p99, s')),
         'schedulers': Question('contention', {
-            'schedulers': each('schedulers.count', (1, 2, 4, 8, 16)),
+            'schedulers': each('schedulers.count', (1, 4, 16)),
             'store': each('store.kind', [
                 kind for kind in kinds if kind != 'mariadb'])},
             WAITING, ('p99, s', 'conflicts for each server',
@@ -141,18 +141,18 @@ def questions() -> dict[str, Question]:
             'store': each('store.kind', [
                 kind for kind in kinds if kind in (
                     'postgresql', 'etcd', 'placement')])},
-            WAITING, ('p50, s', 'p99, s'), (
+            {**WAITING, 'refused': 'refused'}, ('p50, s', 'p99, s'), (
                 'load.batches=[[1.9, 0], [5, 100]]', 'load.rate=180000',
                 'hours=0.004')),
         'rack': Question('rack-loss', {
-            'policy': {'spread': [], 'pack': weights(-1.0)},
-            'fill': each('load.fill', (0.5, 0.7, 0.85))}, {
+            'fill': each('load.fill', (0.5, 0.85)),
+            'schedulers': each('schedulers.count', (1, 4))}, {
                 'lost': 'lost', 'recovered': 'recovered',
-                'recovery_s': 'recovery, s',
-                'time_to_place_p99_s': 'p99 of other requests, s',
-                'conflicts': 'conflicts', 'refused': 'refused'},
-            ('lost', 'recovery, s'), (
-                'hosts.count=200', 'hosts.rack=20', 'hours=0.7')),
+                'recovery_s': 'recovery, s', 'conflicts': 'conflicts',
+                'refused': 'refused'},
+            ('lost', 'recovered', 'recovery, s'), (
+                'cells=6', 'hosts.count=60', 'hosts.rack=6', 'hours=0.6',
+                'load.rate=200')),
     }
 
 
