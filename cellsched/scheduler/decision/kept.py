@@ -33,6 +33,10 @@ from cellsched.scheduler.decision.ranking import CHUNK
 from cellsched.scheduler.decision.ranking import WeightPart
 from cellsched.weighers.base import Weigher
 
+#: With fewer hosts, to ask all of them takes less time than to find out which
+#: ones changed.
+LARGE = 30_000
+
 #: The results of each kind that are kept for one set of columns.
 _MASKS_MAX, _PASSED_MAX, _SUMS_MAX = 64, 16, 4
 

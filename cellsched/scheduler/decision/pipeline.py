@@ -153,6 +153,10 @@ class PluginCalls:
         request: objects.RequestSpec,
     ) -> Scores | None:
         """Return the scores of a weigher, kept if they depend on columns."""
+        if weigher.by_columns and hosts.is_whole and len(hosts) < kept.LARGE:
+            scores = hosts.memo_until_change(
+                weigher, lambda: self.scores(weigher, hosts, request))
+            return None if scores is None else (scores, None)
         if weigher.by_columns and hosts.is_whole:
             known = kept.scores(weigher, hosts, lambda some: self.scores(
                 weigher, some, request))
@@ -557,7 +561,8 @@ class Pipeline:
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
         keys = []
-        for stage in stages if hosts.is_whole else ():
+        is_large = hosts.is_whole and len(hosts) >= kept.LARGE
+        for stage in stages if is_large else ():
             key = self._calls.key(stage, hosts, request)
             if key is None:
                 break

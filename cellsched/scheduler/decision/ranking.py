@@ -380,9 +380,11 @@ class Ranking:
 
     def _begin(self, start: float) -> int:
         """Return the index of the host after a share of the table's rows."""
+        if not start:
+            return 0
         row = int(start * len(self.hosts.whole))
-        return int(np.searchsorted(self.hosts.rows, row)) if (
-            start and not self.hosts.is_whole) else row
+        return row if self.hosts.is_whole else int(
+            np.searchsorted(self.hosts.rows, row))
 
     def _at(self, places: view.Column) -> view.Column:
         """Return the weights of hosts, by their indexes."""

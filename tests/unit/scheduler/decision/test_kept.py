@@ -135,8 +135,8 @@ class TestKeptResults(base.TestCase):
         first, done = table(equal), []
         now = builders.NOW
         with mock.patch.multiple(
-                kept, _BLOCK_MIN=2, _LEADERS=4, _LEADERS_MAX=8, CHUNK=8,
-                _CONTENDERS_MAX=most), mock.patch.object(
+                kept, LARGE=0, CHUNK=8, _BLOCK_MIN=2, _LEADERS=4,
+                _LEADERS_MAX=8, _CONTENDERS_MAX=most), mock.patch.object(
                     ranking, 'CHUNK', 7):
             for step, number in [(('none', 0), 0), *steps, *steps[-1:]]:
                 now = change(first, now, *step)
@@ -150,6 +150,7 @@ class TestKeptResults(base.TestCase):
                     told(decides, hosts, REQUESTS[number], start))
                 first.reuse(hosts)
 
+    @mock.patch.object(kept, 'LARGE', 0)
     def test_only_changed_hosts_are_asked_again(self):
         decides, hosts = decision(1.0), table()
         view = hosts.view(builders.NOW)
