@@ -5,6 +5,7 @@ import csv
 import pathlib
 
 from cellsched.scale import exactness
+from tests import profile
 from tests.unit import base
 
 MEASURED = (pathlib.Path(__file__).resolve().parents[3]
@@ -25,12 +26,14 @@ class TestFillUp(base.TestCase):
                 found.places, found.claims, found.oversold,
                 found.refused_although_it_fitted), store)
 
+    @profile.full_only('test_run has the late refusals of one scheduler')
     def test_schedulers_without_claims_sell_places_twice(self):
         found = exactness.fill_up(
             'nova-legacy', exactness.Size(4, clients=8, hosts=2))
 
         self.assertGreater(found.claims, 2 * found.places)
 
+    @profile.full_only('a test of one store runs in the default profile')
     def test_rates_agree_with_measured_ones(self):
         with open(MEASURED, encoding='utf-8', newline='') as file:
             rows = {(row['store'], int(row['schedulers'])): float(

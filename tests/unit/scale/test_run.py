@@ -4,6 +4,7 @@
 import json
 
 from cellsched import exception
+from tests import profile
 from tests.unit import base
 from tests.unit.scale import worlds
 
@@ -106,6 +107,7 @@ class TestPublishedFigures(base.TestCase):
         self.assertAlmostEqual(0.19, made.retried / 160, delta=0.04)
         self.assertEqual(160, found['placed'])
 
+    @profile.full_only('the same as with two schedulers of three stores')
     def test_claims_leave_nothing_to_retry_late(self):
         made = worlds.make(
             worlds.arrivals(90), hosts=worlds.hosts(*[20] * 5),

@@ -7,6 +7,7 @@ from cellsched.claims.etcd import protocol
 from cellsched.scale import engine
 from cellsched.scale import scenario
 from cellsched.scale import stores
+from tests import profile
 from tests.unit import base
 
 
@@ -36,6 +37,7 @@ class TestEtcd(base.TestCase):
         world.run(1)
         return server.conflicts / server.writes
 
+    @profile.full_only('test_run places servers with etcd')
     def test_clients_without_coordination_waste_most_writes(self):
         """With etcd 77 to 85 % were measured, for 8 to 16 clients."""
         self.assertAlmostEqual(0.81, self.waste(8), delta=0.05)
