@@ -90,7 +90,7 @@ class TestDeployment(base.CommandTestCase):
 
         self.assertEqual((0, ''), (ran.code, ran.err))
         self.assertEqual([('far', 2, 1, 1), ('all cells', 2, 1, 1)],
-                         [tuple(row.values()) for row in ran.data])
+                         [tuple(row.values())[:4] for row in ran.data])
 
     def test_hints_that_are_read_there_are_taken(self):
         self.assertEqual(0, self.far(
