@@ -53,9 +53,12 @@ class TestLogLines(base.TestCase):
         self.assertEqual(
             ('Building on node a1', 'The build is complete',
              'Deleting the guest'), (building, *rest))
-        [(_, name, text, _)] = [
-            line for line in kept.lines if line[0] == buried.uuid]
-        self.assertEqual('cells.cell0', name)
-        self.assertRegex(text, 'Recorded in cell0: .*No valid host was found')
+        lines = [line[1:3] for line in kept.lines if line[0] == buried.uuid]
+        self.assertEqual(['scheduler.selection.placer', 'cells.cell0'],
+                         [name for name, _ in lines])
+        refused, recorded = [text for _, text in lines]
+        self.assertIn('No valid host was found', refused)
+        self.assertRegex(
+            recorded, 'Recorded in cell0: .*No valid host was found')
         self.assertEqual({base.USER.request_id}, {
             request for *_, request in kept.lines})

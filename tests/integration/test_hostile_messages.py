@@ -217,8 +217,8 @@ class TestHostileMessages(base.TestCase):
                 ('message: version:', {'version': None}),
                 ('method echo', {'namespace': 'x'}),
                 ('message: args:', {'args': [SECRET]}),
-                ('echo: x: no argument', {'args': {'x': SECRET}}),
-                ('echo: value: a value', {'args': {}}),
+                ('echo: x: unknown argument', {'args': {'x': SECRET}}),
+                ('echo: value: the argument is missing', {'args': {}}),
                 ('message: nova_object:', {'args': {'value': {
                     'nova_object.name': 'Flavor'}}}),
                 ('message: context.user:', {'_context_user': CRLF}),
@@ -229,7 +229,7 @@ class TestHostileMessages(base.TestCase):
     def test_last_of_duplicate_keys_counts(self):
         self.assertTells('method nonsense', of=wrapped(
             '{"method": "echo", "args": {"value": 1}, "method": "nonsense"}'))
-        self.assertTells('echo: x: no argument', of=wrapped(
+        self.assertTells('echo: x: unknown argument', of=wrapped(
             '{"method": "echo", "args": {"value": 1, "x": 1, "x": 2}}'))
         self.assertTells('message: version:', of=wrapped(call()).replace(
             '"oslo', '"oslo.version": "99.0", "oslo', 1).replace(
@@ -238,7 +238,7 @@ class TestHostileMessages(base.TestCase):
     def test_large_message(self):
         large = SECRET * 3_500_000
         self.assertTells(lines=0, args={'value': large})
-        self.assertTells('echo: x: no', args={'value': 1, 'x': large})
+        self.assertTells('echo: x: unknown argument', args={'value': 1, 'x': large})
         self.assertTells('x' * 80, args={'value': 1, 'x' * 20_000_000: 1})
         self.assertSkips(f'{{"{large}')
 

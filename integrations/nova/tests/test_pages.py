@@ -83,7 +83,8 @@ class TestPages(configuration_fixtures.TestCase):
             parsed.append(name)
 
         self.assertEqual(
-            {'capacity', 'explain', 'host export', 'plan', 'report', 'run'},
+            {'capacity', 'explain', 'host export', 'plan', 'replay', 'report',
+             'run'},
             {*parsed})
 
     def test_report_of_the_page_is_the_printed_one(self):

@@ -171,7 +171,7 @@ def compare(
 def _weighted(part: WeightPart, ranking: Ranking) -> view.Column:
     """Return the contribution of a weigher to weights, up to a constant."""
     weights = np.empty(len(ranking.hosts))
-    part.weighted(weights)
+    part.weighted(weights, slice(None))
     return (weights if ranking.mask is None
             else weights[ranking.mask]).astype('float32')
 

@@ -186,7 +186,7 @@ class TestFailure(base.TestCase):
             self.task_with(place, base.fail).run(base.USER, uuids)
 
             for uuid in uuids:
-                self.assertBuried(uuid, 'holds another place')
+                self.assertBuried(uuid, 'has a different claim')
                 self.assertNotIn('secret', self.reason(uuid))
 
     def test_request_that_fits_nowhere_is_buried_with_the_reasons(self):
@@ -362,7 +362,7 @@ class TestSharedFile(base.TestCase):
 
             self.task_with(place, base.fail).run(base.USER, [uuid])
 
-            self.assertBuried(uuid, 'another place')
+            self.assertBuried(uuid, 'different claim')
 
     def test_deleted_server_holds_no_claim(self):
         [uuid] = self.accept()
@@ -452,7 +452,7 @@ class TestBurial(base.TestCase):
 
         self.fail(uuid, lambda: self.clock.advance(base.LEASE_S * 2))
 
-        self.assertBuried(uuid, 'another place')
+        self.assertBuried(uuid, 'different claim')
 
 
 class TestRecovery(base.TestCase):
@@ -497,7 +497,7 @@ class TestRecovery(base.TestCase):
             self.clock.advance(base.LEASE_S)
             self.task_with(1, base.fail).run(base.USER, [uuid])
 
-            self.assertBuried(uuid, 'holds another place')
+            self.assertBuried(uuid, 'has a different claim')
 
     def test_build_waits_for_the_cell_that_may_have_it(self):
         self.chosen = ['b1']
@@ -528,7 +528,7 @@ class TestRecovery(base.TestCase):
         self.clock.advance(base.LEASE_S)
         self.task_with(0, base.fail).run(base.USER, [uuid])
 
-        self.assertBuried(uuid, 'holds another place')
+        self.assertBuried(uuid, 'has a different claim')
 
     def test_half_a_burial_does_not_keep_a_build_from_its_cell(self):
         self.break_cell('cell0')
@@ -1003,7 +1003,7 @@ class TestBurialTogether(base.TestCase):
 
         self.assertEqual([uuids], self.cell0.buried)
         for uuid in uuids:
-            self.assertBuried(uuid, 'another place')
+            self.assertBuried(uuid, 'different claim')
 
     def test_those_of_another_reason_are_buried_with_them(self):
         """One that is left, and tried again alone, could be built alone."""
