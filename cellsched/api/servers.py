@@ -150,11 +150,12 @@ class Servers(base.ServerController):
         if request.max_count == 1 and request.group is None:
             # Other requests share the transaction, so nothing else waits in
             # it, such as for the lock of a group.
-            with self._database.reader() as connection:
-                accepted = self._admit(connection, context, request, flavor)
-            self._accepting.do(accepted)
-            if accepted.error is not None:
-                raise accepted.error
+            asked = _Asked(context, request, flavor)
+            self._accepting.do(asked)
+            if asked.error is not None:
+                raise asked.error
+            assert asked.accepted is not None
+            accepted = asked.accepted
         else:
             with self._database.writer() as connection:
                 accepted = self._admit(connection, context, request, flavor)
@@ -177,16 +178,27 @@ class Servers(base.ServerController):
             group, f'r-{self._new_uuid()}',
             [self._new_uuid() for _ in range(count)], tracing.current())
 
-    def _accept_together(self, accepted: Sequence['_Acceptance']) -> None:
+    def _accept_together(self, asked: Sequence['_Asked']) -> None:
         try:
             with self._database.writer() as connection:
-                _accept(connection, accepted, self._database.now(),
-                        self._new_uuid)
+                for each in asked:
+                    each.error = None
+                    try:
+                        each.accepted = each.accepted or self._admit(
+                            connection, each.context, each.request,
+                            each.flavor)
+                    except exception.CellschedException as exc:
+                        # It is refused; the others are not.
+                        each.error = exc
+                accepted = [each.accepted for each in asked if each.accepted]
+                if accepted:
+                    _accept(connection, accepted, self._database.now(),
+                            self._new_uuid)
         except exception.DATABASE_UNAVAILABLE as exc:
             # A separate attempt for each would wait as long each time, and
             # the transaction may have been committed.
-            for each in accepted:
-                each.error = exc
+            for each in asked:
+                each.error = each.error or exc
 
     @base.requires('os_compute_api:servers:show', resource_param='uuid')
     def get(
@@ -418,13 +430,26 @@ class Servers(base.ServerController):
 
 
 @dataclasses.dataclass(eq=False)
+class _Asked:
+    """A request for one server, and its acceptance or its error.
+
+    :ivar accepted: made once, so that a server whose transaction is repeated
+        is not accepted twice
+    """
+
+    context: RequestContext
+    request: validation.ServerRequest
+    flavor: str
+    accepted: '_Acceptance | None' = None
+    error: Exception | None = None
+
+
+@dataclasses.dataclass(eq=False)
 class _Acceptance:
-    """The servers of a request that are written, and the error of that.
+    """The servers of a request that are written.
 
     :param request: a request with a ``max_count`` that the quota allows
     :param group: the group to join, without its members
-    :param uuids: made once, so that a server whose transaction is repeated is
-        not accepted twice
     :param trace: see :class:`cellsched.db.api.request_rows.StoredRequest`
     """
 
@@ -435,7 +460,6 @@ class _Acceptance:
     reservation_id: str
     uuids: list[str]
     trace: str = ''
-    error: Exception | None = None
 
     @property
     def owner(self) -> tuple[str, str | None]:
