@@ -151,6 +151,11 @@ class Servers(base.ServerController):
             # Other requests share the transaction, so nothing else waits in
             # it, such as for the lock of a group.
             asked = _Asked(context, request, flavor)
+            if not self._quotas.keeps_limits:
+                # Another service may be asked, and no transaction waits.
+                with self._database.reader() as connection:
+                    asked.accepted = self._admit(
+                        connection, context, request, flavor)
             self._accepting.do(asked)
             if asked.error is not None:
                 raise asked.error
@@ -187,6 +192,8 @@ class Servers(base.ServerController):
                         each.accepted = each.accepted or self._admit(
                             connection, each.context, each.request,
                             each.flavor)
+                    except exception.DATABASE_UNAVAILABLE:
+                        raise
                     except exception.CellschedException as exc:
                         # It is refused; the others are not.
                         each.error = exc

@@ -234,10 +234,11 @@ class TestCreate(ServersTestCase):
 
 class TestGetAndList(ServersTestCase):
 
-    def at_once(self, number, before=lambda: None):
+    def at_once(self, number, before=lambda: None, last=None):
         """Create servers of which all but the first share a transaction.
 
         :param before: called when the second transaction begins
+        :param last: the arguments of the last one
         :returns: the calls, and the number of transactions
         """
         begun, go_on, writers = threading.Event(), threading.Event(), []
@@ -256,7 +257,8 @@ class TestGetAndList(ServersTestCase):
         with futures.ThreadPoolExecutor(number) as pool:
             calls = [pool.submit(self.create)]
             self.assertTrue(begun.wait(60))
-            calls += [pool.submit(self.create) for _ in range(number - 1)]
+            calls += [pool.submit(self.create) for _ in range(number - 2)]
+            calls.append(pool.submit(self.create, **(last or {})))
             while len(self.servers._accepting._waiting) < number - 1:
                 time.sleep(0.001)
             go_on.set()
@@ -285,6 +287,38 @@ class TestGetAndList(ServersTestCase):
         errors = [call.exception() for call in calls]
         self.assertEqual(3, errors.count(None))
         self.assertEqual([3, 3, 3], self.written())
+
+    def test_request_that_is_refused_fails_alone(self):
+        self.servers._quotas.keeps_limits = True
+
+        calls, transactions = self.at_once(4, last={'flavor': 'unknown'})
+
+        self.assertEqual(2, transactions)
+        self.assertEqual([None] * 3, [each.exception() for each in calls[:3]])
+        self.assertIsInstance(
+            calls[3].exception(), exception.FlavorNotFound)
+        self.assertEqual([3, 3, 3], self.written())
+
+    def test_limits_of_another_service_are_read_before_a_transaction(self):
+        begun, taken = [], []
+        writer, accept = self.database.writer, self.servers._quotas.accept
+
+        def counted():
+            begun.append(None)
+            return writer()
+
+        def noted(*args):
+            taken.append(len(begun))
+            return accept(*args)
+
+        self.database.writer = counted
+        self.addCleanup(delattr, self.database, 'writer')
+        self.servers._quotas.accept = noted
+        for keeps in False, True:
+            self.servers._quotas.keeps_limits = keeps
+            self.create()
+
+        self.assertEqual([0, 2], taken)
 
     def test_transaction_of_unknown_outcome_is_not_repeated(self):
         def fail():
