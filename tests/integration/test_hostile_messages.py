@@ -238,7 +238,8 @@ class TestHostileMessages(base.TestCase):
     def test_large_message(self):
         large = SECRET * 3_500_000
         self.assertTells(lines=0, args={'value': large})
-        self.assertTells('echo: x: unknown argument', args={'value': 1, 'x': large})
+        self.assertTells(
+            'echo: x: unknown argument', args={'value': 1, 'x': large})
         self.assertTells('x' * 80, args={'value': 1, 'x' * 20_000_000: 1})
         self.assertSkips(f'{{"{large}')
 
