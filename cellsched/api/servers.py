@@ -150,17 +150,17 @@ class Servers(base.ServerController):
         if request.max_count == 1 and request.group is None:
             # Other requests share the transaction, so nothing else waits in
             # it, such as for the lock of a group.
-            asked = _Asked(context, request, flavor)
+            creation = _Creation(context, request, flavor)
             if not self._quotas.keeps_limits:
-                # Another service may be asked, and no transaction waits.
+                # A quota driver may ask another service; no transaction waits.
                 with self._database.reader() as connection:
-                    asked.accepted = self._admit(
+                    creation.accepted = self._admit(
                         connection, context, request, flavor)
-            self._accepting.do(asked)
-            if asked.error is not None:
-                raise asked.error
-            assert asked.accepted is not None
-            accepted = asked.accepted
+            self._accepting.do(creation)
+            if creation.error is not None:
+                raise creation.error
+            assert creation.accepted is not None
+            accepted = creation.accepted
         else:
             with self._database.writer() as connection:
                 accepted = self._admit(connection, context, request, flavor)
@@ -183,10 +183,10 @@ class Servers(base.ServerController):
             group, f'r-{self._new_uuid()}',
             [self._new_uuid() for _ in range(count)], tracing.current())
 
-    def _accept_together(self, asked: Sequence['_Asked']) -> None:
+    def _accept_together(self, creations: Sequence['_Creation']) -> None:
         try:
             with self._database.writer() as connection:
-                for each in asked:
+                for each in creations:
                     each.error = None
                     try:
                         each.accepted = each.accepted or self._admit(
@@ -197,14 +197,15 @@ class Servers(base.ServerController):
                     except exception.CellschedException as exc:
                         # It is refused; the others are not.
                         each.error = exc
-                accepted = [each.accepted for each in asked if each.accepted]
+                accepted = [
+                    each.accepted for each in creations if each.accepted]
                 if accepted:
                     _accept(connection, accepted, self._database.now(),
                             self._new_uuid)
         except exception.DATABASE_UNAVAILABLE as exc:
             # A separate attempt for each would wait as long each time, and
             # the transaction may have been committed.
-            for each in asked:
+            for each in creations:
                 each.error = each.error or exc
 
     @base.requires('os_compute_api:servers:show', resource_param='uuid')
@@ -437,7 +438,7 @@ class Servers(base.ServerController):
 
 
 @dataclasses.dataclass(eq=False)
-class _Asked:
+class _Creation:
     """A request for one server, and its acceptance or its error.
 
     :ivar accepted: made once, so that a server whose transaction is repeated
