@@ -252,24 +252,6 @@ def delete(
         connection.execute(sa.delete(column.table).where(column == number))
 
 
-def metadata_by_host(
-    connection: sa.Connection, key: str
-) -> dict[str, str]:
-    """Return the metadata value of a key by host.
-
-    If aggregates of a host disagree, the oldest aggregate's value counts.
-    """
-    values: dict[str, str] = {}
-    for host, value in connection.execute(
-            sa.select(_HOSTS.c.host, _METADATA.c.value)
-            .join(_METADATA,
-                  _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id)
-            .where(_METADATA.c.key == key)
-            .order_by(_METADATA.c.aggregate_id)):
-        values.setdefault(host, value)
-    return values
-
-
 def is_zone_in_cell(
     connection: sa.Connection, zone: str, cell_id: int
 ) -> bool:

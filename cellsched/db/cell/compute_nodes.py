@@ -204,30 +204,6 @@ def mark_vanished(
         {'in_lane': lane})
 
 
-def list_with_services(connection: sa.Connection) -> Sequence[Any]:
-    """Return each node that has reported, with the columns of its service.
-
-    A node without a service is left out, and so is a node that the driver of
-    its host no longer reports.
-    """
-    return connection.execute(
-        sa.select(
-            _TABLE.c.uuid, _TABLE.c.host, _TABLE.c.hypervisor_hostname,
-            _TABLE.c.vcpus, _TABLE.c.memory_mb, _TABLE.c.memory_mb_used,
-            _TABLE.c.local_gb, _TABLE.c.local_gb_used,
-            _TABLE.c.cpu_allocation_ratio, _TABLE.c.ram_allocation_ratio,
-            _TABLE.c.disk_allocation_ratio, _TABLE.c.hypervisor_version,
-            _MAPPED.label('mapped'), _SERVICES.c.disabled,
-            _SERVICES.c.forced_down, _SERVICES.c.last_seen_up,
-            _SERVICES.c.created_at)
-        .join(_SERVICES, sa.and_(
-            _SERVICES.c.host == _TABLE.c.host,
-            _SERVICES.c.binary == services.COMPUTE,
-            _SERVICES.c.deleted == 0))
-        .where(_TABLE.c.deleted == 0, _TABLE.c.vanished_at.is_(None))
-        .order_by(_TABLE.c.id)).all()
-
-
 def list_hosts(connection: sa.Connection) -> list[str]:
     """Return the hosts that have nodes, sorted."""
     return list(connection.execute(

@@ -82,12 +82,12 @@ class TestDeployment(base.TestCase):
                          'zone-lab': {'when': 'never'}})
 
         with world.api.parts.database.reader() as connection:
-            zones = aggregates.metadata_by_host(
-                connection, 'availability_zone')
-            times = aggregates.metadata_by_host(connection, 'when')
-        self.assertEqual({'h1': 'lab', 'h3': 'lab'}, zones)
+            zones, times = (
+                aggregates.values_by_host(connection, key, ['h1', 'h2', 'h3'])
+                for key in ('availability_zone', 'when'))
+        self.assertEqual({'h1': {'lab'}, 'h3': {'lab'}}, zones)
         self.assertEqual(
-            {'h1': 'never', 'h2': 'weekly', 'h3': 'weekly'}, times)
+            {'h1': {'never'}, 'h2': {'weekly'}, 'h3': {'weekly'}}, times)
 
     def test_options_are_every_services(self):
         world = self.make(options={

@@ -14,17 +14,15 @@ from tests.unit.db import recording
 class TestAggregates(following.Writing, base.TestCase):
 
     def zones(self):
-        return self.read(aggregates.metadata_by_host, 'availability_zone')
+        return self.read(aggregates.values_by_host, 'availability_zone',
+                         ['a', 'b', 'c'])
 
     def test_hosts_have_the_metadata_of_their_aggregate(self):
-        self.create('one', ['a', 'b'], availability_zone='east', ssd='true')
+        self.create('one', ['a', 'b'], availability_zone='east')
         self.create('two', ['c'], availability_zone='west')
 
-        self.assertEqual({'a': 'east', 'b': 'east', 'c': 'west'},
+        self.assertEqual({'a': {'east'}, 'b': {'east'}, 'c': {'west'}},
                          self.zones())
-        self.assertEqual(
-            {'a': 'true', 'b': 'true'},
-            self.read(aggregates.metadata_by_host, 'ssd'))
 
     def test_id_goes_before_a_name_that_looks_like_one(self):
         first, second = self.create('2', []), self.create('7', [])
@@ -39,12 +37,13 @@ class TestAggregates(following.Writing, base.TestCase):
 
         self.assertEqual({}, self.zones())
 
-    def test_oldest_aggregate_counts_where_they_disagree(self):
+    def test_host_has_the_metadata_of_all_its_aggregates(self):
         self.create('new', ['a', 'b'], availability_zone='east')
         self.create('old', ['b', 'c'], availability_zone='west')
 
-        self.assertEqual({'a': 'east', 'b': 'east', 'c': 'west'},
-                         self.zones())
+        self.assertEqual(
+            {'a': {'east'}, 'b': {'east', 'west'}, 'c': {'west'}},
+            self.zones())
 
     def test_aggregates_of_some_hosts_have_no_others(self):
         one = self.create('one', ['a', 'b'], ssd='true')

@@ -5,7 +5,6 @@ import sqlalchemy as sa
 
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import models
-from cellsched.db.cell import services
 from cellsched.objects import child_providers
 from tests.unit.db.cell import base
 from tests.unit.db import samples
@@ -18,34 +17,17 @@ class TestComputeNodes(base.TestCase):
         return self.write(compute_nodes.save, samples.uuids(1)[0], host, node,
                           samples.NODE | values, now)
 
-    def report(self, host='host'):
-        self.write(services.report, samples.uuids(1)[0], host,
-                   services.COMPUTE, 'compute', samples.LATER)
-
     def change(self, table, **values):
         self.write(lambda connection: connection.execute(
             sa.update(table).values(**values)))
 
+    def rows(self):
+        return self.read(lambda connection: connection.execute(
+            sa.select(models.compute_nodes)
+            .order_by(models.compute_nodes.c.id)).all())
+
     def unmapped(self):
         return [row.host for row in self.read(compute_nodes.list_unmapped)]
-
-    def test_node_is_listed_with_the_data_of_its_service(self):
-        uuid = self.save()
-        self.report()
-
-        row, = self.read(compute_nodes.list_with_services)
-
-        self.assertEqual(
-            (uuid, 'host', 'node', 8, 16384, 512, 100, 1, 4.0, 1.0, 1.0, 1),
-            (row.uuid, row.host, row.hypervisor_hostname, row.vcpus,
-             row.memory_mb, row.memory_mb_used, row.local_gb,
-             row.local_gb_used, row.cpu_allocation_ratio,
-             row.ram_allocation_ratio, row.disk_allocation_ratio,
-             row.hypervisor_version))
-        self.assertEqual(
-            (0, False, False, samples.LATER, samples.LATER),
-            (row.mapped, row.disabled, row.forced_down, row.last_seen_up,
-             row.created_at))
 
     def test_node_is_found_with_the_text_of_its_children(self):
         self.assertIsNone(self.read(compute_nodes.find, 'host', 'node'))
@@ -61,23 +43,9 @@ class TestComputeNodes(base.TestCase):
         self.change(models.compute_nodes, deleted=1)
         self.assertIsNone(self.read(compute_nodes.find, 'host', 'node'))
 
-    def test_node_without_a_service_is_left_out(self):
-        self.save()
-        self.report('other')
-        self.write(services.report, samples.uuids(1)[0], 'host',
-                   'nova-conductor', 'conductor', samples.NOW)
-
-        self.assertEqual([], self.read(compute_nodes.list_with_services))
-
     def test_deleted_node_is_omitted(self):
         self.save()
-        self.report()
-        self.change(models.services, deleted=1)
-        self.assertEqual([], self.read(compute_nodes.list_with_services))
-
-        self.change(models.services, deleted=0)
         self.change(models.compute_nodes, deleted=1)
-        self.assertEqual([], self.read(compute_nodes.list_with_services))
         self.assertEqual([], self.unmapped())
 
     def test_node_that_is_known_keeps_its_uuid(self):
@@ -85,16 +53,12 @@ class TestComputeNodes(base.TestCase):
 
         self.assertEqual(uuid, self.save(vcpus=16, now=samples.LATER))
 
-        self.report()
-        row, = self.read(compute_nodes.list_with_services)
+        row, = self.rows()
         self.assertEqual((uuid, 16), (row.uuid, row.vcpus))
 
     def test_host_has_several_nodes(self):
         uuids = [self.save(node='one'), self.save(node='two')]
-        self.report()
-
-        self.assertEqual(uuids, [
-            row.uuid for row in self.read(compute_nodes.list_with_services)])
+        self.assertEqual(uuids, [row.uuid for row in self.rows()])
 
     def test_node_that_reports_at_once_is_one(self):
         uuids = racing.race(*[self.save] * 6)
@@ -122,12 +86,9 @@ class TestComputeNodes(base.TestCase):
 
     def test_node_without_a_mark_is_unmapped(self):
         self.save()
-        self.report()
         self.change(models.compute_nodes, mapped=None)
 
         self.assertEqual(['host'], self.unmapped())
-        row, = self.read(compute_nodes.list_with_services)
-        self.assertEqual(0, row.mapped)
 
 
 class TestProviders(base.TestCase):
