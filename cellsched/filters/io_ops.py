@@ -23,10 +23,10 @@ class IoOpsFilter(base.Filter):
     def opts(cls) -> list[cfg.Opt]:
         return [
             cfg.IntOpt('max_io_ops_per_host', default=8, help="""
-Builds and moves in progress on a host before it is passed over.
+A host with this many builds and moves in progress is rejected.
 
-They strain disk and network of a host, so that many at once take longer than
-one after the other.
+Builds and moves use the disk and the network of a host. If many run at the same
+time, each of them takes longer.
 
 Related options:
 

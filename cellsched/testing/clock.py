@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clocks for tests: one that stands still, and one that is wrong."""
+"""Clocks for tests: one under control of the test, and a wrong one."""
 
 import datetime
 import threading
@@ -35,7 +35,7 @@ class FakeClock(clock.Clock):
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         with self._lock:
             self._passed_s += seconds
 

@@ -18,14 +18,15 @@ from cellsched.db.schema import Schema
 from cellsched.db import session
 from cellsched.standalone import sqlite_template
 
-#: They need not outlive the machine.
+#: Tests do not need durable writes.
 _OPTIONS = {'sqlite_synchronous': False}
 
 
 class _Database(fixtures.Fixture):
-    """A database of its own, which goes with the test.
+    """A fixture with a new database, which is deleted after the test.
 
-    ``database`` is it, and ``url`` where it is.
+    :ivar database: the database
+    :ivar url: the URL of the database
 
     :param clock: the clock of the database; by default the machine's
     """
@@ -47,12 +48,12 @@ class _Database(fixtures.Fixture):
 
 
 class APIDatabase(_Database):
-    """An API database."""
+    """A fixture with an API database."""
 
     schema = api.SCHEMA
 
 
 class CellDatabase(_Database):
-    """A database of a cell, or of cell0."""
+    """A fixture with the database of a cell, or of cell0."""
 
     schema = cell.SCHEMA
