@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from cellsched import exception
+from cellsched.json_schema import field_name
 
 #: Values in a document, each counted as often as aliases repeat it.
 VALUES_MAX = 1_000_000
@@ -42,12 +43,9 @@ def invalid(
     expected: str | None = None, problem: str | None = None,
 ) -> exception.InvalidField:
     """Return the error for a field, given by the way to it."""
-    name = ''
-    for part in field:
-        name += f'[{part}]' if isinstance(part, int) else f'.{part}'
     return exception.InvalidField(
-        where=str(path), field=name.lstrip('.') or 'document',
-        problem=problem, expected=expected)
+        where=str(path), field=field_name(field), problem=problem,
+        expected=expected)
 
 
 class _Loader(yaml.SafeLoader):

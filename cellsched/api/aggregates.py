@@ -22,6 +22,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 
 #: The metadata key with the availability zone of the hosts.
 ZONE_KEY = 'availability_zone'
@@ -69,9 +70,10 @@ class Aggregates(base.Controller):
         if name.isascii() and name.isdecimal():
             raise exception.InvalidField(
                 where=_WHERE, field='name',
-                problem=f'{validation.shown(name)} is a number',
+                problem=f'{json_schema.shown(name)} is a number',
                 expected='a name that cannot be the id of an aggregate')
-        validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
+        json_schema.check(
+            _WHERE, metadata, schemas.METADATA, 'metadata')
         for key, value in metadata.items():
             # None removes a key, and a new aggregate has none.
             validation.check_text(_WHERE, f'metadata.{key}', value)
@@ -116,7 +118,8 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.DatabaseUnreachable: the zone would change,
             and a cell does not answer
         """
-        validation.validate(_WHERE, 'metadata', metadata, schemas.METADATA)
+        json_schema.check(
+            _WHERE, metadata, schemas.METADATA, 'metadata')
         return self._change(name, aggregates.set_metadata, metadata)
 
     @base.requires('os_compute_api:os-aggregates:add_host')
@@ -136,7 +139,7 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
         :raises cellsched.exception.DatabaseUnreachable: likewise
         """
-        validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
+        json_schema.check(_WHERE, hosts, schemas.HOSTS, 'hosts')
         with self._database.reader() as connection:
             mapped = host_mappings.get_many(connection, hosts)
         for host in hosts:
@@ -158,7 +161,7 @@ class Aggregates(base.Controller):
         :raises cellsched.exception.ZoneInUse: as :meth:`set_metadata`
         :raises cellsched.exception.DatabaseUnreachable: likewise
         """
-        validation.validate(_WHERE, 'hosts', hosts, schemas.HOSTS)
+        json_schema.check(_WHERE, hosts, schemas.HOSTS, 'hosts')
         present = set(self._get(name).hosts)
         for host in hosts:
             if host not in present:

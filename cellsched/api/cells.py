@@ -17,6 +17,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.listing import server
 from cellsched import objects
 from cellsched import urls
@@ -94,7 +95,7 @@ class CellStates(base.Controller):
             raise exception.InvalidField(
                 where='cell', field='name',
                 problem=f'{len(found)} cells have the name '
-                        f'{validation.shown(name)}',
+                        f'{json_schema.shown(name)}',
                 expected='the uuid of one: ' + ', '.join(
                     sorted(each.uuid for each in found)))
         [record] = self._read(found)

@@ -15,6 +15,7 @@ from cellsched.context import RequestContext
 from cellsched.db.api import flavors
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched import objects
 from cellsched.objects import request_groups
 from cellsched.objects import resources
@@ -51,7 +52,7 @@ class Flavors(base.Controller):
             name or the id of another flavor
         """
         flavorid = self._new_uuid() if flavorid is None else flavorid
-        validation.validate('flavor', '', {
+        json_schema.check('flavor', {
             'name': name, 'id': flavorid, 'vcpus': vcpus, 'ram': ram_mb,
             'disk': disk_gb, 'ephemeral': ephemeral_gb, 'swap': swap_mb,
         }, schemas.FLAVOR)
@@ -98,8 +99,8 @@ class Flavors(base.Controller):
         :raises cellsched.exception.FlavorNotFound: it does not exist
         """
         validation.check_text('flavor', 'name', name)
-        validation.validate(
-            'flavor', 'extra_specs', extra_specs, schemas.EXTRA_SPECS)
+        json_schema.check(
+            'flavor', extra_specs, schemas.EXTRA_SPECS, 'extra_specs')
         with self._database.writer() as connection:
             flavor = flavors.get(connection, name)
             kept = {**(flavor.get('extra_specs') or {}), **extra_specs}

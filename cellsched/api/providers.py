@@ -31,6 +31,7 @@ from cellsched.db.api import shared_providers
 from cellsched.db.cell import compute_nodes
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.listing import server
 from cellsched.objects import resources
 
@@ -490,7 +491,7 @@ def changed_inventories(
         present = inventories.get(name)
         merged = {**({} if present is None else dataclasses.asdict(present)),
                   **fields}
-        validation.validate(_WHERE, name, merged, schemas.INVENTORY)
+        json_schema.check(_WHERE, merged, schemas.INVENTORY, name)
         for field, bound in (('reserved', 'total'), ('min_unit', 'max_unit')):
             most = merged.get(bound, resources.AMOUNT_MAX)
             if merged.get(field, 0) > most:
@@ -531,7 +532,7 @@ def _check_mapping(field: str, value: Any) -> None:
 def _invalid(field: str, value: Any, expected: str) -> exception.InvalidField:
     return exception.InvalidField(
         where=_WHERE, field=field,
-        problem=f'{validation.shown(value)} is not valid', expected=expected)
+        problem=f'{json_schema.shown(value)} is not valid', expected=expected)
 
 
 def _read(cell_context: RequestContext) -> list[compute_nodes.RootRow]:

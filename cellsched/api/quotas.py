@@ -19,6 +19,7 @@ from cellsched.db.api import quotas
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.listing import servers as listing
 from cellsched.quota import base
 
@@ -138,8 +139,8 @@ class Quotas(Controller):
                 problem='the limits of this driver are set elsewhere',
                 expected='a driver with limits of its own, such as '
                          'DbQuotaDriver')
-        validation.validate(
-            _WHERE, 'limits', limits, schemas.limits(base.RESOURCES))
+        json_schema.check(
+            _WHERE, limits, schemas.limits(base.RESOURCES), 'limits')
         with self._database.writer() as connection:
             quotas.set_limits(connection, project_id, user_id, limits,
                               self._clock.now())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON schemas of the input of the API.
 
-A list may be a tuple, and an object any mapping; see ``validation``. If the
-bounds of a schema do not explain it, the schema has a description.
+:mod:`cellsched.json_schema` validates values by them.
 """
 
 from collections.abc import Collection
@@ -160,9 +159,7 @@ INVENTORY = fields({
     'min_unit': count(1, AMOUNT_MAX), 'max_unit': count(1, AMOUNT_MAX),
     'step_size': count(1, AMOUNT_MAX),
     'allocation_ratio': {
-        'type': 'number', 'exclusiveMinimum': 0, 'maximum': RATIO_MAX,
-        'format': 'finite',
-        'description': f'a number above 0, at most {RATIO_MAX:.0f}'},
+        'type': 'number', 'exclusiveMinimum': 0, 'maximum': RATIO_MAX},
 }, ['total'])
 
 

@@ -16,6 +16,7 @@ from cellsched.context import RequestContext
 from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched import objects
 from cellsched.objects import requests
 
@@ -120,7 +121,7 @@ def _owner(context: RequestContext) -> str | None:
 
 
 def _check_rules(policy: Any, rules: Any) -> None:
-    validation.validate(_WHERE, 'rules', rules, schemas.RULES)
+    json_schema.check(_WHERE, rules, schemas.RULES, 'rules')
     if policy is not None or 'spread' not in rules:
         validation.check_choice(_WHERE, 'policy', policy, requests.POLICIES)
     for name, needed, given in (

@@ -35,6 +35,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
@@ -263,7 +264,7 @@ class Servers(base.ServerController):
             bound
         :raises cellsched.exception.InstanceNotFound: it does not exist
         """
-        validation.validate('server', 'tags', tags, schemas.TAGS)
+        json_schema.check('server', tags, schemas.TAGS, 'tags')
         self._get(context, uuid)
         self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
 

@@ -22,23 +22,19 @@ entry with a child's name applies to the children of that name on all nodes.
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
-import functools
 import os
 import pathlib
 from typing import Any
 from typing import NamedTuple
-from typing import TYPE_CHECKING
 
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import validation
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.objects import resources
 from cellsched import yaml_file
-
-if TYPE_CHECKING:
-    import jsonschema
 
 LOG = log.getLogger(__name__)
 
@@ -69,16 +65,12 @@ _INVENTORY = {
     'description': 'a mapping with total, and with reserved, min_unit, '
                    'max_unit, step_size or allocation_ratio',
     'properties': {
-        **{name: {'type': 'integer', 'minimum': least, 'maximum': _AMOUNT_MAX,
-                  'description': f'a whole number from {least} to '
-                                 f'{_AMOUNT_MAX}'}
+        **{name: {'type': 'integer', 'minimum': least, 'maximum': _AMOUNT_MAX}
            for name, least in (('total', 1), ('reserved', 0), ('min_unit', 1),
                                ('max_unit', 1), ('step_size', 1))},
         'allocation_ratio': {
             'type': 'number', 'exclusiveMinimum': 0,
-            'maximum': validation.RATIO_MAX,
-            'description': 'a number above 0, at most '
-                           f'{validation.RATIO_MAX:.0f}'}}}
+            'maximum': validation.RATIO_MAX}}}
 
 _INVENTORIES = {
     'type': 'object', 'description': 'a mapping with a list "additional"',
@@ -262,26 +254,9 @@ def _inventories(
 
 def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
     value = yaml_file.read(path)
-    errors = sorted(
-        _validator().iter_errors(value),
-        key=lambda error: [str(part) for part in error.absolute_path])
-    for error in errors:
-        raise yaml_file.invalid(path, error.absolute_path, _expected(error))
+    json_schema.check(path, value, _SCHEMA)
     version = value['meta']['schema_version']
     if version != '1.0':
         LOG.warning('%s: schema_version %s is newer than 1.0, and some of it '
                     'may be ignored', path, version)
     yield from value.get('providers', ())
-
-
-@functools.cache
-def _validator() -> 'jsonschema.Draft202012Validator':
-    # Most hosts have no such files, and need not import it.
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(_SCHEMA)
-
-
-def _expected(error: 'jsonschema.ValidationError') -> str:
-    schema: Any = error.schema
-    return str(schema['description'])

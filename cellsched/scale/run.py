@@ -16,6 +16,7 @@ import numpy as np
 
 from cellsched.claims import base as claims_base
 from cellsched import exception
+from cellsched.json_schema import check
 from cellsched.scale.engine import Engine
 from cellsched.scale.engine import Processors
 from cellsched.scale.engine import SimulatedClock
@@ -38,7 +39,6 @@ from cellsched.scale.schedulers import Scheduler
 from cellsched.scale.schedulers import World
 from cellsched.scale import stores
 from cellsched.yaml_file import invalid
-from cellsched.yaml_schema import check
 
 _HOUR_S = 3600.0
 

@@ -12,10 +12,9 @@ from typing import Any
 import yaml
 
 from cellsched import exception
+from cellsched.json_schema import check
 from cellsched.yaml_file import invalid
 from cellsched.yaml_file import read
-from cellsched.yaml_schema import check
-from cellsched.yaml_schema import EXPECTS
 
 #: The directory of the scenarios of the project.
 _BUNDLED = pathlib.Path(__file__).parent / 'scenarios'
@@ -68,9 +67,9 @@ def _number(least: float, most: float) -> dict[str, Any]:
 
 
 _ITEM = {'type': ['string', 'number', 'boolean'],
-         'pattern': r'^[^\r\n]*\Z', EXPECTS: 'text on one line'}
+         'pattern': r'^[^\r\n]*\Z', 'description': 'text on one line'}
 _LINE = {**_ITEM, 'type': [*_ITEM['type'], 'array'], 'items': _ITEM}
-_NAMES = {'pattern': r'^[A-Za-z]\w*\Z', EXPECTS: 'the name of an option'}
+_NAMES = {'pattern': r'^[A-Za-z]\w*\Z', 'description': 'the name of an option'}
 _OPTIONS = {'type': 'object', 'propertyNames': _NAMES,
             'additionalProperties': {
                 'type': 'object', 'propertyNames': _NAMES,
@@ -86,7 +85,8 @@ _HOSTS = _record({
 
 SCHEMA = _record({
     'name': {'type': 'string', 'pattern': r'^[a-z0-9][a-z0-9-]{0,62}\Z',
-             EXPECTS: 'a name of 1 to 63 small letters, digits and dashes'},
+             'description': 'a name of 1 to 63 small letters, digits and '
+                            'dashes'},
     'description': {'type': 'string'},
     'seed': _whole(0, 2 ** 31 - 1),
     'hours': {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 100_000},
@@ -316,13 +316,7 @@ def _check_faults(path: pathlib.Path, faults: Sequence[Any]) -> None:
                           f'unknown kind {kind!r:.60}')
         schema = {'kind': {'enum': [kind]}, **{
             name: _FAULT[name] for name in ('at', *FAULTS[kind])}}
-        try:
-            check(path, fault, _record(schema, ['at']))
-        except exception.InvalidField as exc:
-            # The error has the field within the fault.
-            raise invalid(
-                path, ('faults', number, *exc.kwargs['field'].split('.')),
-                **exc.reasons) from None
+        check(path, fault, _record(schema, ['at']), f'faults[{number}]')
 
 
 def _check_places(made: Scenario) -> None:

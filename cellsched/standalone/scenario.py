@@ -12,19 +12,18 @@ from typing import Any
 from cellsched.api import providers
 from cellsched.compute import children
 from cellsched import exception
+from cellsched.json_schema import check
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.standalone import deployment
 from cellsched.virt import fake
 from cellsched.yaml_file import invalid
 from cellsched.yaml_file import read
-from cellsched.yaml_schema import check
-from cellsched.yaml_schema import EXPECTS
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
          'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z',
-         EXPECTS: 'a name of 1 to 63 letters, digits, dots, dashes and '
-                  'underscores'}
+         'description': 'a name of 1 to 63 letters, digits, dots, dashes and '
+                        'underscores'}
 _AMOUNT = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31 - 1}
 _COUNT = {'type': 'integer', 'minimum': 1, 'maximum': 1000}
 _NAMES = {'type': 'array', 'items': _NAME, 'uniqueItems': True}
@@ -44,13 +43,13 @@ def _list(item: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
 #: Text that fits on one line of a configuration file.
 _LINE = r'^[^\r\n]*\Z'
 _VALUE = {'type': ['string', 'number', 'boolean'], 'pattern': _LINE,
-          EXPECTS: 'text on one line'}
+          'description': 'text on one line'}
 
 
 def _by_name(item: Mapping[str, Any]) -> dict[str, Any]:
     return {'type': 'object', 'additionalProperties': item,
             'propertyNames': {'pattern': r'^[A-Za-z]\w*\Z',
-                              EXPECTS: 'the name of an option'}}
+                              'description': 'the name of an option'}}
 
 
 _TOTALS = {'type': 'object', 'additionalProperties': _AMOUNT}
@@ -101,7 +100,7 @@ SCHEMA = _record({
     }, ['name', 'flavor']), 1),
     'options': _by_name(_by_name({
         'type': ['string', 'number', 'boolean', 'array'], 'pattern': _LINE,
-        EXPECTS: 'text on one line', 'items': _VALUE})),
+        'description': 'text on one line', 'items': _VALUE})),
 }, ['cells', 'flavors', 'requests'])
 
 #: Options that the deployment sets itself, by group.

@@ -199,9 +199,9 @@ class TestAggregates(base.TestCase):
                 ('name', lambda: self.aggregates.get(ADMIN, bad)),
                 ('name', lambda: self.aggregates.delete(ADMIN, bad)),
                 ('name', lambda: self.aggregates.add_hosts(ADMIN, bad, ['a'])),
-                ('hosts', lambda: self.aggregates.add_hosts(
+                ('hosts[0]', lambda: self.aggregates.add_hosts(
                     ADMIN, 'fast', [bad])),
-                ('hosts', lambda: self.aggregates.remove_hosts(
+                ('hosts[0]', lambda: self.aggregates.remove_hosts(
                     ADMIN, 'fast', [bad])),
                 ('metadata.k', lambda: self.aggregates.create(
                     ADMIN, 'new', {'k': bad})),

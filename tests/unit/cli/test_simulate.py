@@ -102,7 +102,7 @@ class TestSimulate(base.CommandTestCase):
                 (('nova-flor',), 'is no scenario of the project'),
                 ((self.path, '--set', 'hours'), 'KEY=VALUE'),
                 ((self.path, '--set', 'hours=0'),
-                 'hours: 0 is not valid; expected more than 0'),
+                 'hours: 0 is out of range; expected a number above 0'),
                 ((self.path, '--set', 'load.preset=x'),
                  "load.preset: unknown preset 'x'; expected one of"),
                 ((self.path, '--compare', other),

@@ -37,13 +37,13 @@ class TestOf(base.TestCase):
 
     def test_wrong_input_is_refused_with_its_field(self):
         for field, expected, keys in (
-                ('hours', 'more than 0', {'hours': 0}),
+                ('hours', 'a number above 0', {'hours': 0}),
                 ('hours', 'a number', {'hours': float('nan')}),
-                ('hosts[0].count', 'at least 1', {'hosts': {'count': 0}}),
+                ('hosts[0].count', 'from 1 to', {'hosts': {'count': 0}}),
                 ('hosts[0].count', 'a whole number',
                  {'hosts': [{'count': 'x'}]}),
                 ('hosts', 'at least 1', {'hosts': []}),
-                ('schedulers.count', 'at least 1',
+                ('schedulers.count', 'from 1 to',
                  {'schedulers': {'count': 0}}),
                 ('schedulers', 'one of count',
                  {'schedulers': {'number': 1}}),
@@ -54,11 +54,11 @@ class TestOf(base.TestCase):
                 ('cells', '101 cells are too many', {'cells': 101}),
                 ('faults[0].kind', 'one of rack',
                  {'faults': [{'kind': 'x', 'at': 1}]}),
-                ('faults[0].document', 'at is missing',
+                ('faults[0].at', 'it is missing',
                  {'faults': [{'kind': 'rack'}]}),
                 ('faults[0].rack', 'at most 2',
                  {'faults': [{'kind': 'rack', 'at': 1, 'rack': 3}]}),
-                ('faults[0].share', 'at most 1',
+                ('faults[0].share', 'to 1',
                  {'faults': [{'kind': 'mass-delete', 'at': 1, 'share': 2}]})):
             self.assertInvalid(field, expected, **keys)
 

@@ -100,31 +100,31 @@ class TestLoad(base.TestCase):
 
     def test_first_error_is_named_by_its_path(self):
         for change in (
-                ('document', 'cells is missing', 'cells'),
+                ('cells', 'it is missing; expected a list', 'cells'),
                 ('document', 'one of cells', 'hosts', []),
-                ('cells', 'at least 1', 'cells', []),
-                ('cells[1]', 'hosts is missing', 'cells', 1, {'name': 'x'}),
-                ('cells[0].hosts[0]', 'unknown key memory;',
+                ('cells', 'a list of at least 1', 'cells', []),
+                ('cells[1].hosts', 'it is missing', 'cells', 1, {'name': 'x'}),
+                ('cells[0].hosts[0]', "unknown field 'memory';",
                  'cells', 0, 'hosts', 0, {'name': 'x', 'memory': 1}),
                 ('cells[0].hosts[0].disk_gb', 'None is not valid; expected a',
                  'cells', 0, 'hosts', 0, 'disk_gb', None),
-                ('cells[0].hosts[0].faults', 'unknown key fail;',
+                ('cells[0].hosts[0].faults', "unknown field 'fail';",
                  'cells', 0, 'hosts', 0, 'faults', {'fail': 1}),
-                ('cells[0].hosts[0].faults.fail_builds', 'at least 0',
+                ('cells[0].hosts[0].faults.fail_builds', 'from 0 to',
                  'cells', 0, 'hosts', 0, 'faults', {'fail_builds': -1}),
                 ('aggregates[0].metadata.a', '1 is not valid; expected text',
                  'aggregates', [{'name': 'a', 'metadata': {'a': 1}}]),
                 ('aggregates[0].hosts', 'an item is repeated',
                  'aggregates', [{'name': 'a', 'hosts': ['h1', 'h1']}]),
-                ('flavors[0].swap', 'at most 2147483647',
+                ('flavors[0].swap', 'to 2147483647',
                  'flavors', 0, 'swap', 2 ** 31),
-                ('requests[0].count', 'at most 1000',
+                ('requests[0].count', 'to 1000',
                  'requests', 0, 'count', 1001),
                 ('requests[0].delete', 'one of while-building, when-built',
                  'requests', 0, 'delete', 'later'),
-                ('requests[0].expect.reason', 'it is empty; expected text',
+                ('requests[0].expect.reason', 'text that is not empty',
                  'requests', 0, 'expect', {'reason': ''}),
-                ('requests[0].expect.attempts', 'at least 1',
+                ('requests[0].expect.attempts', 'from 1 to',
                  'requests', 0, 'expect', {'attempts': 0}),
                 ('options.scheduler', 'a mapping',
                  'options', {'scheduler': 1}),
@@ -134,11 +134,12 @@ class TestLoad(base.TestCase):
                  'options', {'scheduler': {'a': ['b', 'c\nd']}}),
                 ('options.scheduler', 'the name of an option',
                  'options', {'scheduler': {'a = b\nc': 1}})):
-            if change[0] == 'document' and len(change) == 3:
+            if change[0] == 'cells' and len(change) == 3:
                 self.path.write_text('{}')
                 error = self.assertRaises(
                     exception.InvalidField, scenario.load, self.path)
-                self.assertEqual(change[:2], (error.field, error.detail))
+                self.assertEqual('cells', error.field)
+                self.assertIn(change[1], error.detail)
             else:
                 self.assertRefused(*change)
 
@@ -169,14 +170,14 @@ class TestLoad(base.TestCase):
         for field, expected, *change in (
                 ('cells[0].hosts[0].inventories', 'unknown resource class GPU',
                  'cells', 0, 'hosts', 0, 'inventories', {'GPU': 1}),
-                ('cells[0].hosts[0].inventories.VGPU', 'at least 0',
+                ('cells[0].hosts[0].inventories.VGPU', 'from 0 to',
                  'cells', 0, 'hosts', 0, 'inventories', {'VGPU': -1}),
                 ('cells[0].hosts[0].providers',
                  "'a'.inventories: expected a mapping of resource classes",
                  'cells', 0, 'hosts', 0, 'providers',
                  {'a': {'inventories': {'GPU': 1}}}),
                 ('cells[0].hosts[0].providers.a.inventories.VGPU',
-                 'at least 0', 'cells', 0, 'hosts', 0, 'providers',
+                 'from 0 to', 'cells', 0, 'hosts', 0, 'providers',
                  {'a': {'inventories': {'VGPU': -1}}}),
                 ('flavors[0].extra_specs.resources:GPU', 'a resource class',
                  'flavors', 0, 'extra_specs', {'resources:GPU': '1'}),
@@ -207,7 +208,7 @@ class TestLoad(base.TestCase):
                 ('', "providers['h1']: expected a name of 1 to 200",
                  {'h1': {}}),
                 ('', "providers['a'].traits", {'a': {'traits': ['x']}}),
-                ('.a', 'unknown key b; expected one of inventories, traits',
+                ('.a', "unknown field 'b'; expected one of inventories",
                  {'a': {'b': 1}}),
                 ('.a', 'a mapping', {'a': 1})):
             self.assertRefused(
@@ -228,7 +229,7 @@ class TestLoad(base.TestCase):
         good = {'name': 'pool', 'aggregate': 'a', 'inventories': {}}
         aggregates = ('aggregates', [{'name': 'a'}])
         for field, expected, said in (
-                ('[0]', 'aggregate is missing', [{'name': 'p'}]),
+                ('[0].aggregate', 'it is missing', [{'name': 'p'}]),
                 ('[0].aggregate', 'unknown name b; expected one of a',
                  [{**good, 'aggregate': 'b'}]),
                 ('[1].name', 'pool is used already', [good, good]),
