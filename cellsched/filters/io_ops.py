@@ -25,8 +25,8 @@ class IoOpsFilter(base.Filter):
             cfg.IntOpt('max_io_ops_per_host', default=8, help="""
 A host with this many builds and moves in progress is rejected.
 
-Builds and moves use the disk and the network of a host. If many run at the same
-time, each of them takes longer.
+Builds and moves use the disk and the network of a host. If many run at the
+same time, each of them takes longer.
 
 Related options:
 
