@@ -260,9 +260,10 @@ class Hosts:
         self._rows = rows
         self._gathered: dict[str, Column] = {}
         self._gathered_at = columns.revision
+        self._length = len(columns if rows is None else rows)
 
     def __len__(self) -> int:
-        return len(self.columns) if self._rows is None else len(self._rows)
+        return self._length
 
     def __contains__(self, name: str) -> bool:
         return name in self.columns or name in host_snapshot.FACTS
@@ -348,6 +349,11 @@ class Hosts:
         if name in self.columns:
             return self[name]
         return np.zeros(len(self))
+
+    def least_available(self, resource: str) -> float:
+        """Return the least amount of a resource class on any host."""
+        name = AVAILABLE + resource
+        return self.least(name) if name in self.columns else 0.0
 
     def least(self, name: str) -> float:
         """Return the minimum of a column; infinity without hosts.

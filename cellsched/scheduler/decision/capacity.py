@@ -178,6 +178,14 @@ class Capacity(_Comparison):
         super().__init__(resource, amount)
         self.reason = f'lacks {self.word}'
 
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        if hosts.is_whole and (
+                self.amount <= hosts.least_available(self.resource)):
+            return None
+        return super().keep(hosts, request)
+
     def offered(self, hosts: view.Hosts) -> view.Column:
         return hosts.available(self.resource)
 

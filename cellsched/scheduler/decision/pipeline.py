@@ -696,9 +696,11 @@ class Pipeline:
         known: Sequence[kept.KeptScores | None],
     ) -> kept.KeptBest | None:
         """Return what finds the best hosts, if all parts of it are kept."""
+        if filtered.passed is None:
+            return None
         counting = [(part, scores) for part, scores in zip(parts, known)
                     if part.counts]
-        if filtered.passed is None or not counting or any(
+        if not counting or any(
                 scores is None or part.key is None
                 for part, scores in counting):
             return None

@@ -93,17 +93,11 @@ class WeightPart:
             self.low = min(least, self.high)
         self._clamped = least < self.low or most > self.high
         self._extrema = least, most
+        #: Whether it affects the ranking. With equal bounds all scores are 0;
+        #: bounds that are too close to divide a multiplier count as equal.
+        self.counts = self.high - self.low > _LEAST
         self._how = self.low, self.high, self._clamped
         return self._how != before
-
-    @property
-    def counts(self) -> bool:
-        """Return whether it affects the ranking.
-
-        With equal bounds all scores are 0. Bounds that are too close to divide
-        a multiplier count as equal.
-        """
-        return self.high - self.low > _LEAST
 
     @property
     def is_clamped(self) -> bool:
@@ -251,10 +245,11 @@ class Ranking:
         self._is_detached = False
         self._count, self._kept = count, kept
         self._sum: view.Column | None = None
-        self._offset = sum(
-            part.constant for part in self.parts if part.counts)
         if kept is None:
             self.add_up()
+        else:
+            self._offset = sum(
+                part.constant for part in self.parts if part.counts)
 
     def add_up(self) -> None:
         """Compute the weights from the parts."""

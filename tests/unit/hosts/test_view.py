@@ -48,15 +48,16 @@ class TestColumns(base.TestCase):
         self.assertEqual((5, 7), (
             hosts.least('vcpus_used'), hosts.most('vcpus_used')))
         self.assertEqual((1, 1), (
-            hosts.least('available:GB'), hosts.most('forced_down')))
+            hosts.least_available('GB'), hosts.most('forced_down')))
         self.assertEqual((2, 0), (
-            part.least('available:GB'), part.most('forced_down')))
+            part.least_available('GB'), part.most('forced_down')))
+        self.assertEqual(0, hosts.least_available('CUSTOM_X'))
 
         hosts.take(0, {'GB': 3, 'VCPU': 1})
         hosts.take(2, {'VCPU': 1})
         self.assertEqual((6, 8, 0), (
             hosts.least('vcpus_used'), hosts.most('vcpus_used'),
-            hosts.least('available:GB')))
+            hosts.least_available('GB')))
 
     def test_extrema_are_found_once_while_their_column_stays(self):
         table = builders.table(vcpus_used=[5, 6], free_ram_mb=[1, 2])
