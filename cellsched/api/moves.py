@@ -75,6 +75,8 @@ class Moves(base.ServerController):
     ) -> None:
         """Rebuild a server on its host; the data on its disk is lost.
 
+        Its host must be up; :meth:`evacuate` is for a host that is down.
+
         :param image_ref: id of another image, for which the host must be
             suitable
         :raises cellsched.exception.InvalidField: names the field
@@ -91,7 +93,8 @@ class Moves(base.ServerController):
         cell_ctxt = self._target_cell(context, uuid)
         self._check_spec(uuid)
         accepted = self._accept(
-            cell_ctxt, uuid, server_moves.REBUILD)
+            cell_ctxt, uuid, server_moves.REBUILD,
+            self._check_up(cell_ctxt, 'rebuild'))
         move = accepted.move
         self._tell(
             cell_ctxt, accepted, lambda: self._conductor().rebuild_instance(
@@ -159,14 +162,10 @@ class Moves(base.ServerController):
             context = self._authorize(
                 context, 'os_compute_api:os-migrate-server:migrate:host')
         cell_ctxt = self._target_cell(context, uuid, host)
+        check_up = self._check_up(cell_ctxt, 'migrate')
 
         def check(connection: Any, row: objects.Instance) -> None:
-            if not self._is_up(cell_ctxt, connection, row.host):
-                raise exception.InvalidField(
-                    where='migrate', field='server',
-                    problem=f'its host {row.host} is down',
-                    expected='a server whose host is up; for a host that is '
-                             'down, use evacuate')
+            check_up(connection, row)
             if not rebuild:
                 self._check_disks(cell_ctxt, connection, row, host)
         accepted = self._accept(
@@ -180,13 +179,14 @@ class Moves(base.ServerController):
     def shelve(self, context: RequestContext, uuid: str) -> None:
         """Shelve a server: remove it from its host, and keep its record.
 
-        The data on its local disks is lost.
+        The data on its local disks is lost. Its host must be up, to remove it.
         Raises the errors of :meth:`rebuild`.
         """
         cell_ctxt = self._target_cell(context, uuid)
         self._check_spec(uuid)
         accepted = self._accept(
-            cell_ctxt, uuid, server_moves.SHELVE)
+            cell_ctxt, uuid, server_moves.SHELVE,
+            self._check_up(cell_ctxt, 'shelve'))
         move = accepted.move
         assert cell_ctxt.cell is not None and move.source_compute is not None
         client, host = self._compute().get(cell_ctxt.cell.transport), (
@@ -264,6 +264,19 @@ class Moves(base.ServerController):
                     uuid=row.uuid, which=which, disks=' and '.join(disks))
         self._compute().get(cell_ctxt.cell.transport).check_transfers()
         self._conductor().check_transfers()
+
+    def _check_up(
+        self, cell_ctxt: RequestContext, where: str
+    ) -> Callable[[Any, objects.Instance], None]:
+        """Return a check that the host of a server is up."""
+        def check(connection: Any, row: objects.Instance) -> None:
+            if not self._is_up(cell_ctxt, connection, row.host):
+                raise exception.InvalidField(
+                    where=where, field='server',
+                    problem=f'its host {row.host} is down',
+                    expected='a server whose host is up; for a host that is '
+                             'down, use evacuate')
+        return check
 
     def _is_up(
         self, cell_ctxt: RequestContext, connection: Any, host: str

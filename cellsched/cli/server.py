@@ -532,7 +532,8 @@ class RebuildServer(_Move):
     """Rebuild servers on their hosts; the data on their disks is lost.
 
     If another image is given, the host must be suitable for it. If a
-    rebuild fails, the server is in ERROR, and can be rebuilt again.
+    rebuild fails, the server is in ERROR, and can be rebuilt again. The host
+    must be up; ``server evacuate`` is for a host that is down.
 
     Example::
 
@@ -605,7 +606,8 @@ class MigrateServer(_Move):
 class ShelveServer(_Move):
     """Shelve servers: remove them from their hosts, and keep their records.
 
-    The data on local disks is lost. Volumes keep their data.
+    The data on local disks is lost. Volumes keep their data. The host of a
+    server must be up, because it removes the server.
 
     Example::
 

@@ -56,6 +56,15 @@ class TestMigration(TestCase):
         self.assertIsNone(self.row(self.uuid).task_state)
         self.assertEqual([self.host], self.running(self.uuid))
 
+    def test_shelve_and_rebuild_on_a_host_that_is_down_are_refused(self):
+        for name in 'shelve', 'rebuild':
+            error = self.refused(getattr(self.moves, name), self.uuid)
+
+            self.assertIn(f'host {self.host} is down', str(error))
+            self.assertIn('use evacuate', str(error))
+            self.assertIsNone(self.row(self.uuid).task_state)
+        self.assertEqual([], self.statuses(self.uuid))
+
     def test_drain_of_a_host_that_is_down_is_refused(self):
         error = self.refused(self.world.api.host_drain.drain, self.host)
 
@@ -97,8 +106,8 @@ class TestEvacuation(TestCase):
 
     def check(self, ask):
         self.stop_agent()
-        self.down(self.host)
         ask(base.ADMIN, self.uuid)
+        self.down(self.host)
 
         self.moves.evacuate(base.ADMIN, self.uuid)
 
@@ -229,7 +238,7 @@ def expected(operation, host, task):
     up, none = host in UP, task in ('none', 'error')
     if task == 'deletion':
         return GONE
-    if operation == 'migrate' and not up:
+    if operation in ('migrate', 'shelve', 'rebuild') and not up:
         return USE_EVACUATE
     if operation == 'evacuate' and up:
         return IS_UP
