@@ -237,7 +237,7 @@ class Deployment:
         if running:
             # The threads of each look up once a second only.
             with futures.ThreadPoolExecutor(STOPPED_AT_ONCE) as pool:
-                list(pool.map(services.Service.stop, running))
+                list(pool.map(lambda service: service.stop(), running))
 
     def _parts(self, conf: cfg.ConfigOpts) -> services.Components:
         """Return the parts of one service; services share none of them."""

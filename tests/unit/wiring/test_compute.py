@@ -71,6 +71,16 @@ class TestAgentGroup(base.TestCase):
 
         self.assertFalse(together.broken)
 
+    def test_threads_of_the_hosts_end_with_the_service(self):
+        pool = self.group._pool
+        thread = pool.submit(threading.current_thread).result()
+
+        self.world.stop()
+
+        thread.join(5)
+        self.assertFalse(thread.is_alive())
+        self.assertRaises(RuntimeError, pool.submit, threading.current_thread)
+
     def test_hosts_share_connections_to_their_stores(self):
         one, two = (self.world.agents[name].parts for name in ('h1', 'h2'))
 
