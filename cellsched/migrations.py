@@ -15,6 +15,7 @@ A deletion on a host that is down is completed in the cell, without the agent.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Sequence
 import dataclasses
 import datetime
@@ -50,6 +51,61 @@ def consumer(instance: str) -> str:
 def consumers(instances_: Sequence[str]) -> list[str]:
     """Return the consumers of some instances, except known migrations."""
     return [*instances_, *map(consumer, instances_)]
+
+
+def withdraw(
+    store: base.ClaimStore, uuid: str, name: str,
+    look: Callable[[], bool | None],
+) -> bool:
+    """Release the claims of a server, unless the decision is outdated.
+
+    A process may stop before its request, and resume when the server has new
+    claims, perhaps on the same host. To release these would sell the capacity
+    twice. So the claims are first transferred to a consumer of their own, and
+    the decision is checked again. If it is outdated, they are transferred
+    back. They use capacity all the time.
+
+    :param name: the consumer
+    :param look: reads the records; returns True if the server still loses its
+        claims, False if it keeps them, and None if the check for leaked claims
+        has to find out
+    :returns: whether the claims are released
+    """
+    store.transfer(uuid, name)
+    is_due = look()
+    if is_due:
+        store.release([name])
+    elif is_due is False:
+        restore(store, uuid, [name])
+    return bool(is_due)
+
+
+def restore(
+    store: base.ClaimStore, uuid: str, names: Sequence[str],
+    providers: Collection[str] | None = None,
+) -> bool:
+    """Transfer claims back that a late call has taken from a server.
+
+    Does nothing if the server holds claims.
+
+    :param names: the consumers that may have its claims
+    :param providers: the providers of its node; None for any
+    :returns: whether it had lost its claims
+    """
+    held = store.claims_of([uuid, *names])
+    for name in () if uuid in held else names:
+        if name in held and (providers is None or any(
+                claim.provider in providers for claim in held[name])):
+            LOG.warning('Instance %s gets its claims back, which a late call '
+                        'has taken', uuid)
+            return store.transfer(name, uuid)
+    return False
+
+
+def is_at_rest(connection: Any, row: objects.Instance | None) -> bool:
+    """Return whether a server is on a host and is not being moved."""
+    return (row is not None and row.host is not None
+            and server_moves.live(connection, row.uuid) is None)
 
 
 #: The trait of a node that can transfer the disks of servers.
@@ -103,7 +159,8 @@ class Migrations:
     No row is locked while the claim store works. A late call changes no claims
     of a later migration: the claims on a destination belong to the migration
     itself, and no other migration begins before the claims of a server that
-    has moved are transferred.
+    has moved are transferred. A late end of a shelving gives the claims of the
+    unshelved server back, see :func:`withdraw`.
 
     :param host: recorded as the host of faults
     """
@@ -184,8 +241,10 @@ class Migrations:
             if not self._claims.transfer(move.uuid, uuid):
                 # A scheduler that does not know the migration has claimed.
                 self._claims.transfer(consumer(uuid), uuid)
-        elif row is not None and row.host is None:
-            self._claims.release([uuid])
+        elif row is not None and row.host is None and not withdraw(
+                self._claims, uuid, move.uuid,
+                lambda: self._is_shelved(database, move)):
+            return False
         # 2. End the move. The server may have been deleted meanwhile.
         with database.writer() as connection:
             now = database.now()
@@ -199,6 +258,17 @@ class Migrations:
                     current.dest_compute or current.source_compute)
         self.release_ended(database, move)
         return ended
+
+    def _is_shelved(
+        self, database: session.Database, move: server_moves.Migration
+    ) -> bool | None:
+        """Return whether a shelving must still end; see :func:`withdraw`."""
+        with database.reader() as connection:
+            current = server_moves.get(connection, move.uuid)
+            if current is not None and current.status == server_moves.MOVED:
+                return True
+            row = instances.get(connection, move.instance_uuid)
+            return False if is_at_rest(connection, row) else None
 
     def release_ended(
         self, database: session.Database, move: server_moves.Migration

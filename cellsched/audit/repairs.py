@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repairs of findings.
 
-Each repair checks its finding again, with the rows locked or as a condition of
-its statement, and does nothing if they have changed.
+Each repair checks its finding again and does nothing if the records have
+changed. It locks the rows, or has a condition in its statement. No row is
+locked while the claim store works: a repair of claims checks again after it
+has transferred them to another consumer, so that no capacity is free before.
 """
 
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 from typing import Any
+from typing import NamedTuple
 
 from oslo_utils import uuidutils
 
@@ -151,6 +154,19 @@ Action = findings.Action
 _LEASE_S = 60.0
 
 
+class _Leak(NamedTuple):
+    """Leaked claims of a server.
+
+    :ivar names: their consumers
+    :ivar is_final: whether it gets no other claims any more
+    :ivar providers: the providers of its node, if it is on a host
+    """
+
+    names: list[str]
+    is_final: bool
+    providers: frozenset[str] = frozenset()
+
+
 class Repairs:
     """Repairs findings by their action.
 
@@ -211,43 +227,56 @@ class Repairs:
     def release(self, uuid: str, action: Action) -> bool:
         """Release a leaked claim if it still leaks; return whether it did.
 
-        The mapping and the row of the server are locked meanwhile.
+        No row is locked while the claim store works. If the server may get new
+        claims at any time, its claims are withdrawn. A server on a host that
+        has lost its claims to a late call gets them back.
         """
         store = self._reader.claims
-        if store is None:
+        leak = None if store is None else self._leak(uuid, action)
+        if store is None or leak is None:
             return False
-        with contextlib.ExitStack() as held:
-            connection = held.enter_context(api.holding(self._database))
-            mapping = api.lock(connection, uuid)
-            if mapping is None or api.requested(connection, [uuid]):
-                return False
-            leaking = self._leaking(held, mapping, uuid, action)
-            if leaking is None:
-                return False
-            store.release(leaking)
+        if action is Action.RELEASE and not leak.is_final:
+            return migrations.withdraw(
+                store, uuid, migrations.consumer(uuid),
+                lambda: self._leak(uuid, action) is not None)
+        if leak.providers and migrations.restore(
+                store, uuid, leak.names, leak.providers):
+            return False
+        store.release(leak.names)
         return True
 
-    def _leaking(
-        self, held: contextlib.ExitStack, mapping: api.MappingRow,
-        uuid: str, action: Action,
-    ) -> list[str] | None:
-        """Lock the row until the stack is closed, and check it.
-
-        :returns: the consumers whose claims leak; None if they no longer do
-        """
+    def _leak(self, uuid: str, action: Action) -> _Leak | None:
+        """Return the leak of a server's claims; None if there is none."""
         is_move, row = action is Action.RELEASE_MOVE, None
+        with self._database.reader() as connection:
+            mapping = api.mappings(connection, [uuid]).get(uuid)
+            if mapping is None or api.requested(connection, [uuid]):
+                return None
         names = [migrations.consumer(uuid) if is_move else uuid]
-        leaks = mapping.deleted or mapping.cell == objects.CELL0_UUID
         if mapping.cell is not None:
-            connection = held.enter_context(self._cell(mapping.cell).writer())
-            row = audit_queries.lock(connection, uuid)
-        if row is not None and mapping.cell != objects.CELL0_UUID:
-            leaks = (
-                row.deleted or (row.task_state is None and not row.moving)
-                if is_move else
-                checks.expected_in_cell(row) is checks.Expected.NONE)
-            names += row.moves if is_move else ()
-        return names if leaks else None
+            row = self._row(mapping.cell, uuid)
+        if row is None or mapping.cell == objects.CELL0_UUID:
+            # A user can retry the build of a server in cell0.
+            return _Leak(names, mapping.deleted) if (
+                mapping.deleted or mapping.cell == objects.CELL0_UUID
+            ) else None
+        expected = checks.expected_in_cell(row)
+        if not is_move:
+            # A server that was shelved can be restored.
+            return _Leak(names, row.deleted or row.vm_state == 'error') if (
+                expected is checks.Expected.NONE) else None
+        if not row.deleted and (row.task_state is not None or row.moving):
+            return None
+        return _Leak(
+            names + [*row.moves], True,
+            frozenset({row.provider or '', *row.children})
+            if expected is checks.Expected.CLAIM else frozenset())
+
+    def _row(
+        self, cell: str, uuid: str
+    ) -> audit_queries.ServerRow | None:
+        with self._cell(cell).reader() as connection:
+            return audit_queries.rows(connection, [uuid]).get(uuid)
 
     def expire(self, limit_s: float) -> None:
         """End the leases that would last longer than a limit."""
@@ -276,37 +305,45 @@ class Repairs:
         self.release(server.uuid, finding.action)
 
     def _claim(self, finding: findings.Finding, server: ServerState) -> None:
+        """Claim for a server on a host.
+
+        If the server changes meanwhile, the claim is refused or leaks.
+        """
         assert server.mapping is not None and finding.cell_uuid is not None
         row = server.rows[finding.cell_uuid]
         if row.provider is None or self._reader.claims is None:
             return
-        with self._cell(finding.cell_uuid).writer() as connection:
-            now = audit_queries.lock(connection, server.uuid)
-            if now is not None and now.provider == row.provider and (
-                    checks.expected_in_cell(now)
-                    is checks.Expected.CLAIM):
-                self._reader.claims.claim(
-                    self._right(server, row, server.uuid))
+        now = self._row(finding.cell_uuid, server.uuid)
+        if now is not None and now.provider == row.provider and (
+                checks.expected_in_cell(now) is checks.Expected.CLAIM):
+            self._reader.claims.claim(self._right(server, row))
 
     def _reclaim(self, finding: findings.Finding, server: ServerState) -> None:
-        """Claim for the move's consumer, then transfer to the server.
+        """Claim again, while another consumer keeps the former claims.
 
-        So the server always holds a claim. No other claim uses that consumer
-        while the row is locked and the server is not being moved.
+        So the capacity is never free, as in :func:`.migrations.withdraw`.
         """
         assert finding.cell_uuid is not None
         store, row = self._reader.claims, server.rows[finding.cell_uuid]
-        if store is None:
+        uuid, name = server.uuid, migrations.consumer(server.uuid)
+        if store is None or self._row(finding.cell_uuid, uuid) != row:
             return
-        name = migrations.consumer(server.uuid)
-        with self._cell(finding.cell_uuid).writer() as connection:
-            if audit_queries.lock(connection, server.uuid) != row:
-                return
-            store.claim(self._right(server, row, name))
-            store.transfer(name, server.uuid)
+        if store.claims_of([name]):
+            raise exception.ClaimConflict(consumer=name)
+        claims = self._right(server, row)
+        store.transfer(uuid, name)
+        if self._row(finding.cell_uuid, uuid) != row:
+            migrations.restore(store, uuid, [name])
+            return
+        try:
+            store.claim(claims)
+        except (exception.ClaimBusy, exception.ClaimRefused):
+            migrations.restore(store, uuid, [name])
+            raise
+        store.release([name])
 
     def _right(
-        self, server: ServerState, row: audit_queries.ServerRow, consumer: str
+        self, server: ServerState, row: audit_queries.ServerRow
     ) -> list[claims_base.Claim]:
         """Return the claims that a server on a host should hold.
 
@@ -330,7 +367,7 @@ class Repairs:
             assert not size.grouped
             taken = {row.provider: size.resources}
         member = claims_base.membership(group, row.host, server.uuid)
-        return [claims_base.Claim(consumer, provider, resources, member,
+        return [claims_base.Claim(server.uuid, provider, resources, member,
                                   row.project_id or None, row.user_id or None)
                 for provider, resources in taken.items()]
 

@@ -534,7 +534,10 @@ class ClaimStore(abc.ABC):
         """Release all claims of these consumers.
 
         Idempotent: consumers without claims are ignored. Callers release on
-        every failure path, whether or not the claim was made.
+        every failure path, whether or not the claim was made. The store does
+        not compare the claims with those that the caller has seen; if the
+        consumer may have got new ones, callers use
+        :func:`cellsched.migrations.withdraw`.
         """
 
     @abc.abstractmethod

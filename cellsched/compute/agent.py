@@ -31,6 +31,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import metrics
 from cellsched.metrics import Metrics
+from cellsched import migrations
 from cellsched.network import base as network_base
 from cellsched.network import deallocation
 from cellsched import objects
@@ -297,7 +298,11 @@ class Agent:
             self._end_in_error(context, instance, reason)
             return
         gone = self._take_down_networks(context, instance)
-        self._claims.release([uuid])
+        if not migrations.withdraw(
+                self._claims, uuid, migrations.consumer(uuid),
+                lambda: self._ends_here(uuid)):
+            self._leave(context, instance)
+            return
         with self._database.writer() as connection:
             freed = instances.transit(
                 connection, uuid, 'hand_on', self._clock.now(),
@@ -376,6 +381,18 @@ class Agent:
             row = instances.get(connection, uuid)
         return (row is not None and row.host == self._host
                 and row.task_state == 'spawning')
+
+    def _ends_here(self, uuid: str) -> bool | None:
+        """Return whether a build on this host ends, or a deletion removes it.
+
+        The result is for :func:`.migrations.withdraw`.
+        """
+        with self._database.reader() as connection:
+            row = instances.get(connection, uuid)
+            if row is None or row.host == self._host and (
+                    row.task_state in ('spawning', 'deleting')):
+                return True
+            return False if migrations.is_at_rest(connection, row) else None
 
     # Deletions.
 

@@ -22,6 +22,7 @@ from cellsched.db.cell.instances import transit
 from cellsched.db.cell.instances import update
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
@@ -112,7 +113,8 @@ class BuildInstances:
                 f'Exceeded max scheduling attempts {self.attempts_max} for '
                 f'instance {instance.uuid}. Last exception: {last_reason}'))
         chosen = self._alternates.claim_first(
-            instance, hosts, spec.get('instance_group') if spec else None)
+            instance, hosts, spec.get('instance_group') if spec else None,
+            lambda: self._is_trying(instance.uuid, tried + 1))
         if chosen is None:
             raise exception.MaxRetriesExceeded(reason=(
                 'Exhausted all hosts available for retrying build failures '
@@ -155,6 +157,18 @@ class BuildInstances:
                 {'build_attempts': tried + 1}, host=None,
                 build_attempts=tried)
 
+    def _is_trying(self, uuid: str, attempt: int) -> bool | None:
+        """Return whether the build waits for the host of an attempt.
+
+        The result is for :func:`.migrations.withdraw`.
+        """
+        with self.database.reader() as connection:
+            row = get(connection, uuid)
+            if row is not None and (None, 'scheduling', attempt) == (
+                    row.host, row.task_state, row.build_attempts):
+                return True
+            return False if migrations.is_at_rest(connection, row) else None
+
     def _give_up(
         self, context: RequestContext, instance: objects.Instance,
         spec: objects.RequestSpec, tried: int, reason: Exception,
@@ -170,7 +184,7 @@ class BuildInstances:
                 update(connection, uuid, {'build_attempts': tried}, now)
             deleted = get(connection, uuid) is None
         if failed or deleted:
-            self.claims.release([uuid])
+            self.claims.release(migrations.consumers([uuid]))
         if failed:
             self.notifier.failed(
                 context, 'build_instances', instance, spec, reason)

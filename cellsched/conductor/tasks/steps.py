@@ -49,6 +49,7 @@ from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
+from cellsched import migrations
 from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.quota import base as quota
@@ -310,31 +311,34 @@ class Alternates:
 
     def claim_first(
         self, instance: objects.Instance, hosts: list[objects.Selection],
-        group: objects.InstanceGroup | None,
+        group: objects.InstanceGroup | None, look: Callable[[], bool | None],
     ) -> objects.Selection | None:
         """Claim the first host with capacity; return None if there is none.
 
         Removes it and the hosts before it from ``hosts``. Releases the claims
         on the host that the build leaves.
 
+        :param look: for :func:`.migrations.withdraw`; if the claims are not
+            released, the result is None
         :raises cellsched.exception.ClaimBusy: only hosts with locked rows are
             left
         """
         with tracing.span('claim', uuids=[instance.uuid]):
-            return self._claim_first(instance, hosts, group)
+            return self._claim_first(instance, hosts, group, look)
 
     def _claim_first(
         self, instance: objects.Instance, hosts: list[objects.Selection],
-        group: objects.InstanceGroup | None,
+        group: objects.InstanceGroup | None, look: Callable[[], bool | None],
     ) -> objects.Selection | None:
         uuid, busy = instance.uuid, None
-        self._claims.release([uuid])
+        if not self._withdraw(uuid, look):
+            return None
         while hosts:
             chosen = hosts.pop(0)
             try:
-                self._claim(claims_base.of_selection(
+                claimed = self._claim(claims_base.of_selection(
                     uuid, chosen, group, instance.get('project_id'),
-                    instance.get('user_id')))
+                    instance.get('user_id')), look)
             except exception.ClaimRefused as exc:
                 LOG.info('Host %s is skipped for instance %s: %s',
                          chosen.service_host, uuid, exc)
@@ -343,25 +347,36 @@ class Alternates:
                          chosen.service_host, uuid, exc)
                 busy = exc
             else:
-                return chosen
+                return chosen if claimed else None
         if busy is not None:
             raise busy
         return None
 
-    def _claim(self, claims: Sequence[claims_base.Claim]) -> None:
+    def _withdraw(self, uuid: str, look: Callable[[], bool | None]) -> bool:
+        return migrations.withdraw(
+            self._claims, uuid, migrations.consumer(uuid), look)
+
+    def _claim(
+        self, claims: Sequence[claims_base.Claim],
+        look: Callable[[], bool | None],
+    ) -> bool:
         """Claim in place of the claims that the instance holds now.
 
         A scheduler whose call was repeated may have claimed again after the
         release.
+
+        :returns: False if the call is outdated
         """
         for attempt in range(1, _CONFLICTS_MAX + 1):
             try:
                 self._claims.claim(claims)
-                return
+                return True
             except exception.ClaimConflict:
                 if attempt == _CONFLICTS_MAX:
                     raise
-                self._claims.release([claims[0].consumer])
+                if not self._withdraw(claims[0].consumer, look):
+                    break
+        return False
 
 
 class FindCell(saga.Step):
@@ -399,7 +414,8 @@ class FindCell(saga.Step):
         gone, *rest = build.selections
         mapped = [each for each in rest if each.service_host in cells]
         chosen = self._alternates.claim_first(
-            build.instance, mapped, build.spec.get('instance_group'))
+            build.instance, mapped, build.spec.get('instance_group'),
+            lambda: self._is_leased(build))
         if chosen is None:
             build.end(Outcome.RETRY, exception.HostMappingNotFound(
                 host=gone.service_host))
@@ -409,6 +425,11 @@ class FindCell(saga.Step):
                     chosen.service_host)
         build.selections = [chosen, *mapped]
         build.cell = cells[chosen.service_host]
+
+    def _is_leased(self, build: Build) -> bool:
+        with self._database.writer() as connection:
+            return build.uuid in build_requests.held(
+                connection, {build.uuid: build.owner})
 
     def _cells(self, hosts: Iterable[str]) -> dict[str, objects.CellMapping]:
         with self._database.reader() as connection:

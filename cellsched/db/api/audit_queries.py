@@ -208,9 +208,9 @@ def owner(
 
 @contextlib.contextmanager
 def holding(database: session.Database) -> Iterator[sa.Connection]:
-    """Return a context with locks that last during a claim store call.
+    """Return a context with locks that last during a query of a cell.
 
-    SQLite has one lock for a file, and the claims may be in the same file, so
+    SQLite has one lock for a file, and the cell may be in the same file, so
     there the connection only reads.
     """
     lone = database.engine.dialect.name == 'sqlite'

@@ -193,7 +193,7 @@ class TestReleasing(base.TestCase):
                 self.change_row(uuid, 'cell0', task_state='rebuilding')
 
             self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
-            self.assertEqual({name}, {*self.claims.claims_of([uuid, name])})
+            self.assertEqual({}, self.held(uuid))
             self.assertTrue(self.repairs.release(uuid, Action.RELEASE_MOVE))
             self.assertEqual({}, self.claims.claims_of([uuid, name]))
 

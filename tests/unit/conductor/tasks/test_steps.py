@@ -249,7 +249,8 @@ class TestAlternates(base.TestCase):
 
     def claim_first(self):
         chosen = self.alternates.claim_first(
-            objects.Instance(uuid=self.uuid, **self.owner), self.hosts, None)
+            objects.Instance(uuid=self.uuid, **self.owner), self.hosts, None,
+            lambda: True)
         return chosen and chosen.service_host
 
     def test_first_one_with_room_is_claimed_in_place_of_the_last(self):

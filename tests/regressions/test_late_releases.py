@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that stops before it releases claims frees no later ones."""
+
+from cellsched.audit import findings
+from cellsched.claims import base as claims_base
+from cellsched.conductor.tasks import build_instances
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from cellsched import migrations
+from cellsched import objects
+from tests.unit.audit import base as audits
+from tests.unit.compute import agents
+from tests.unit.compute import mover
+from tests.unit.conductor import base as conductors
+from tests.unit.db import samples
+
+
+def stop_before_first_write(test, meanwhile):
+    """Have a process stop before it changes a claim.
+
+    :param meanwhile: what others do until it resumes
+    """
+    store = test.claims
+    methods = {name: getattr(store, name) for name in ('release', 'transfer')}
+
+    def stopping(name):
+        def call(*args):
+            for each, method in methods.items():
+                setattr(store, each, method)
+            meanwhile()
+            return methods[name](*args)
+        return call
+
+    for name in methods:
+        setattr(store, name, stopping(name))
+
+
+def watch_use(test, provider):
+    """Return the amounts that are in use after each change of claims."""
+    store, seen = test.claims, []
+
+    def watched(method):
+        def call(*args):
+            outcome = method(*args)
+            [usage] = store.usages(providers=[provider]).usages
+            seen.append(usage.used.get('VCPU', 0))
+            return outcome
+        return call
+
+    for name in 'release', 'transfer', 'claim':
+        setattr(store, name, watched(getattr(store, name)))
+    return seen
+
+
+class TestShelving(mover.MoverTestCase):
+    """A conductor ends a shelving late, after an unshelving to one host."""
+
+    def setUp(self):
+        super().setUp()
+        self.migrations = migrations.Migrations(self.claims, 'here')
+        self.shelving = self.accept(server_moves.SHELVE, dest_compute=None)
+        self.transit('finish_offload', host=None, node=None)
+        self.end(self.shelving, server_moves.MOVED)
+
+    def unshelve(self):
+        self.assertTrue(self.migrations.finish(self.cell, self.shelving))
+        self.assertEqual({}, self.places)
+        move = self.accept(server_moves.UNSHELVE, source_compute=None,
+                           source_node=None, dest_compute='host1',
+                           dest_node='node1')
+        self.claims.claim([claims_base.Claim(
+            move.uuid, self.provider, {'VCPU': 1})])
+        self.tell('unshelve_instance', move, host='host1', node='node1')
+        self.assertState('active', None, 'host1')
+        self.seen = watch_use(self, self.provider)
+
+    def test_unshelved_server_keeps_its_claims(self):
+        stop_before_first_write(self, self.unshelve)
+
+        self.assertFalse(self.migrations.finish(self.cell, self.shelving))
+
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertEqual({1}, {*self.seen})
+
+    def test_server_that_migrates_keeps_its_capacity(self):
+        def migrate():
+            self.unshelve()
+            self.accept()
+
+        stop_before_first_write(self, migrate)
+
+        self.assertFalse(self.migrations.finish(self.cell, self.shelving))
+
+        self.assertEqual({1}, {*self.seen})
+
+    def test_end_that_is_not_late_releases(self):
+        self.assertTrue(self.migrations.finish(self.cell, self.shelving))
+
+        self.assertEqual({}, self.places)
+
+    def test_store_that_fails_is_asked_again(self):
+        def fail():
+            raise exception.DatabaseUnreachable(
+                url='claims://', schema='claims', reason='silence')
+
+        stop_before_first_write(self, fail)
+        self.assertRaises(exception.DatabaseUnreachable,
+                          self.migrations.finish, self.cell, self.shelving)
+
+        self.assertTrue(self.migrations.finish(self.cell, self.shelving))
+        self.assertEqual({}, self.places)
+
+
+class TestHandingOn(agents.AgentTestCase):
+    """An agent gives a failed build up late; its host was taken for dead."""
+
+    def test_build_on_the_next_host_keeps_its_claims(self):
+        [other] = samples.uuids(1)
+        self.claims.set_inventory(other, {'VCPU': claims_base.Inventory(1)})
+        self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
+
+        def build_elsewhere():
+            self.claims.release([self.uuid])
+            self.claims.claim([claims_base.Claim(
+                self.uuid, other, {'VCPU': 1})])
+            with self.cell.writer() as connection:
+                samples.put(connection, self.uuid, {'host': 'host2'})
+            self.seen = watch_use(self, other)
+
+        stop_before_first_write(self, build_elsewhere)
+        self.build()
+
+        [claim] = self.claims.claims_of([self.uuid])[self.uuid]
+        self.assertEqual(other, claim.provider)
+        self.assertEqual({1}, {*self.seen})
+        self.assertState('building', 'spawning', 'host2')
+
+
+class TestNextHost(conductors.TestCase):
+    """A conductor claims the next host late, after another conductor did."""
+
+    def test_build_on_another_host_keeps_its_claims(self):
+        cell = self.targets.database(self.cells['cell1'])
+        [uuid] = samples.uuids(1)
+        with cell.writer() as connection:
+            instances.create(connection, [samples.instance(
+                uuid, build_attempts=1, task_state=None)], self.clock.now())
+
+        def build_elsewhere():
+            self.claims.claim(claims_base.of_selection(
+                uuid, self.selection('a2')))
+            with cell.writer() as connection:
+                samples.put(connection, uuid, {
+                    'host': 'a2', 'task_state': 'spawning'})
+            self.seen = watch_use(self, self.providers['a2'])
+
+        stop_before_first_write(self, build_elsewhere)
+        agents_ = self.compute.get('cell1')
+        build_instances.BuildInstances(
+            cell, agents_, self.claims, self.clock, 'conductor', 3).run(
+            conductors.USER, [samples.instance(uuid)], {},
+            objects.RequestSpec(), [[self.selection('a1')]])
+
+        self.assertEqual('a2', self.holds(uuid))
+        self.assertEqual({1}, {*self.seen})
+        self.assertEqual([], agents_.sent)
+        row = self.row(uuid)
+        self.assertEqual(('building', 'a2'), (row.vm_state, row.host))
+
+
+class TestAudit(audits.TestCase):
+
+    def unlocked(self, uuid):
+        """Have each change of claims fail if it happens under a row lock."""
+        def checked(method):
+            def call(*args):
+                self.change_row(uuid, 'cell1', display_name='changed')
+                return method(*args)
+            return call
+
+        for name in 'claim', 'release', 'transfer':
+            setattr(self.claims, name, checked(getattr(self.claims, name)))
+
+    def shelved(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', vm_state='shelved_offloaded',
+                        host=None, node=None)
+        return uuid
+
+    def test_claims_of_a_server_that_was_unshelved_meanwhile_stay(self):
+        uuid = self.shelved()
+        seen = watch_use(self, self.providers['a1'])
+        stop_before_first_write(self, lambda: self.change_row(
+            uuid, 'cell1', vm_state='active', host='a1', node='node-a1'))
+
+        self.assertFalse(
+            self.repairs.release(uuid, findings.Action.RELEASE))
+
+        self.assertEqual([self.providers['a1']], [*self.held(uuid)])
+        self.assertEqual({1}, {*seen})
+
+    def test_claims_that_a_killed_process_has_taken_are_given_back(self):
+        for name in (migrations.consumer, lambda uuid: self.move(
+                uuid, status=server_moves.DONE)):
+            uuid = self.running()
+            self.claims.transfer(uuid, name(uuid))
+
+            self.assertFalse(
+                self.repairs.release(uuid, findings.Action.RELEASE_MOVE))
+
+            self.assertEqual([self.providers['a1']], [*self.held(uuid)])
+            self.assertClean()
+
+    def test_no_row_is_locked_while_the_claim_store_works(self):
+        unclaimed, elsewhere, leaked, moved = (
+            self.running(), self.running(), self.shelved(), self.running())
+        self.claims.release([unclaimed, elsewhere])
+        self.take(elsewhere, 'a2')
+        self.take(migrations.consumer(moved), 'a2')
+        for uuid in unclaimed, elsewhere, leaked, moved:
+            self.unlocked(uuid)
+
+        self.audit(fix=True)
+
+        self.assertClean()
+        self.assertEqual({unclaimed, elsewhere, moved},
+                         {*self.claims.consumers()})
+
+    def test_server_without_room_keeps_its_former_claims(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+        self.take(uuid, 'a2')
+        self.take('filler', 'a1', VCPU=4)
+
+        self.audit(fix=True)
+
+        self.assertEqual([self.providers['a2']], [*self.held(uuid)])
