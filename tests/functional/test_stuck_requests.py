@@ -321,12 +321,12 @@ class TestConductor(TestCase):
                     self.assertBuildsElsewhere()
 
     def test_builds_wait_for_the_claim_store(self):
-        self.lock('claims')
-        for _ in range(2 * THREADS):
-            self.create(availability_zone='nova')
+        with self.locked('claims'):
+            for _ in range(2 * THREADS):
+                self.create(availability_zone='nova')
 
-        self.ask('conductor')
-        self.ask('scheduler')
+            self.ask('conductor')
+            self.ask('scheduler')
 
     def test_builds_wait_for_the_api_database(self):
         uuids = self.built(max_count=2 * THREADS)
