@@ -61,6 +61,10 @@ from cellsched import tracing
 
 LOG = log.getLogger(__name__)
 
+#: Seconds that a build waits for a call of the scheduler for equal requests.
+#: Then it has a call of its own.
+_TURN_S = 1.0
+
 
 @dataclasses.dataclass(eq=False)
 class Expire(saga.Step):
@@ -209,7 +213,8 @@ class Schedule(saga.Step):
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = batching.GroupCommit(
-                    self._ask_together, make_lock=self.make_lock)
+                    self._ask_together, make_lock=self.make_lock,
+                    turn_s=_TURN_S)
         call = _Call(build)
         try:
             group.do(call)
