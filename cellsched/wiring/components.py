@@ -33,7 +33,7 @@ from cellsched.rpc import compute
 from cellsched.wiring import base
 
 if TYPE_CHECKING:
-    from cellsched.scheduler.explanation.recorder import Recorder
+    from cellsched.scheduler.explanation.decision_record import Recorder
     from cellsched.scheduler import recording
 
 
@@ -139,7 +139,7 @@ class Components(CellComponents):
     def decisions(self) -> 'Recorder':
         """Records decisions of schedulers in the API database."""
         # A conductor and a service that embeds one import no scheduler.
-        from cellsched.scheduler.explanation.recorder import Recorder
+        from cellsched.scheduler.explanation.decision_record import Recorder
 
         return Recorder(
             self.database, self.clock, self.conf.scheduler.decision_retention)

@@ -23,7 +23,7 @@ from cellsched.db import session
 from cellsched.metrics import Metrics
 from cellsched.network import base as network_base
 from cellsched import objects
-from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import recording
 
 

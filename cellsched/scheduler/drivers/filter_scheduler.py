@@ -32,7 +32,7 @@ from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import base
-from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
@@ -84,7 +84,7 @@ class FilterScheduler(base.SchedulerDriver):
             conf.default_availability_zone, plugin_columns.load())
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
-        tasks = [(self.parts.decisions.flush, recorder.SPACING_S)]
+        tasks = [(self.parts.decisions.flush, decision_record.SPACING_S)]
         interval_s = self.conf.scheduler.refresh_interval
         if interval_s:
             tasks.append((self._refresh, interval_s))

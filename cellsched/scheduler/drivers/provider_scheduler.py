@@ -40,7 +40,7 @@ from cellsched.scheduler.decision.pipeline import Rejection
 from cellsched.scheduler.decision import required_traits
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import existing_claims
@@ -353,7 +353,7 @@ class ProviderScheduler(base.SchedulerDriver):
             (metrics.QUEUED, ('decisions',), self.parts.decisions.waiting)]
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
-        return [(self.parts.decisions.flush, recorder.SPACING_S)]
+        return [(self.parts.decisions.flush, decision_record.SPACING_S)]
 
     def select_destinations(
         self, context: RequestContext, request: objects.RequestSpec,

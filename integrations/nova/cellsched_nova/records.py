@@ -9,7 +9,7 @@ from oslo_log import log
 from cellsched.clock import Clock
 from cellsched.db.api import decisions
 from cellsched.db import session
-from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler.explanation import decision_record
 
 LOG = log.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class DecisionRecords:
     ) -> None:
         self._database = database
         self._retention_s = retention_s
-        self._recorder = recorder.Recorder(
+        self._recorder = decision_record.Recorder(
             database, clock or Clock(), retention_s)
         #: Queue a decision until the next flush; never blocks.
         self.record = self._recorder.record
@@ -70,7 +70,7 @@ class DecisionRecords:
     def start(self) -> None:
         """Start the thread that writes decisions."""
         def work() -> None:
-            while not self._stopping.wait(recorder.SPACING_S):
+            while not self._stopping.wait(decision_record.SPACING_S):
                 self.flush()
 
         if self._retention_s:

@@ -9,7 +9,7 @@ from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.filters import base as filters
 from cellsched import plugins
-from cellsched.scheduler.explanation import recorder
+from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
@@ -233,7 +233,7 @@ class TestFilterScheduler(world.DriverTestCase):
             usage.consumers for usage in self.world.claims.usages().usages])
 
     def test_table_is_refreshed_all_the_time_and_decisions_are_written(self):
-        self.assertEqual([recorder.SPACING_S], [
+        self.assertEqual([decision_record.SPACING_S], [
             spacing for _, spacing in self.driver().periodic()])
 
         # The last one that is given counts.

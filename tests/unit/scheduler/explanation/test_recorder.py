@@ -10,7 +10,6 @@ from cellsched import context
 from cellsched.db.api import decisions
 from cellsched.db.api import models
 from cellsched.scheduler.explanation import decision_record
-from cellsched.scheduler.explanation import recorder
 from cellsched.testing import builders
 from cellsched.testing import clock
 from tests.unit.db.api import base
@@ -29,7 +28,7 @@ class TestRecorder(base.TestCase):
         self.recorder = self.make()
 
     def make(self, retention_s=RETENTION_S):
-        return recorder.Recorder(self.database, self.clock, retention_s)
+        return decision_record.Recorder(self.database, self.clock, retention_s)
 
     def record(self, uuid=None, by=None, request_id='req-1', **wishes):
         uuids = samples.uuids(1) if uuid is None else [uuid]
@@ -95,13 +94,13 @@ class TestRecorder(base.TestCase):
 
     def test_what_is_too_old_is_removed_now_and_then(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.explanation.recorder.PURGE_ROWS', 2))
+            'cellsched.scheduler.explanation.decision_record.PURGE_ROWS', 2))
         for _ in range(5):
             self.record()
         self.recorder.flush()
 
         for passed, left in (
-                (RETENTION_S, 5), (recorder.PURGE_SPACING_S - 1, 5), (1, 0)):
+                (RETENTION_S, 5), (decision_record.PURGE_SPACING_S - 1, 5), (1, 0)):
             self.clock.advance(passed)
             self.recorder.flush()
 
@@ -127,7 +126,7 @@ class TestRecorder(base.TestCase):
 
     def test_too_many_that_wait_are_forgotten_and_counted(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.explanation.recorder.WAITING_MAX', 3))
+            'cellsched.scheduler.explanation.decision_record.WAITING_MAX', 3))
         mend = self.break_database()
         for number in range(5):
             self.record(request_id=f'req-{number}')

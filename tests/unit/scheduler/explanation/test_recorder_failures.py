@@ -12,7 +12,6 @@ from cellsched import context
 from cellsched.db.api import decisions
 from cellsched.db.api import models
 from cellsched.scheduler.explanation import decision_record
-from cellsched.scheduler.explanation import recorder
 from cellsched.testing import builders
 from cellsched.testing import clock
 from tests.unit.db.api import base
@@ -30,12 +29,12 @@ class RecorderCase(base.TestCase):
         self.logs = self.useFixture(
             fixtures.FakeLogger('cellsched', level=logging.INFO))
         self.clock = clock.FakeClock()
-        self.recorder = recorder.Recorder(
+        self.recorder = decision_record.Recorder(
             self.database, self.clock, RETENTION_S)
 
     def patch_recorder(self, **values):
         for name, value in values.items():
-            self.patch(recorder, name, value)
+            self.patch(decision_record, name, value)
 
     def record(self, count=1, request_id='req-1', uuids=None):
         for _ in range(count):
@@ -100,7 +99,7 @@ class TestWritten(RecorderCase):
     def test_request_without_an_id_has_none(self):
         [uuid] = samples.uuids(1)
         for said in None, '':
-            self.assertIsNone(recorder._request_id(said))
+            self.assertIsNone(decision_record._request_id(said))
         with_none = context.RequestContext()
         with_none.request_id = None
         self.recorder.record(
@@ -116,7 +115,7 @@ class TestWritten(RecorderCase):
         for said, kept in (
                 ('r' * 255, 'r' * 255), ('r' * 256, 'r' * 255),
                 ('r\u00e9q', 'rq'), ('r\nq', 'rq'), ('r q', 'r q')):
-            self.assertEqual(kept, recorder._request_id(said))
+            self.assertEqual(kept, decision_record._request_id(said))
 
 
 class TestAgain(RecorderCase):
@@ -198,7 +197,7 @@ class TestPurge(RecorderCase):
         self.assertEqual(1, self.count())
         self.recorder.flush()
         self.assertEqual(1, self.count())
-        self.clock.advance(recorder.PURGE_SPACING_S)
+        self.clock.advance(decision_record.PURGE_SPACING_S)
         self.recorder.flush()
         self.assertEqual(0, self.count())
 
@@ -222,7 +221,7 @@ class TestPurge(RecorderCase):
     def test_who_keeps_nothing_removes_nothing(self):
         self.age(1)
 
-        recorder.Recorder(self.database, self.clock, 0).flush()
+        decision_record.Recorder(self.database, self.clock, 0).flush()
 
         self.assertEqual(1, self.count())
 
@@ -234,7 +233,7 @@ class TestPurge(RecorderCase):
         self.assertEqual(1, self.said('Old decisions cannot be removed'))
         self.assertEqual(1, self.count())
 
-        self.clock.advance(recorder.PURGE_SPACING_S)
+        self.clock.advance(decision_record.PURGE_SPACING_S)
         self.recorder.flush()
 
         self.assertEqual(0, self.count())
