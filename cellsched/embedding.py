@@ -38,8 +38,6 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_rows
-from cellsched.db.api import request_specs
 from cellsched.db import cell as cell_schema
 from cellsched.db import session
 from cellsched import exception
@@ -422,7 +420,7 @@ def _invalid(
 
 def _check_existing(
     known: Mapping[str, objects.InstanceMapping],
-    requests: Iterable[request_rows.LeasedRequest], project_id: str,
+    requests: Iterable[build_requests.LeasedRequest], project_id: str,
     spec: objects.RequestSpec,
 ) -> None:
     """Check that existing servers are those of a repeated call.
@@ -492,7 +490,8 @@ def _accept(
                 block_device_mappings=None, tags=None, buried=False)
             for index, uuid in enumerate(uuids)], now, min_count, limits,
             tracing.current())
-        request_specs.create(connection, _specs(context, spec, uuids), now)
+        build_requests.create_specs(
+            connection, _specs(context, spec, uuids), now)
         instance_mappings.create(
             connection, uuids, project_id, context.user_id, now, spec.flavor)
     return uuids

@@ -13,9 +13,9 @@ from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.context import RequestContext
+from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -245,7 +245,7 @@ class Moves(base.ServerController):
     def _check_spec(self, uuid: str) -> None:
         """Check that a server can be built again before its guest is lost."""
         with self._database.reader() as connection:
-            request_rows.read_spec(connection, uuid)
+            build_requests.read_spec(connection, uuid)
 
     def _check_disks(
         self, cell_ctxt: RequestContext, connection: Any,

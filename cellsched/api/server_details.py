@@ -12,8 +12,8 @@ from cellsched.api import base
 from cellsched.api import server_history
 from cellsched.cells import gather
 from cellsched.context import RequestContext
+from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups
-from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import on_host
 from cellsched.db import session
@@ -83,7 +83,7 @@ class Details(base.ServerController):
         """
         found, cell = self._read(context, uuid)
         with self._database.reader() as connection:
-            asked = _asked(request_specs.get(connection, uuid))
+            asked = _asked(build_requests.get_spec(connection, uuid))
             group = instance_groups.find_of(connection, uuid)
         details = ServerDetails(
             found, asked.get('flavor'), _image(asked, found), group)

@@ -27,8 +27,6 @@ from cellsched.db.api import cell_mappings
 from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_rows
-from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
@@ -459,7 +457,7 @@ class _Acceptance:
 
     :param request: a request with a ``max_count`` that the quota allows
     :param group: the group to join, without its members
-    :param trace: see :class:`cellsched.db.api.request_rows.StoredRequest`
+    :param trace: see :class:`cellsched.db.api.build_requests.StoredRequest`
     """
 
     context: RequestContext
@@ -476,7 +474,7 @@ class _Acceptance:
 
     def requests(
         self, now: datetime.datetime, new_uuid: Callable[[], str]
-    ) -> list[request_rows.StoredRequest]:
+    ) -> list[build_requests.StoredRequest]:
         """Return the build requests.
 
         The fields that all servers share are serialized and validated once.
@@ -486,7 +484,7 @@ class _Acceptance:
             self.context, request, self.flavor, self.uuids[0],
             self.reservation_id, now)
         return [
-            request_rows.StoredRequest(
+            build_requests.StoredRequest(
                 uuid, self.owner[0],
                 _with(instance, uuid=uuid, launch_index=index,
                       display_name=_name(request, index)),
@@ -513,7 +511,7 @@ def _accept(
         connection, [row for each in accepted
                      for row in each.requests(now, new_uuid)],
         now, accepted[0].request.min_count)
-    request_specs.create(
+    build_requests.create_specs(
         connection, [spec for each in accepted for spec in each.specs()], now)
     # Without microseconds, as in the objects: listings compare the two.
     created_at = now.replace(microsecond=0)
@@ -867,7 +865,7 @@ class Retry:
             if build_requests.get(connection, uuid) is not None:
                 raise _refused(uuid, 'BUILD')
             raise exception.InstanceNotFound(uuid=uuid)
-        spec = request_specs.get(connection, uuid)
+        spec = build_requests.get_spec(connection, uuid)
         if spec is None:
             raise _refused(uuid, 'without its request specification')
         # The mapping is locked, so the row cannot change any more.

@@ -23,7 +23,6 @@ from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_groups
-from cellsched.db.api import request_rows
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
 from cellsched.db import session
@@ -119,7 +118,7 @@ def _read(text: str) -> ServerSize:
 
 
 def _projects(
-    size: ServerSize | None, entry: request_rows.LeasedRequest | None
+    size: ServerSize | None, entry: build_requests.LeasedRequest | None
 ) -> dict[str, str]:
     """Return the projects in the records of a request, where they are set."""
     found = {

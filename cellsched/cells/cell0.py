@@ -16,7 +16,6 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history
 from cellsched.db.cell.instances import correct
@@ -59,7 +58,7 @@ class Cell0:
         owner: str | None = None,
         specs: Mapping[str, objects.RequestSpec] | None = None,
         reasons: Mapping[str, Exception] | None = None,
-        known: Iterable[request_rows.LeasedRequest] = (),
+        known: Iterable[build_requests.LeasedRequest] = (),
     ) -> set[str]:
         """Record failed builds; return the uuids that cell0 has now.
 
@@ -117,11 +116,11 @@ class Cell0:
         instances: Sequence[objects.Instance],
         reasons: Mapping[str, Exception], owner: str | None,
         specs: Mapping[str, objects.RequestSpec],
-        known: Iterable[request_rows.LeasedRequest],
+        known: Iterable[build_requests.LeasedRequest],
     ) -> set[str]:
         cell0 = self._cells.cell0()
         uuids = [instance.uuid for instance in instances]
-        current: dict[str, request_rows.LeasedRequest] = {}
+        current: dict[str, build_requests.LeasedRequest] = {}
         with self._database.writer() as connection:
             if owner is not None:
                 held = build_requests.held(
@@ -313,7 +312,7 @@ class _Burial:
             uuid: objects.BuildRequest(instance_uuid=uuid, instance=instance)
             for uuid, instance in self.instances.items()}
 
-    def take(self, entries: Iterable[request_rows.LeasedRequest]) -> None:
+    def take(self, entries: Iterable[build_requests.LeasedRequest]) -> None:
         """Use the requests as they were just read."""
         for entry in entries:
             request = entry.request

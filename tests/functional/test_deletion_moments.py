@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that is deleted is gone, at whatever moment that happens."""
 
-from cellsched.db.api import request_specs
+from cellsched.db.api import build_requests
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import conductor
@@ -68,7 +68,7 @@ class MomentCase(base.TestCase):
         self.task().run(base.USER, [uuid])
         with parts.database.reader() as connection:
             spec = objects.RequestSpec.obj_from_primitive(
-                request_specs.get(connection, uuid))
+                build_requests.get_spec(connection, uuid))
         for cell, host in (('cell1', 'a1'), ('cell2', 'b1')):
             cell_context = parts.targets.target_cell(
                 base.USER, self.cells()[cell])

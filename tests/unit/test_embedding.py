@@ -11,7 +11,6 @@ from cellsched import context
 from cellsched.db import api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
-from cellsched.db.api import request_specs
 from cellsched.db import cell
 from cellsched import embedding
 from cellsched import exception
@@ -197,7 +196,7 @@ class TestAccept(EmbeddedTestCase):
 
         with self.conductor.parts.database.reader() as connection:
             found = build_requests.read(connection, uuids)
-            spec = request_specs.get(connection, uuids[1])
+            spec = build_requests.get_spec(connection, uuids[1])
         self.assertEqual([2] * 3, [each.min_count for each in found])
         self.assertEqual([0, 1, 2], [
             each.request.instance.launch_index for each in found])

@@ -50,7 +50,6 @@ from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
@@ -232,7 +231,7 @@ class BuildAndSchedule:
 
     def _of_this_release(
         self, lease: '_Lease'
-    ) -> Sequence[request_rows.LeasedRequest]:
+    ) -> Sequence[build_requests.LeasedRequest]:
         """Return the leased requests that are not of a later release.
 
         The leases of the others end, so that its conductors can lease them.
@@ -418,7 +417,7 @@ class BuildAndSchedule:
                     reasons[builds[0].uuid], owner, {
                         build.uuid: build.spec for build in builds
                         if build.spec.get('flavor')}, reasons, [
-                        request_rows.LeasedRequest(
+                        build_requests.LeasedRequest(
                             build.request, build.spec, 1,
                             revision=build.revision)
                         # The row of a server with a host has more values.
@@ -447,4 +446,4 @@ class _Lease:
     owner: str
     #: Owner of the lease that the attempt has already, if any.
     held_by: str | None = None
-    leased: Sequence[request_rows.LeasedRequest] = ()
+    leased: Sequence[build_requests.LeasedRequest] = ()

@@ -14,9 +14,8 @@ from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import steps
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
+from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_rows
-from cellsched.db.api import request_specs
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
@@ -294,7 +293,7 @@ class Move:
         assert work.spec is not None
         work.instance.image_ref = work.image_ref
         with self.database.writer() as connection:
-            request_specs.save(
+            build_requests.save_spec(
                 connection, work.instance.uuid,
                 saved(work.spec), self.database.now())
 
@@ -347,7 +346,7 @@ def read(
     :raises cellsched.exception.RequestUnreadable: it cannot be read
     """
     with database.reader() as connection:
-        spec = request_rows.read_spec(connection, instance.uuid)
+        spec = build_requests.read_spec(connection, instance.uuid)
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from cellsched.db.api import build_requests
 from cellsched.db.api import models
-from cellsched.db.api import request_rows
 from cellsched.db import statements
 
 _TABLE = models.build_requests
@@ -95,7 +95,7 @@ def list_batches(
     requested = set(uuids)
     batches: dict[str, list[str]] = {}
     for _, row in sorted(rows.items()):
-        batches.setdefault(request_rows.batch_of(row), []).append(
+        batches.setdefault(build_requests.batch_of(row), []).append(
             row.instance_uuid)
     return [batch for batch in batches.values() if requested & set(batch)]
 

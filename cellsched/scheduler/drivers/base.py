@@ -66,7 +66,7 @@ class SchedulerParts(Protocol):
         """The network plug-in."""
 
     @property
-    def decisions(self) -> recorder.Recorder:
+    def decisions(self) -> decision_record.Recorder:
         """Stores the decisions."""
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a decision, and its document for storage and output.
+"""The record of a decision, its document, and its storage.
 
 The document is plain data. It has all data that operators need to understand
 the decision, and no credentials. Strings of users are cut to a limit.

@@ -17,7 +17,6 @@ from tests.unit.db.api import test_host_mappings
 from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
 from tests.unit.db.api import test_leases
-from tests.unit.db.api import test_request_specs
 from tests.unit.db.cell import test_archive as test_cell_archive
 from tests.unit.db.cell import test_audit_queries as test_cell_queries
 from tests.unit.db.cell import test_compute_nodes
@@ -119,7 +118,7 @@ class TestInstanceMappings(
 
 
 class TestRequestSpecs(
-        base.APITestCase, test_request_specs.TestRequestSpecs):
+        base.APITestCase, test_build_requests.TestRequestSpecs):
     pass
 
 

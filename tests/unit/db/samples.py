@@ -10,7 +10,6 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
-from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_list
 from cellsched.db.cell import models
 from cellsched.listing import query
@@ -70,7 +69,7 @@ def accept(database, wanted, now=NOW, min_count=1, **fields):
             objects.BuildRequest(instance_uuid=each.uuid,
                                  project_id=each.project_id, instance=each)
             for each in made], now, min_count)
-        request_specs.create(connection, [
+        build_requests.create_specs(connection, [
             objects.RequestSpec(instance_uuid=each.uuid, flavor=flavor())
             .obj_to_primitive() for each in made], now)
         for each in made:

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import move as move_task
 from cellsched.conductor.tasks import move
+from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_specs
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
@@ -354,7 +354,7 @@ class TestMove(base.TestCase):
              self.asked.ignore_hosts))
         self.assertEqual('other', self.row(self.uuid).image_ref)
         with self.database.reader() as connection:
-            spec = request_specs.get(connection, self.uuid)
+            spec = build_requests.get_spec(connection, self.uuid)
         data = spec['nova_object.data']
         self.assertEqual(
             'other', data['image']['nova_object.data']['id'])
@@ -371,7 +371,7 @@ class TestRead(base.TestCase):
                 user_id='user', policy='anti-affinity', rules={}), samples.NOW)
             group = instance_groups.get(connection, group_uuid)
             spec = objects.RequestSpec.obj_from_primitive(
-                request_specs.get(connection, uuid))
+                build_requests.get_spec(connection, uuid))
             spec.instance_group = group
             samples.spoil(connection, uuid, 'request_specs',
                           spec=json.dumps(spec.obj_to_primitive()))

@@ -8,10 +8,12 @@ import json
 import hypothesis
 from hypothesis import strategies
 from oslo_db import exception as db_exc
+from oslo_serialization import jsonutils
+import sqlalchemy as sa
 
 from cellsched.db.api import build_requests
 from cellsched.db.api import leases
-from cellsched.db.api import request_specs
+from cellsched.db.api import models
 from cellsched.db import statements
 from cellsched import exception
 from cellsched import objects
@@ -340,7 +342,7 @@ class TestLeasing(BrokenCase):
         # What they have in common is read once.
         uuids = self.accept(3)
         for uuid in uuids:
-            spec = self.read(request_specs.get, uuid)
+            spec = self.read(build_requests.get_spec, uuid)
             spec['nova_object.data']['flavor'] = 'small'
             self.spoil(uuid, 'request_specs', spec=json.dumps(spec))
 
@@ -547,3 +549,33 @@ class TestKept(RequestCase):
         self.assertEqual(dict.fromkeys(self.uuids, 0), self.write(
             build_requests.held, dict.fromkeys(self.uuids)))
         self.assertEqual({}, self.write(build_requests.held, {}))
+
+
+class TestRequestSpecs(base.TestCase):
+
+    def create(self, *uuids):
+        specs = [objects.RequestSpec(
+            instance_uuid=uuid, flavor=samples.flavor(),
+            scheduler_hints={'group': ['g']}).obj_to_primitive()
+            for uuid in uuids]
+        self.write(build_requests.create_specs, specs, samples.NOW)
+
+    def test_spec_is_kept_as_it_is_sent(self):
+        uuids = samples.uuids(2)
+        self.create(*uuids)
+
+        rows = self.read(lambda connection: connection.execute(
+            sa.select(models.request_specs)
+            .order_by(models.request_specs.c.id)).all())
+
+        self.assertEqual(uuids, [row.instance_uuid for row in rows])
+        spec = objects.RequestSpec.obj_from_primitive(
+            jsonutils.loads(rows[1].spec))
+        self.assertEqual(uuids[1], spec.instance_uuid)
+        self.assertEqual(['g'], spec.hint('group'))
+
+    def test_instance_has_one_spec(self):
+        uuids = samples.uuids(1)
+        self.create(*uuids)
+
+        self.assertRaises(db_exc.DBDuplicateEntry, self.create, *uuids)

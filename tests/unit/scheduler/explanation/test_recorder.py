@@ -100,7 +100,8 @@ class TestRecorder(base.TestCase):
         self.recorder.flush()
 
         for passed, left in (
-                (RETENTION_S, 5), (decision_record.PURGE_SPACING_S - 1, 5), (1, 0)):
+                (RETENTION_S, 5), (decision_record.PURGE_SPACING_S - 1, 5),
+                (1, 0)):
             self.clock.advance(passed)
             self.recorder.flush()
 
