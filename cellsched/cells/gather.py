@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parallel queries of cells."""
+"""Parallel queries of cells, and the versions of their compute services."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -8,10 +8,16 @@ import dataclasses
 import threading
 from typing import Any
 
+from oslo_log import log
+
+from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
+from cellsched import context
 from cellsched.context import RequestContext
+from cellsched.db.cell import services
 from cellsched import objects
+from cellsched.rpc import compute
 
 
 @dataclasses.dataclass
@@ -135,3 +141,31 @@ class Gatherer:
                 if future.cancel():
                     del pending[future]
                     gathered.silent.add(uuid)
+
+
+LOG = log.getLogger(__name__)
+
+
+def lowest_compute(
+    cells: registry.CellRegistry, gatherer: Gatherer
+) -> compute.Lowest:
+    """Query all cells in parallel; log the cells that do not answer.
+
+    Disabled cells are included, because their servers still need messages.
+    """
+    asked = {cell.uuid: cell for cell in cells.real()}
+    gathered = gatherer.gather(context.admin(), asked.values(), _version_there)
+    failed = {**gathered.failures,
+              **dict.fromkeys(gathered.silent, 'timeout')}
+    for uuid, reason in failed.items():
+        LOG.warning('Could not read the versions of compute services of cell '
+                    '%s; it is left out: %s', asked[uuid].identity, reason)
+    return compute.Lowest(
+        min(filter(None, gathered.results.values()), default=None),
+        frozenset(failed))
+
+
+def _version_there(cell_context: context.RequestContext) -> int | None:
+    assert cell_context.cell is not None
+    with cell_context.cell.database.reader() as connection:
+        return services.lowest_version(connection, services.COMPUTE)

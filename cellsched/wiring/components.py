@@ -13,10 +13,10 @@ from cellsched.batching import QueueExecutor
 from cellsched.batching import TaskQueue
 from cellsched.cells.cell0 import Cell0
 from cellsched.cells.discovery import Discovery
+from cellsched.cells import gather
 from cellsched.cells.gather import Gatherer
 from cellsched.cells.registry import CellRegistry
 from cellsched.cells.target import Targets
-from cellsched.cells import versions as cell_versions
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
@@ -69,7 +69,7 @@ class Components(CellComponents):
         """
         if not self.conf.api_database.connection:
             return super().lowest_compute()
-        return cell_versions.over_cells(self.cells, self.gatherer)
+        return gather.lowest_compute(self.cells, self.gatherer)
 
     @functools.cached_property
     def database(self) -> session.Database:

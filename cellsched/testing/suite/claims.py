@@ -19,7 +19,6 @@ import uuid
 
 from cellsched.claims import base
 from cellsched import exception
-from cellsched.testing.suite import claim_alternatives
 from cellsched.testing.suite import claim_batches
 from cellsched.testing.suite import claim_cases
 from cellsched.testing.suite import claim_groups
@@ -631,7 +630,7 @@ class ClaimStoreSuite(
         claim_providers.ClaimProviders, ClaimTransfers,
         claim_groups.ClaimGroups, ClaimOwners,
         claim_races.ClaimRaces, claim_batches.ClaimBatches,
-        claim_alternatives.ClaimAlternatives, ClaimQueries):
+        claim_batches.ClaimAlternatives, ClaimQueries):
     """Tests of the claim store that ``make_store`` returns."""
 
     # Claims.

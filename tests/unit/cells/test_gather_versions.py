@@ -6,7 +6,6 @@ import socket
 import futurist
 
 from cellsched.cells import gather
-from cellsched.cells import versions
 from cellsched import clock
 from cellsched.db.cell import services
 from cellsched import objects
@@ -38,7 +37,7 @@ class TestOverCells(base.TestCase):
         return cell
 
     def lowest(self):
-        return versions.over_cells(self.cells, self.gatherer)
+        return gather.lowest_compute(self.cells, self.gatherer)
 
     def test_lowest_of_all_cells_is_found(self):
         self.add('one', 3, 5)
