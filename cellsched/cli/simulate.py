@@ -12,8 +12,8 @@ from cellsched.cli import base
 from cellsched.cli import terminal
 from cellsched import exception
 
-#: Exit code if the claim store broke a promise.
-BROKEN = 2
+#: Exit code if the claim store oversold a host, or lost a claim.
+INEXACT = 2
 
 
 class Simulate(base.ReportCommand):
@@ -27,8 +27,8 @@ class Simulate(base.ReportCommand):
 
     The table shows the summary, ``-f json`` and ``-f yaml`` all measures and
     ``-f csv`` their course. ``--compare`` shows the summaries of two runs
-    instead. Ends with 2 if the claim store broke a promise, such as to sell a
-    place once only.
+    instead. The exit code is 2 if the claim store allocated more than a host
+    has, or lost a claim.
 
     Examples::
 
@@ -85,8 +85,8 @@ class Simulate(base.ReportCommand):
             document = run.run(found, advance)
         for name, count in document['checks'].items():
             if count:
-                self._code = BROKEN
-                self.app.warn(f'the claim store broke a promise: {name} is '
+                self._code = INEXACT
+                self.app.warn(f'the claim store is not exact: {name} is '
                               f'{count}; expected 0')
         self._show(args, document, compared)
 

@@ -79,12 +79,12 @@ class TestSimulate(base.CommandTestCase):
         self.assertIn('nova-floor', [row['Name'] for row in ran.data])
         self.assertIn('nova-floor: The least', self.simulate('--list').out)
 
-    def test_broken_promise_has_its_exit_code(self):
+    def test_store_that_is_not_exact_has_its_exit_code(self):
         ran = self.simulate(
             self.path, '--set', 'store.kind=memory',
             '--set', 'store.defect=1', '--set', 'load.rate=10000')
 
-        self.assertEnds(2, ran, 'broke a promise: oversold is')
+        self.assertEnds(2, ran, 'the claim store is not exact: oversold is')
 
     def test_progress_has_an_estimate_on_a_terminal(self):
         terminal = base.Terminal()
