@@ -163,7 +163,7 @@ class ProviderQueue:
         :returns: the items to write, the own first; empty if another writer
             has written the own
         """
-        own = self._enter([*dict.fromkeys(providers)], item)
+        own = self._enter(sorted(set(providers)), item)
         taken: list[_Turn] = []
         try:
             self._wait(own, self._clock.monotonic() + timeout_s)
