@@ -140,17 +140,22 @@ def questions() -> dict[str, Question]:
                                           'soft-anti-affinity')}},
             'store': each('store.kind', [
                 kind for kind in kinds if kind in (
-                    'postgresql', 'etcd', 'placement')])},
+                    'postgresql', 'etcd', 'cassandra', 'placement')])},
             {**WAITING, 'refused': 'refused'}, ('p50, s', 'p99, s'), (
                 'load.batches=[[1.9, 0], [5, 100]]', 'load.rate=180000',
                 'hours=0.004')),
         'rack': Question('rack-loss', {
-            'fill': each('load.fill', (0.5, 0.85)),
-            'schedulers': each('schedulers.count', (1, 4))}, {
+            'fill': each('load.fill', (0.5, 0.85, 0.95)),
+            'schedulers': {
+                **each('schedulers.count', (1, 4)),
+                '4, pack': ['schedulers.count=4', *weights(-1.0)]}},
+            {
                 'lost': 'lost', 'recovered': 'recovered',
-                'recovery_s': 'recovery, s', 'conflicts': 'conflicts',
-                'refused': 'refused'},
-            ('lost', 'recovered', 'recovery, s'), (
+                'lost_memory_mb': 'lost MB',
+                'recovered_memory_mb': 'recovered MB',
+                'refused_although_it_fitted': 'refused although it fitted',
+                'recovery_s': 'recovery, s', 'conflicts': 'conflicts'},
+            ('lost', 'recovered', 'recovered MB'), (
                 'cells=6', 'hosts.count=60', 'hosts.rack=6', 'hours=0.6',
                 'load.rate=200')),
     }

@@ -66,7 +66,7 @@ def _lose_hosts(run: Run, fault: _Fault, rows: Sequence[int]) -> None:
     now, gone = run.engine.now, set(rows)
     run.deployment.set_up(rows, False, now)
     lost = [server for server in run.servers if server.row in gone]
-    run.recorder.lost(now, len(lost))
+    run.recorder.lost(now, [server.flavor for server in lost])
     if fault.get('evacuate', False):
         run.engine.call_at(
             now + run.conf.service_down_time + _CHECK_S, _evacuate, run, lost)
@@ -88,8 +88,9 @@ def _bring_back(
 ) -> None:
     gone = set(rows)
     run.deployment.set_up(rows, True, run.engine.now)
-    run.recorder.recovered(run.engine.now, sum(
-        server in run.servers and server.row in gone for server in lost))
+    run.recorder.recovered(run.engine.now, [
+        server.flavor for server in lost
+        if server in run.servers and server.row in gone])
 
 
 def _make_stale(run: Run, fault: _Fault) -> None:

@@ -120,9 +120,12 @@ def jain(values: Sequence[float] | Column) -> float | None:
     found = np.asarray(values, dtype='float64')
     if not len(found):
         return None
-    squares = float(np.square(found).sum())
-    # Projects that all got nothing are equal.
-    return float(found.sum()) ** 2 / len(found) / squares if squares else 1.0
+    if not found.any():
+        # Projects that all got nothing are equal.
+        return 1.0
+    # Squares of small values would lose their digits.
+    found = found / found.max()
+    return float(found.sum() ** 2 / len(found) / np.square(found).sum())
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -165,7 +168,8 @@ class Recorder:
         self._waits_s = array.array('d')
         self._counts = dict.fromkeys((
             'asked', 'placed', 'refused', 'refused_although_it_fitted',
-            'removed', 'conflicts', 'retries', 'lost', 'recovered'), 0)
+            'removed', 'conflicts', 'retries', 'lost', 'recovered',
+            'evacuations_refused', 'lost_memory_mb', 'recovered_memory_mb'), 0)
         self._busy: dict[Any, float] = {}
         self._used = [0.0] * len(_RESOURCES)
         self._capacity: Column | None = None
@@ -239,16 +243,24 @@ class Recorder:
         """Add the time that a scheduler worked."""
         self._busy[scheduler] = self._busy.get(scheduler, 0.0) + seconds
 
-    def lost(self, at: float, servers: int) -> None:
+    def lost(self, at: float, flavors: Sequence[load.Flavor]) -> None:
         """Record servers that failed with their hosts."""
-        self._counts['lost'] += servers
+        self._add('lost', flavors)
         if self._lost_at is None:
             self._lost_at = at
 
-    def recovered(self, at: float, servers: int) -> None:
+    def recovered(self, at: float, flavors: Sequence[load.Flavor]) -> None:
         """Record lost servers that run again."""
-        self._counts['recovered'] += servers
+        self._add('recovered', flavors)
         self._recovered_at = at
+
+    def evacuation_refused(self, fitted: bool) -> None:
+        """Record a lost server that got no other host.
+
+        :param fitted: whether a host had room for it
+        """
+        self._counts['evacuations_refused'] += 1
+        self._counts['refused_although_it_fitted'] += fitted
 
     def sample(
         self, at: float, capacity: Column, used: Column, servers: int
@@ -366,6 +378,11 @@ class Recorder:
         if found is None:
             found = self._projects[name] = _Project()
         return found
+
+    def _add(self, name: str, flavors: Sequence[load.Flavor]) -> None:
+        self._counts[name] += len(flavors)
+        self._counts[f'{name}_memory_mb'] += sum(
+            each.memory_mb for each in flavors)
 
     def _change(self, flavor: load.Flavor, count: int) -> None:
         self._servers[flavor] = self._servers.get(flavor, 0) + count

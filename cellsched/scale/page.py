@@ -67,6 +67,9 @@ MEASURES = (
     Measure('scheduler_busy', 'Schedulers at work', True),
     Measure('lost', 'Servers lost in each interval', is_count=True),
     Measure('recovered', 'Servers recovered in each interval', is_count=True),
+    Measure('evacuations_refused',
+            'Lost servers without a new host, in each interval',
+            is_count=True),
 )
 
 

@@ -108,7 +108,8 @@ class Run:
             stores.direct(self.server))
         self.broker = Broker(self.engine)
         self.planner = BackToBack(
-            deployment, self.conf, scenario.seed, self._requests)
+            deployment, configuration(_options(scenario, is_planner=True)),
+            scenario.seed, self._requests)
         self.schedulers: list[Scheduler] = []
         self._reported: dict[str, float] = {}
 
@@ -244,12 +245,14 @@ class Run:
             self._settle(job, answer)
 
     def _refuse(self, job: Job) -> None:
+        fitted = self.deployment.fits(
+            job.flavor, len(job.uuids), job.at, self._direct)
         if job.moved is None:
-            fitted = self.deployment.fits(
-                job.flavor, len(job.uuids), job.at, self._direct)
             for _ in job.uuids:
                 self.recorder.refused(
                     self.engine.now, job.at, job.project, job.flavor, fitted)
+        elif job.moved[0] in self.servers:
+            self.recorder.evacuation_refused(fitted)
 
     def repeat(self, job: Job) -> None:
         """Repeat a request that got no answer."""
@@ -367,7 +370,7 @@ class Run:
             return
         self._release(server.uuid, server.row, server.flavor)
         server.uuid, server.row = consumer, row
-        self.recorder.recovered(self.engine.now, 1)
+        self.recorder.recovered(self.engine.now, [server.flavor])
 
     # Figures.
 
@@ -392,14 +395,23 @@ class Run:
         return value - before
 
 
-def _options(scenario: Scenario) -> dict[str, dict[str, Any]]:
-    """Return the options of the schedulers."""
+def _options(
+    scenario: Scenario, is_planner: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return the options of the schedulers.
+
+    :param is_planner: for decisions back to back, in which servers count as
+        builds in progress for as long as they live
+    """
     options = {group: dict(values) for group, values
                in scenario.schedulers.configuration.items()}
-    if scenario.schedulers.back_to_back:
-        # Servers count as builds in progress for as long as they live.
-        options.setdefault('filter_scheduler', {}).setdefault(
-            'io_ops_weight_multiplier', 0.0)
+    if is_planner:
+        options.setdefault('filter_scheduler', {}).update(
+            io_ops_weight_multiplier=0.0, max_io_ops_per_host=2 ** 31 - 1)
+    if scenario.store.kind == 'placement-generations':
+        # Nova asks Placement for candidates with each request.
+        options.setdefault('scheduler', {}).setdefault(
+            'refresh_interval', 0)
     return options
 
 

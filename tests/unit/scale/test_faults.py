@@ -31,6 +31,26 @@ class TestFaults(base.TestCase):
             # A host counts as down a minute after its last report.
             self.assertGreater(found['recovery_s'], 60)
 
+    def test_servers_of_a_lost_rack_need_room_on_other_hosts(self):
+        """Of 24 servers 20 have room, whether hosts were filled or not."""
+        for options, lost in ((worlds.PACK, 10), ({}, 8)):
+            made, found = self.run_with(
+                {'kind': 'rack', 'rack': 0, 'evacuate': True},
+                worlds.arrivals(24, at=0, spacing_s=0),
+                hosts=worlds.hosts(10, 10, 10), schedulers={
+                    'count': 2, 'configuration': {
+                        'filter_scheduler': options}})
+
+            self.assertEqual((lost, lost - 4, 4, 0), (
+                found['lost'], found['recovered'],
+                found['evacuations_refused'],
+                found['refused_although_it_fitted']))
+            self.assertEqual(
+                4 * 512, found['lost_memory_mb'] - found[
+                    'recovered_memory_mb'])
+            self.assertEqual(
+                [[10, 5120, 0]] * 2, made.deployment.used[1:].tolist())
+
     def test_host_that_is_lost_gets_no_server_until_it_is_back(self):
         made, found = self.run_with(
             {'kind': 'rack', 'rack': 0, 'for_s': 300}, [

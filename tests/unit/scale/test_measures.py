@@ -131,8 +131,9 @@ class TestRecorder(base.TestCase):
         self.recorder.conflicts(3)
         self.recorder.retries(1)
         self.recorder.busy('s1', 5.0)
-        self.recorder.lost(3, 2)
-        self.recorder.recovered(7, 2)
+        self.recorder.lost(3, [SMALL, SMALL])
+        self.recorder.recovered(7, [SMALL])
+        self.recorder.evacuation_refused(False)
         self.sample(10, 2)
 
         document = self.recorder.document()
@@ -143,6 +144,9 @@ class TestRecorder(base.TestCase):
             'refused_although_it_fitted': 1, 'retries': 1, 'removed': 0,
             'conflicts_per_placed': 1.5, 'time_to_place_p50_s': 0.5,
             'scheduler_busy': 0.5, 'recovery_s': 4, 'lost': 2,
+            'evacuations_refused': 1,
+            'lost_memory_mb': 2 * SMALL.memory_mb,
+            'recovered_memory_mb': SMALL.memory_mb,
             'fairness_of_placing': 0.5, 'first_failure_at_s': 2.5,
             'first_failure_used_vcpus': 2 / 32, 'empty_hosts_mean': 0.875,
             'empty_hosts_end': 0.75, 'compaction_p50': 0.25},
@@ -151,6 +155,8 @@ class TestRecorder(base.TestCase):
                 'refused_although_it_fitted', 'retries', 'removed',
                 'conflicts_per_placed', 'time_to_place_p50_s',
                 'scheduler_busy', 'recovery_s', 'lost',
+                'evacuations_refused', 'lost_memory_mb',
+                'recovered_memory_mb',
                 'fairness_of_placing', 'first_failure_at_s',
                 'first_failure_used_vcpus', 'empty_hosts_mean',
                 'empty_hosts_end', 'compaction_p50')})

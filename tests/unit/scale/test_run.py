@@ -2,11 +2,25 @@
 """Runs of scenarios: placements, conflicts, and what a run finds."""
 
 import json
+import os
+import subprocess
+import sys
 
 from cellsched import exception
 from tests import profile
 from tests.unit import base
 from tests.unit.scale import worlds
+
+
+#: Prints the document of a run.
+_PRINTS = """
+import json
+import sys
+
+from cellsched.scale import run
+
+print(json.dumps(run.run(run.read('contention', None, sys.argv[1:]))))
+"""
 
 
 class TestRun(base.TestCase):
@@ -55,6 +69,19 @@ class TestRun(base.TestCase):
             found['time_to_place_mean_s']))
         self.assertEqual([[10, 5120, 0]] * 2, made.deployment.used.tolist())
 
+    def test_servers_at_the_start_are_not_builds_in_progress(self):
+        made = worlds.make(worlds.arrivals(5, at=0, spacing_s=0), schedulers={
+            'configuration': {'filter_scheduler': {
+                **worlds.PACK, 'io_ops_weight_multiplier': -100.0,
+                'weight_classes': ['RAMWeigher', 'IoOpsWeigher'],
+                'enabled_filters': ['ComputeFilter', 'IoOpsFilter'],
+                'max_io_ops_per_host': 1}}})
+
+        made.go()
+
+        self.assertEqual(
+            [[0, 0, 0], [5, 2560, 0]], sorted(made.deployment.used.tolist()))
+
     def test_two_runs_with_a_seed_are_the_same(self):
         keys = {'schedulers': {'count': 3}, 'hosts': worlds.hosts(*[9] * 9),
                 'faults': [{'at': 5, 'kind': 'mass-delete'}]}
@@ -64,6 +91,20 @@ class TestRun(base.TestCase):
 
         self.assertEqual(first, second)
         self.assertNotEqual(first, other)
+
+    @profile.full_only('test_two_runs_with_a_seed_are_the_same repeats a run')
+    def test_order_of_sets_changes_nothing(self):
+        """The order of sets of texts is another one in each process."""
+        changes = ['store.kind=placement', 'hours=0.0006',
+                   'load.batches=[[1.9, 0], [5, 100]]',
+                   'load.groups={affinity: 0.5, anti-affinity: 0.5}']
+        first, second = (subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', _PRINTS, *changes],
+            check=True, capture_output=True, text=True,
+            env={**os.environ, 'PYTHONHASHSEED': number}).stdout
+            for number in ('1', '2'))
+
+        self.assertEqual(first, second)
 
     def test_store_that_sells_a_place_twice_is_found(self):
         for store in ('memory', 'postgresql'):
