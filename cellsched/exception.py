@@ -16,7 +16,6 @@
     ├── NotFound
     │   ├── AggregateHostNotFound
     │   ├── AggregateNotFound
-    │   ├── BuildRequestNotFound
     │   ├── CellMappingNotFound
     │   ├── ColumnNotFound           names the nearest column; also a KeyError
     │   ├── ComputeHostMetricNotFound
@@ -277,10 +276,6 @@ class AggregateHostNotFound(NotFound):
 
 class AggregateNotFound(NotFound):
     msg_fmt = 'There is no aggregate %(aggregate)s.'
-
-
-class BuildRequestNotFound(NotFound):
-    msg_fmt = 'There is no build request for instance %(uuid)s.'
 
 
 class CellMappingNotFound(NotFound):

@@ -6,7 +6,7 @@ share a transaction::
 
     with database.writer() as connection:
         build_requests.create(connection, …)
-        build_requests.create(connection, …)
+        build_requests.create_specs(connection, …)
 """
 
 from collections.abc import Iterator

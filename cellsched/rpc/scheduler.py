@@ -66,8 +66,8 @@ class SchedulerAPI(client.Client):
 
         :raises cellsched.exception.NoValidHost: nothing was claimed;
             ``rejections`` has the reasons
-        :raises cellsched.exception.HostsInDoubt: another scheduler may decide
-            otherwise
+        :raises cellsched.exception.HostStateUncertain: another scheduler may
+            decide otherwise
         :raises oslo_messaging.MessagingTimeout: the claims are unknown
         :raises SelectionObjectsWithOldRPCVersionNotSupported: of
             :mod:`cellsched.exception`: objects or alternates need version 4.5
