@@ -66,6 +66,7 @@ class Harness:
     """Configurations, schemas, and a new deployment.
 
     :param options: options for every service, by group
+    :ivar state_path: the directory of what hosts keep
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class Harness:
     ) -> None:
         self.pool = scheduler.WorkerPool()
         self._state = tempfile.TemporaryDirectory()
-        self.confs = _confs(options or {}, self._state.name)
+        self.state_path = self._state.name
+        self.confs = _confs(options or {}, self.state_path)
         self.stores = {
             url: stores.Store(url, schema) for url, schema in [
                 (API, api_schema.SCHEMA.name),
@@ -132,7 +134,7 @@ class Harness:
             url: store.image() for url, store in self.stores.items()}
         self._files = {
             path: path.read_text(encoding='ascii')
-            for path in pathlib.Path(self._state.name).glob('*/compute_*')}
+            for path in pathlib.Path(self.state_path).glob('*/compute_*')}
 
 
 def _mappings() -> list[objects.CellMapping]:

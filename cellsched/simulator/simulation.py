@@ -292,7 +292,9 @@ class Simulation(processes.World):
 
     def note(self, what: str) -> None:
         activity = self.scheduler.calling()
-        self.trace.append((self.now, activity.name if activity else '-', what))
+        # The directory has a random name.
+        self.trace.append((self.now, activity.name if activity else '-',
+                           what.replace(self._harness.state_path, '')))
 
     def _fail(self, why: str) -> None:
         self._failure = self._failure or why
