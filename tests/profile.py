@@ -63,6 +63,12 @@ SINGLE_FAULT_SEEDS = size(1, 3)
 FAULT_SEEDS = size(20, 60)
 COSTLY_FAULT_SEEDS = size(4, 12)
 
+#: Of the combinations in which a client dies, the distance of those tried.
+DEATH_STEP = size(2, 1)
+
+#: How often messages are delivered.
+DELIVERIES = (1, 2, 5) if FULL else (1, 2)
+
 #: Seeds that are tried, in either profile, until one finds a fault.
 SEEDS_TO_FAIL = 300
 

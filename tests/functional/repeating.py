@@ -11,8 +11,7 @@ from cellsched.rpc import scheduler
 from tests.functional import base
 from tests.functional import moving
 from tests.functional import post
-
-TIMES = (1, 2, 5)
+from tests import profile
 
 BUILD_AND_SCHEDULE = post.Kind(conductor.TOPIC, 'build_and_schedule')
 BUILD_INSTANCES = post.Kind(conductor.TOPIC, 'build_instances')
@@ -77,7 +76,7 @@ class TestCase(moving.TestCase):
 
     def each_time(self, *chosen):
         """Yield how often messages are delivered, with no server there."""
-        for times in chosen or TIMES:
+        for times in chosen or profile.DELIVERIES:
             self.post.forget(times)
             self.done.clear()
             yield times
