@@ -104,7 +104,7 @@ class CellFollower:
         """Remove the cell and its hosts."""
         with self.lock:
             self._forgotten = True
-            self.table.drop(
+            self._drop(
                 uuid for host in self._nodes for uuid in self._nodes_of(host))
             self.table.cells.drop(self.cell.uuid)
 
@@ -121,11 +121,22 @@ class CellFollower:
         self._leave_out(unmapped)
         gone = {uuid for host in unmapped for uuid in self._nodes_of(host)}
         with self.lock:
-            self.table.drop(gone)
+            self._drop(gone)
             self._note(gone, ())
         back = self._unmapped & mapped
         self._unmapped -= back
         return bool(back)
+
+    def _drop(self, uuids: Iterable[str]) -> None:
+        """Remove nodes that are still in this cell; the lock is held.
+
+        A node that has moved to another cell keeps its uuid, and that cell may
+        have been read before.
+        """
+        table = self.table
+        table.drop([
+            uuid for uuid in uuids if (row := table.row(uuid)) is not None
+            and table.written_value('cell', row) == self.cell.uuid])
 
     def _leave_out(self, hosts: Set[str]) -> None:
         for host in sorted(hosts - self._unmapped):
@@ -223,7 +234,7 @@ class CellFollower:
                                  != table.written_value('child_uuids', row))
                 for child in children]
             values |= self._service_values(hosts) | self._groups(hosts)
-            table.drop(gone)
+            self._drop(gone)
             if rows:
                 table.put(uuids, values)
             # A node can come from another host, or from another name.

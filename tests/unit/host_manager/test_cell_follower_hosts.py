@@ -251,3 +251,42 @@ class TestMappingNone(following.FollowerTestCase):
     def owners(self, *hosts):
         with self.world.database.reader() as connection:
             return host_mappings.get_many(connection, hosts)
+
+
+class TestMovedNode(following.FollowerTestCase):
+    """A node keeps its uuid in another cell, which is read before."""
+
+    def setUp(self):
+        super().setUp()
+        self.uuid = self.world.add_host('cell1', 'a')
+        self.follower.mapped = {'a'}
+        self.read()
+        with self.world.database.writer() as connection:
+            connection.execute(sa.text('DELETE FROM host_mappings'))
+        there = self.follow('cell2')
+        there.mapped = {'a'}
+        database = self.world.targets.database(self.world.cells['cell2'])
+        with database.writer() as connection:
+            compute_nodes.save(
+                connection, self.uuid, 'a', 'a',
+                self.world.node_values(16, 8192, 100), self.world.clock.now())
+        self.world.report('cell2', 'a')
+        there.read(database, True)
+        self.follower.mapped = set()
+
+    def test_mapping_that_goes_removes_it_from_no_other_cell(self):
+        self.read()
+
+        self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
+
+    def test_deletion_of_its_host_removes_it_from_no_other_cell(self):
+        self.follower.mapped = None
+        self.delete('a')
+        self.read()
+
+        self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
+
+    def test_removal_of_its_cell_removes_it_from_no_other_cell(self):
+        self.follower.forget()
+
+        self.assertEqual(16, self.value(self.uuid, 'vcpus_total'))
