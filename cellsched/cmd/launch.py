@@ -154,11 +154,11 @@ def _wait_for_databases(
         try:
             made = make()
         except exception.DATABASE_UNAVAILABLE as exc:
+            waits_for(f'waits for a database: {exc.format_message()}')
             if not waits:
                 LOG.warning('%s waits for a database: %s', program,
                             exc.format_message())
             waits = True
-            waits_for(f'waits for a database: {exc.format_message()}')
             Clock().sleep(_DATABASES_S)
         else:
             if waits:

@@ -75,7 +75,8 @@ class Audits(threading.Thread):
 
     def run(self):
         while not self.ends.is_set():
-            self.found += self.auditor.run(settle_s=0.5).remaining
+            # What is found is found again only if it stays.
+            self.found += self.auditor.run(settle_s=10.0).remaining
 
     def end(self):
         self.ends.set()
