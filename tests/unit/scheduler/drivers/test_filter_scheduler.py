@@ -106,17 +106,20 @@ class TestFilterScheduler(world.DriverTestCase):
             **self.BY_RAM, 'ram_weight_multiplier': 0.0, **filters})
 
     def test_schedulers_begin_with_other_hosts_of_the_same_weight(self):
-        def chosen(seed, **filters):
+        def chosen(seed, *names, **filters):
             driver = self.equals(seed, **filters)
             [host] = {host for [host] in [self.select(
                 driver, vcpus=0, memory_mb=0, root_gb=1,
-                force_hosts=['big', 'small'])[0] for _ in range(3)]}
+                force_hosts=names)[0] for _ in range(3)]}
             return host
 
-        self.assertEqual(
-            {'big', 'small'}, {chosen(seed) for seed in range(9)})
+        # The cells are read at once, so that the table begins with either.
+        # No host is first for all seeds in both orders.
+        self.assertLess(1, len({
+            chosen(seed, 'big', 'middle', 'small') for seed in range(9)}))
         self.assertEqual({'small'}, {
-            chosen(seed, rotate_best_same_weighed_hosts=False)
+            chosen(seed, 'big', 'small',
+                   rotate_best_same_weighed_hosts=False)
             for seed in range(9)})
 
     def test_plan_is_the_same_whoever_makes_it(self):
