@@ -298,9 +298,7 @@ class Agent:
             self._end_in_error(context, instance, reason)
             return
         gone = self._take_down_networks(context, instance)
-        if not migrations.withdraw(
-                self._claims, uuid, migrations.consumer(uuid),
-                lambda: self._ends_here(uuid)):
+        if not self._withdraw(uuid):
             self._leave(context, instance)
             return
         with self._database.writer() as connection:
@@ -348,19 +346,33 @@ class Agent:
         self, context: RequestContext, instance: objects.Instance,
         reason: Exception,
     ) -> None:
-        """Set ERROR if the row is in the state that this agent set."""
+        """Set ERROR if the row is in the state that this agent set.
+
+        The claims are released before: if the claim store does not answer,
+        the build is resumed. Nobody looks for the claims of a server in ERROR.
+        """
         uuid = instance.uuid
-        with self._database.writer() as connection:
-            failed = instances.fail(
-                connection, uuid, reason, self._host, self._database.now(),
-                instance_history.BUILD_EVENT, host=self._host,
-                task_state='spawning')
+        failed = self._withdraw(uuid)
+        if failed:
+            with self._database.writer() as connection:
+                failed = instances.fail(
+                    connection, uuid, reason, self._host,
+                    self._database.now(), instance_history.BUILD_EVENT,
+                    host=self._host, task_state='spawning')
         if failed:
             self._count('error')
-            self._claims.release([uuid])
             self._deallocation.free(context, instance)
         else:
             self._leave(context, instance)
+
+    def _withdraw(self, uuid: str) -> bool:
+        """Release the claims of a build that ends on this host.
+
+        :returns: whether it ends; another may have taken it over
+        """
+        return migrations.withdraw(
+            self._claims, uuid, migrations.consumer(uuid),
+            lambda: self._ends_here(uuid))
 
     def _leave(
         self, context: RequestContext, instance: objects.Instance

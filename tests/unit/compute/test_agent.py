@@ -34,6 +34,10 @@ from tests.unit.compute import agents
 from tests.unit.db import samples
 
 
+def busy(*args):
+    raise exception.ServiceBusy(waiting=1)
+
+
 class TestBuild(agents.AgentTestCase):
 
     def test_server_becomes_active_here(self):
@@ -786,6 +790,23 @@ class TestResume(agents.AgentTestCase):
         self.assertEqual([], self.driver.list_instances())
         self.assertFalse(self.holds)
         self.assertNoNetworks()
+
+    def test_abort_whose_claims_are_not_released_is_resumed(self):
+        aborted = exception.BuildAborted(uuid=self.uuid, reason='bad image')
+        self.driver.error = aborted
+        release = self.claims.release
+        self.claims.release = self.claims.transfer = busy
+
+        self.assertRaises(exception.ServiceBusy, self.build)
+
+        self.assertState('building', 'spawning', 'host1')
+        self.assertTrue(self.holds)
+        del self.claims.transfer
+        self.claims.release = release
+        self.driver.error = aborted
+        self.agent.resume()
+        self.assertState('error', None, None)
+        self.assertFalse(self.holds)
 
     def test_message_for_another_host_does_not_count(self):
         after = self.kill_at('Begin')
