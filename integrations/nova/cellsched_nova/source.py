@@ -347,8 +347,10 @@ class NovaHosts(source.HostSource):
                 try:
                     self.refresh(self._make_context())
                 except Exception:
-                    # The thread continues; the next read may succeed.
-                    LOG.exception('Hosts could not be read')
+                    # The thread continues; the next read may succeed. While
+                    # the service stops, Nova refuses further threads.
+                    if not self._stopping.is_set():
+                        LOG.exception('Hosts could not be read')
 
         self._stopping.clear()
         threading.Thread(target=work, name='hosts', daemon=True).start()
