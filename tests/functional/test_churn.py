@@ -62,25 +62,28 @@ class User(threading.Thread):
 
 
 class Audits(threading.Thread):
-    """Audits a deployment until the end.
-
-    :ivar found: all findings that were found twice
-    """
+    """Audits a deployment until the end."""
 
     def __init__(self, world):
         super().__init__()
         self.auditor = services.auditor(world.conf('api'), world.api.parts)
-        self.found = []
         self.ends = threading.Event()
+        self.failure = None
 
     def run(self):
-        while not self.ends.is_set():
-            # What is found is found again only if it stays.
-            self.found += self.auditor.run(settle_s=10.0).remaining
+        try:
+            while not self.ends.is_set():
+                self.auditor.run(settle_s=0.0)
+        except Exception as exc:
+            self.failure = exc
 
     def end(self):
         self.ends.set()
         self.join()
+
+    def check(self, case):
+        """Check that nothing is found in the end."""
+        case.assertEqual([], self.auditor.run(settle_s=0.0).remaining)
 
 
 class TestChurn(base.TestCase):
@@ -99,8 +102,8 @@ class TestChurn(base.TestCase):
             user.join()
         audits.end()
 
-        self.assertEqual([], audits.found)
-        self.assertEqual([None] * USERS, [user.failure for user in users])
+        self.assertEqual([None] * (USERS + 1), [
+            each.failure for each in (*users, audits)])
         found = self.settled(
             [uuid for user in users for uuid in user.wanted])
         deleted = [uuid for user in users for uuid in user.deleted]
@@ -116,3 +119,4 @@ class TestChurn(base.TestCase):
                    for uuid in self.driver(host).list_instances()))
         self.assertEqual(
             sorted(each.uuid for each in found), sorted(self.listed()))
+        self.soon(lambda: audits.check(self))
