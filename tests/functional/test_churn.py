@@ -62,10 +62,16 @@ class User(threading.Thread):
 
 
 class Audits(threading.Thread):
-    """Audits a deployment until the end."""
+    """Audits a deployment until the end.
 
-    def __init__(self, world):
+    :param settle_s: seconds between the two passes of each audit
+    :ivar found: all findings that were found twice
+    """
+
+    def __init__(self, world, settle_s=0.0):
         super().__init__()
+        self.settle_s = settle_s
+        self.found = []
         self.auditor = services.auditor(world.conf('api'), world.api.parts)
         self.ends = threading.Event()
         self.failure = None
@@ -73,7 +79,7 @@ class Audits(threading.Thread):
     def run(self):
         try:
             while not self.ends.is_set():
-                self.auditor.run(settle_s=0.0)
+                self.found += self.auditor.run(self.settle_s).remaining
         except Exception as exc:
             self.failure = exc
 

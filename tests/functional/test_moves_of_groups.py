@@ -70,6 +70,9 @@ class TestMovesOfGroups(GroupsCase):
         [server] = self.built(flavor='graphics')
         self.moves.shelve(base.ADMIN, server.uuid)
         self.soon(lambda: self.assertEqual([], self.held(server.uuid)))
+        # The record of the move ends after its claims.
+        self.soon(lambda: self.assertEqual(
+            ['done'], self.statuses(server.uuid)))
 
         self.moves.unshelve(base.ADMIN, server.uuid)
 
