@@ -45,6 +45,11 @@ class GroupsCase(moving.TestCase):
             self.assertEqual(node, self.children()[child])
         self.soon(check)
 
+    def assertMovesEnded(self, uuid):
+        """The records of moves have ended, which follows their claims."""
+        self.soon(lambda: self.assertEqual(
+            {'done'}, set(self.statuses(uuid))))
+
     def assertAuditIsClean(self):
         auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
@@ -62,6 +67,7 @@ class TestMovesOfGroups(GroupsCase):
             self.moves.migrate(base.ADMIN, server.uuid)
 
             self.assertHoldsGPUOf(host, server.uuid)
+            self.assertMovesEnded(server.uuid)
         [second] = self.built(flavor='graphics')
         self.assertEqual(('ACTIVE', 'a2'), (second.status, second.host))
         self.assertAuditIsClean()
@@ -70,9 +76,7 @@ class TestMovesOfGroups(GroupsCase):
         [server] = self.built(flavor='graphics')
         self.moves.shelve(base.ADMIN, server.uuid)
         self.soon(lambda: self.assertEqual([], self.held(server.uuid)))
-        # The record of the move ends after its claims.
-        self.soon(lambda: self.assertEqual(
-            ['done'], self.statuses(server.uuid)))
+        self.assertMovesEnded(server.uuid)
 
         self.moves.unshelve(base.ADMIN, server.uuid)
 
