@@ -346,11 +346,13 @@ class NovaHosts(source.HostSource):
             while not self._stopping.wait(every_s):
                 try:
                     self.refresh(self._make_context())
-                except Exception:
-                    # The thread continues; the next read may succeed. While
-                    # the service stops, Nova refuses further threads.
-                    if not self._stopping.is_set():
-                        LOG.exception('Hosts could not be read')
+                except Exception as exc:
+                    # While the service stops, Nova refuses further threads.
+                    if self._stopping.is_set():
+                        LOG.debug('Hosts are no longer read: %r', exc)
+                        return
+                    # The thread continues; the next read may succeed.
+                    LOG.exception('Hosts could not be read')
 
         self._stopping.clear()
         threading.Thread(target=work, name='hosts', daemon=True).start()
