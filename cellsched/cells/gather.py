@@ -19,6 +19,8 @@ from cellsched.db.cell import services
 from cellsched import objects
 from cellsched.rpc import compute
 
+LOG = log.getLogger(__name__)
+
 
 @dataclasses.dataclass
 class GatherResult:
@@ -141,9 +143,6 @@ class Gatherer:
                 if future.cancel():
                     del pending[future]
                     gathered.silent.add(uuid)
-
-
-LOG = log.getLogger(__name__)
 
 
 def lowest_compute(

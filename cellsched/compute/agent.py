@@ -348,8 +348,9 @@ class Agent:
     ) -> None:
         """Set ERROR if the row is in the state that this agent set.
 
-        The claims are released before: if the claim store does not answer,
-        the build is resumed. Nobody looks for the claims of a server in ERROR.
+        The claims are released first. If the claim store does not answer, the
+        row stays as it is, and the agent resumes the build later. Claims of a
+        server in ERROR would stay until an audit releases them.
         """
         uuid = instance.uuid
         failed = self._withdraw(uuid)

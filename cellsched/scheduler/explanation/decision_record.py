@@ -31,6 +31,8 @@ from cellsched.scheduler.decision.pipeline import FilterStep
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision.ranking import WeightShare
 
+LOG = log.getLogger(__name__)
+
 
 @dataclasses.dataclass
 class Count:
@@ -326,8 +328,6 @@ def _text(value: Any) -> str | None:
     text = str(value)
     return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX - 1] + _MORE
 
-
-LOG = log.getLogger(__name__)
 
 #: Seconds between writes to the database.
 SPACING_S = 1.0
