@@ -49,7 +49,7 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
     for claim in claims:
         where = f'claim of {claim.consumer!r:.80}'
         _expect(_is(_UUID, claim.consumer), where, 'consumer', 'a uuid')
-        _expect(_is(_UUID, claim.provider), where, 'provider', 'a uuid')
+        _check_provider(claim, where)
         _expect((claim.consumer, claim.provider) not in seen, where,
                 'provider', 'each provider once',
                 f'{claim.provider} is repeated')
@@ -70,6 +70,16 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
         if claim.group is not None:
             _check_membership(claim.group, where)
         seen.add((claim.consumer, claim.provider))
+
+
+def check_providers(batches: Iterable[Sequence[base.Claim]]) -> None:
+    """Check the providers of batches that are checked otherwise.
+
+    :raises cellsched.exception.InvalidField: as :func:`check_claims`
+    """
+    for batch in batches:
+        for claim in batch:
+            _check_provider(claim, f'claim of {claim.consumer!r:.80}')
 
 
 def check_id(where: str, field: str, value: Any) -> None:
@@ -282,6 +292,10 @@ def _contents(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
 
 def _is(pattern: re.Pattern[str], value: Any) -> bool:
     return isinstance(value, str) and bool(pattern.fullmatch(value))
+
+
+def _check_provider(claim: base.Claim, where: str) -> None:
+    _expect(_is(_UUID, claim.provider), where, 'provider', 'a uuid')
 
 
 def _check_classes(resources: Mapping[str, Any], where: str) -> None:

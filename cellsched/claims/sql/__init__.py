@@ -152,10 +152,15 @@ class SQLClaims(base.ClaimStore):
         if self._one_round_trip is None:
             place = self._claim_first(batches)
         else:
-            for batch in batches:
-                validation.check_claims(batch)
+            # The batches are made when they are first read.
+            batches = list(batches)
+            validation.check_claims(batches[0])
             if _are_alike(batches):
+                validation.check_providers(batches[1:])
                 place = self._claim_alike(batches)
+            else:
+                for batch in batches[1:]:
+                    validation.check_claims(batch)
         return (self._claim_in_order(batches) if place is None
                 else base.AnyOf(place, len(batches[place])))
 
@@ -451,6 +456,8 @@ def _are_alike(batches: Sequence[Sequence[base.Claim]]) -> bool:
     return len(batches) <= fragments.CANDIDATES_MAX and all(
         len(batch) == 1 and batch[0].consumer == first.consumer
         and batch[0].group is None and batch[0].resources == first.resources
+        and batch[0].project_id == first.project_id
+        and batch[0].user_id == first.user_id
         for batch in batches)
 
 

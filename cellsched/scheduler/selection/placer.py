@@ -537,9 +537,9 @@ class Placer:
         try:
             # 1. Instances that keep their claims need no new ones.
             choices = self._choices(attempt, selector)
+            make = _claims_maker(attempt)
             batches = LazySequence(
-                len(choices),
-                lambda place: self._claims_to_make(attempt, choices[place]))
+                len(choices), lambda place: make(choices[place]))
             if not batches[0]:
                 self._release_stale(attempt)
                 return True
@@ -658,23 +658,6 @@ class Placer:
 
         alternatives = 0 if selector is None else len(selector.following)
         return LazySequence(1 + alternatives, make)
-
-    def _claims_to_make(
-        self, attempt: PlacementAttempt, choice: Choice
-    ) -> list[claims_base.Claim]:
-        """Return the claims of selected hosts."""
-        request, located = attempt.request, attempt.located
-        group = request.get('instance_group')
-        project_id = request.get('project_id') or None
-        user_id = request.get('user_id') or None
-        return [
-            claims_base.Claim(
-                located.consumers.get(uuid, uuid), provider, amounts,
-                claims_base.membership(
-                    group, each.host, uuid, attempt.lost_hosts),
-                project_id, user_id)
-            for uuid, each in choice.items() if uuid not in located.kept
-            for provider, amounts in each.amounts.items()]
 
     def _release_stale(self, attempt: PlacementAttempt) -> None:
         """Release the claims of the request's failed builds."""
@@ -832,6 +815,24 @@ def _label(stage: str, *kind: str) -> tuple[str, ...]:
     first, _, rest = stage.partition(':')
     name = stage if rest in os_resource_classes.STANDARDS else first
     return *map(str.lower, kind), name
+
+
+def _claims_maker(
+    attempt: PlacementAttempt
+) -> Callable[[Choice], list[claims_base.Claim]]:
+    """Return the function that returns the claims of selected hosts."""
+    request, located = attempt.request, attempt.located
+    group = request.get('instance_group')
+    project_id = request.get('project_id') or None
+    user_id = request.get('user_id') or None
+    return lambda choice: [
+        claims_base.Claim(
+            located.consumers.get(uuid, uuid), provider, amounts,
+            claims_base.membership(
+                group, each.host, uuid, attempt.lost_hosts),
+            project_id, user_id)
+        for uuid, each in choice.items() if uuid not in located.kept
+        for provider, amounts in each.amounts.items()]
 
 
 def _passed(

@@ -382,12 +382,12 @@ class Selector:
                        or self._ranking is None else self._ranking)
             own = self._hosts.memo(('rows of cell', cell), functools.partial(
                 _rows_of_cell, cell=cell))
-            free = own[np.isin(own, [*self._rows, *self._passed],
-                               invert=True)]
+            taken = {*self._rows, *self._passed}
+            best = ranking.top(count + len(taken), among=own)
+            others = [other for other in best if other not in taken][:count]
             known[cell] = [
                 self._selection(other, allocated) for other, allocated in (
-                    (other, self._allocate(other)) for other
-                    in ranking.top(count, among=free))
+                    (other, self._allocate(other)) for other in others)
                 # Earlier selections may have used up shared resources.
                 if allocated is not None or self._demand is None]
         return known[cell]

@@ -339,6 +339,18 @@ class ClaimAlternatives(claim_cases.ClaimStoreCase):
         self.assertEqual(held.consumer, caught.exception.consumer)
         self.assertHolds(store, held)
 
+    def test_an_alternative_without_a_uuid_is_invalid(self) -> None:
+        store = self.make_store()
+        full = self.make_provider(store, VCPU=1)
+        consumer = str(uuid.uuid4())
+
+        with self.assertRaises(exception.InvalidField) as caught:
+            store.claim_any(self.alternatives(
+                [full, 'x' * 37], consumer, VCPU=2))
+
+        self.assertEqual('provider', caught.exception.field)
+        self.assertEqual({}, store.claims_of([consumer]))
+
     def test_a_batch_against_the_group_policy_is_passed_over(self) -> None:
         store = self.make_store()
         self.need(store, base.Capability.GROUPS)

@@ -232,5 +232,12 @@ class TestOrder(base.TestCase):
         self.assertEqual(order[:count], found.top(count))
         self.assertEqual([row for row in order if among[row]][:count],
                          found.top(count, np.flatnonzero(among)))
+        start = data.draw(st.floats(0, 1, exclude_max=True))
+        begin = int(start * len(weights))
+        turned = sorted(order, key=lambda row: (-weights[row], row < begin))
+        self.assertEqual(turned[:count], found.top(count, start=start))
+        self.assertEqual(
+            [row for row in turned if among[row]][:count],
+            found.top(count, np.flatnonzero(among), start))
         if len(order) > 1:
             self.assertEqual(order[1], found.second(order[0]))
