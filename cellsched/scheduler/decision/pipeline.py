@@ -71,14 +71,17 @@ class PluginCalls:
             its exception, even ``SystemExit``, is the cause
         """
         now = self._now
-        if now is None:
-            return _ask(plugin, question, *arguments)
-        began = now()
+        began = 0.0 if now is None else now()
         try:
-            return _ask(plugin, question, *arguments)
+            return question(*arguments)
+        except (*exception.STOPS, exception.Invalid, exception.PluginFailed):
+            raise
+        except BaseException as exc:
+            raise _failure(plugin) from exc
         finally:
-            self.seconds[plugin] = (
-                self.seconds.get(plugin, 0.0) + now() - began)
+            if now is not None:
+                self.seconds[plugin] = (
+                    self.seconds.get(plugin, 0.0) + now() - began)
 
     def applying(
         self, plugins: Iterable[_Kind], request: objects.RequestSpec
@@ -212,17 +215,6 @@ class PluginCalls:
 def kind_of(plugin: Plugin) -> str:
     """Return the kind of a plug-in in messages."""
     return 'Weigher' if isinstance(plugin, Weigher) else 'Filter'
-
-
-def _ask(
-    plugin: Plugin, question: Callable[..., _Answer], *arguments: Any
-) -> _Answer:
-    try:
-        return question(*arguments)
-    except (*exception.STOPS, exception.Invalid, exception.PluginFailed):
-        raise
-    except BaseException as exc:
-        raise _failure(plugin) from exc
 
 
 def _failure(plugin: Plugin) -> exception.PluginFailed:
