@@ -384,10 +384,10 @@ class Selector:
                 _rows_of_cell, cell=cell))
             taken = {*self._rows, *self._passed}
             best = ranking.top(count + len(taken), among=own)
-            others = [other for other in best if other not in taken][:count]
+            free = [other for other in best if other not in taken][:count]
             known[cell] = [
                 self._selection(other, allocated) for other, allocated in (
-                    (other, self._allocate(other)) for other in others)
+                    (other, self._allocate(other)) for other in free)
                 # Earlier selections may have used up shared resources.
                 if allocated is not None or self._demand is None]
         return known[cell]
