@@ -277,13 +277,16 @@ class LeakedClaims:
 
     A claim is released if two successive runs find it leaked, as operations
     may be in progress. Consumers that the API database does not know belong
-    to another program, and are kept.
+    to another program, and are kept. A server gets claims back that a process
+    withdrew before it stopped.
     """
 
     def __init__(self, reader: StateReader, repairs_: repairs.Repairs) -> None:
         self._reader = reader
         self._repairs = repairs_
         self._suspected: set[tuple[str, Action]] = set()
+        #: Consumers of other programs.
+        self._foreign: set[str] = set()
 
     def release_leaked(self) -> int:
         """Check all claims once; return the number of released ones."""
@@ -341,14 +344,27 @@ class LeakedClaims:
         """Yield servers with claims, and then moved ones, in pages.
 
         The consumer of a move is not the server's uuid, so the servers that
-        were moved come from the cells.
+        were moved come from the cells. See :func:`.migrations.withdraw` for
+        other servers with such a consumer.
         """
+        unknown: set[str] = set()
         for consumers in pages:
             known = self._reader.known(consumers)
+            unknown.update(uuid for uuid in consumers if uuid not in known)
             yield [uuid for uuid in consumers if uuid in known]
         for moved in self._reader.cell_pages(audit_queries.moved_after):
             for uuids in moved.values():
+                unknown.difference_update(map(migrations.consumer, uuids))
                 yield list(dict.fromkeys(uuids))
+        # All servers are read only if there is a new consumer.
+        if unknown <= self._foreign:
+            return
+        for uuids in self._reader.pages(api.mapped_after):
+            withdrawn = [uuid for uuid in uuids
+                         if migrations.consumer(uuid) in unknown]
+            unknown.difference_update(map(migrations.consumer, withdrawn))
+            yield withdrawn
+        self._foreign = unknown
 
 
 def _leaks(server: ServerState) -> Iterator[Action]:

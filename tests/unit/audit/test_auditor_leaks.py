@@ -3,6 +3,7 @@
 from cellsched.audit import auditor
 from cellsched.claims import base as claims_base
 from cellsched.db.cell import server_moves
+from cellsched import migrations
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -63,6 +64,33 @@ class TestLeakedClaims(base.TestCase):
         self.assertEqual(1, self.leaked.release_leaked())
 
         self.assertEqual(3, len(self.claims.consumers()))
+
+    def test_claims_that_a_stopped_process_withdrew_are_given_back(self):
+        lost, twice, gone = self.running(), self.running(), self.deleted()
+        held = self.claims.claims_of([lost, twice])
+        for uuid in (lost, twice, gone):
+            self.claims.transfer(uuid, migrations.consumer(uuid))
+        self.take(twice, 'a2')
+        [foreign] = samples.uuids(1)
+        self.take(foreign, 'a2')
+
+        self.assertEqual(0, self.leaked.release_leaked())
+        self.leaked.release_leaked()
+
+        self.assertEqual({lost, twice, foreign}, {*self.claims.consumers()})
+        self.assertEqual(held[lost][0].provider,
+                         self.claims.claims_of([lost])[lost][0].provider)
+
+    def test_servers_are_searched_for_a_new_consumer_only(self):
+        reads = []
+        pages = self.reader.pages
+        self.reader.pages = lambda query: reads.append(query) or pages(query)
+        self.running()
+        for expected in (0, 1, 1, 2, 2):
+            if expected > len(reads):
+                self.take(*samples.uuids(1), 'a2')
+            self.leaked.release_leaked()
+            self.assertEqual(expected, len(reads))
 
     def test_claim_to_move_a_deleted_server_goes(self):
         uuid = self.deleted()
