@@ -15,9 +15,9 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
 @profile.by_default(
-    'test_builds_are_told_though_a_scheduler_is_killed',
     'test_calls_are_held_against_calls_of_nothing',
-    reason='more benchmarks of a kind that runs by default')
+    reason='more benchmarks of real processes; tests.integration.fates kills '
+           'them by default')
 class TestBenchmarks(base.TestCase):
 
     def setUp(self) -> None:

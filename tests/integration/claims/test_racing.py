@@ -62,7 +62,6 @@ sys.exit(racing.main())
 
 
 @profile.by_default(
-    'test_exactly_what_fits_is_taken_in_sqlite',
     'test_exactly_what_fits_is_taken_in_postgresql',
     'test_store_that_takes_more_than_there_is_is_found_out',
     'test_store_that_refuses_what_fits_is_found_out',

@@ -39,6 +39,7 @@ class TestCompute(services.ServiceTestCase):
         self.assertIn("The host name 'host1' is in use by another agent of "
                       'this cell already; host names are unique.', line)
         self.assertNotIn('Traceback', said)
+        first.until('it has to end')
         self.assertEqual(1, first.output.count('it has to end'))
 
         # It starts at once when the first one is gone, however that went.
