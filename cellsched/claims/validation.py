@@ -73,7 +73,7 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
 
 
 def check_providers(batches: Iterable[Sequence[base.Claim]]) -> None:
-    """Check the providers of batches that are checked otherwise.
+    """Check only the providers of batches.
 
     :raises cellsched.exception.InvalidField: as :func:`check_claims`
     """
