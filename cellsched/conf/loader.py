@@ -437,9 +437,8 @@ def _parse(
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            conf(args, project=_PROJECT, version=metadata.version(_PROJECT),
-                 default_config_files=files,
-                 default_config_dirs=dirs)
+            conf(args, project=_PROJECT, version=_version(),
+                 default_config_files=files, default_config_dirs=dirs)
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
             field='options', problem=str(exc)) from None
@@ -454,6 +453,12 @@ def _parse(
                 problem=_plain(problem)) from None
         sys.stderr.write(printed.getvalue())
         raise
+
+
+# Each call of the library parses the metadata of the package.
+@functools.cache
+def _version() -> str:
+    return metadata.version(_PROJECT)
 
 
 def _check_values(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All options, for oslo.config."""
 
-import copy
+from oslo_config import cfg
 
 from cellsched.conf import api
 from cellsched.conf import cells
@@ -40,7 +40,8 @@ def register_opts(conf):
     for group, options in GROUPS:
         # A group remembers what is set in it: each configuration has its own.
         conf.register_opts(options, group=(
-            None if group is default.GROUP else copy.deepcopy(group)))
+            None if group is default.GROUP else
+            cfg.OptGroup(group.name, group.title, group.help)))
 
 
 def list_core():
