@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource classes that are installed, by name.
+"""Resource classes by name: the standard ones and installed ones.
 
 A class of another package that cannot be loaded is named in the log. Requests
 for it are refused, as the amounts that it would take are unknown.
 """
 
+from collections.abc import Mapping
 import functools
 import logging
 import re
+import types
 from typing import Any
 from typing import NamedTuple
 
@@ -15,7 +17,6 @@ import os_resource_classes
 
 from cellsched import exception
 from cellsched.objects import resource_class
-from cellsched.objects import standard_classes
 from cellsched import plugins
 
 LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ AMOUNT_MAX = 2 ** 31 - 1
 CLASSES = ('a resource class of os-resource-classes, or CUSTOM_ and capital '
            'letters, digits and _')
 
-_STANDARD = frozenset(os_resource_classes.STANDARDS)
+_KNOWN = frozenset(os_resource_classes.STANDARDS)
 _CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 
 #: Units by the suffix of the class name.
@@ -37,6 +38,145 @@ _UNITS = {
 
 #: The most characters of a class's noun and of its unit.
 _WORD_MAX = 40
+
+
+class VCPU(resource_class.ResourceClass):
+    """Virtual CPUs that share physical CPUs."""
+
+    word = 'CPUs'
+    unit = 'VCPU'
+
+
+class PCPU(resource_class.ResourceClass):
+    """Dedicated CPUs: each virtual CPU has a physical one."""
+
+    word = 'dedicated CPUs'
+    unit = 'PCPU'
+
+
+class Memory(resource_class.ResourceClass):
+    """Memory."""
+
+    word = 'memory'
+    unit = 'MB'
+
+
+class Disk(resource_class.ResourceClass):
+    """Disk space."""
+
+    word = 'disk'
+    unit = 'GB'
+
+
+class PCIDevice(resource_class.ResourceClass):
+    """PCI devices."""
+
+
+class NetworkFunction(resource_class.ResourceClass):
+    """Virtual functions of network cards."""
+
+
+class NUMASocket(resource_class.ResourceClass):
+    """Sockets of a NUMA topology."""
+
+
+class NUMACore(resource_class.ResourceClass):
+    """Cores of a NUMA topology."""
+
+
+class NUMAThread(resource_class.ResourceClass):
+    """Threads of a NUMA topology."""
+
+
+class NUMAMemory(resource_class.ResourceClass):
+    """Memory of a NUMA topology."""
+
+    unit = 'MB'
+
+
+class IPv4Address(resource_class.ResourceClass):
+    """Addresses of a network."""
+
+
+class VirtualGPU(resource_class.ResourceClass):
+    """Virtual graphics processors."""
+
+
+class DisplayHead(resource_class.ResourceClass):
+    """Heads of virtual graphics processors."""
+
+
+class EgressBandwidth(resource_class.ResourceClass):
+    """Bandwidth of outgoing traffic."""
+
+    word = 'outgoing bandwidth'
+    unit = 'kbit/s'
+
+
+class IngressBandwidth(resource_class.ResourceClass):
+    """Bandwidth of incoming traffic."""
+
+    word = 'incoming bandwidth'
+    unit = 'kbit/s'
+
+
+class PacketRate(resource_class.ResourceClass):
+    """Rate of packets in both directions."""
+
+    word = 'packet rate'
+    unit = 'kpacket/s'
+
+
+class EgressPacketRate(resource_class.ResourceClass):
+    """Rate of outgoing packets."""
+
+    word = 'outgoing packet rate'
+    unit = 'kpacket/s'
+
+
+class IngressPacketRate(resource_class.ResourceClass):
+    """Rate of incoming packets."""
+
+    word = 'incoming packet rate'
+    unit = 'kpacket/s'
+
+
+class EncryptionContext(resource_class.ResourceClass):
+    """Servers whose memory is encrypted."""
+
+
+class FPGA(resource_class.ResourceClass):
+    """Field-programmable gate arrays."""
+
+
+class PhysicalGPU(resource_class.ResourceClass):
+    """Physical graphics processors."""
+
+
+#: The classes by name, available without any other package.
+STANDARD: Mapping[str, resource_class.ResourceClass] = types.MappingProxyType({
+    'VCPU': VCPU(),
+    'PCPU': PCPU(),
+    'MEMORY_MB': Memory(),
+    'DISK_GB': Disk(),
+    'PCI_DEVICE': PCIDevice(),
+    'SRIOV_NET_VF': NetworkFunction(),
+    'NUMA_SOCKET': NUMASocket(),
+    'NUMA_CORE': NUMACore(),
+    'NUMA_THREAD': NUMAThread(),
+    'NUMA_MEMORY_MB': NUMAMemory(),
+    'IPV4_ADDRESS': IPv4Address(),
+    'VGPU': VirtualGPU(),
+    'VGPU_DISPLAY_HEAD': DisplayHead(),
+    'NET_BW_EGR_KILOBIT_PER_SEC': EgressBandwidth(),
+    'NET_BW_IGR_KILOBIT_PER_SEC': IngressBandwidth(),
+    'NET_PACKET_RATE_KILOPACKET_PER_SEC': PacketRate(),
+    'NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC': EgressPacketRate(),
+    'NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC': IngressPacketRate(),
+    'MEM_ENCRYPTION_CONTEXT': EncryptionContext(),
+    'FPGA': FPGA(),
+    'PGPU': PhysicalGPU(),
+})
 
 #: The defaults, for a class without a plug-in.
 _PLAIN = resource_class.ResourceClass()
@@ -55,7 +195,7 @@ class InstalledClasses(NamedTuple):
 
 def is_known(name: str) -> bool:
     """Return whether a string is the name of a resource class."""
-    return name in _STANDARD or _CUSTOM.fullmatch(name) is not None
+    return name in _KNOWN or _CUSTOM.fullmatch(name) is not None
 
 
 @functools.cache
@@ -70,8 +210,8 @@ def load() -> InstalledClasses:
         LOG.error('Resource class cannot be used: %s', problem)
     return InstalledClasses(
         {name: made for name, made in usable.items()
-         if name not in standard_classes.STANDARD},
-        frozenset(broken) - standard_classes.STANDARD.keys())
+         if name not in STANDARD},
+        frozenset(broken) - STANDARD.keys())
 
 
 def _load(name: str) -> resource_class.ResourceClass:
@@ -139,7 +279,7 @@ def charge(name: str, amount: int) -> int | None:
 
 def _get(name: str) -> resource_class.ResourceClass | None:
     """Return a class; None if it cannot be loaded."""
-    found = standard_classes.STANDARD.get(name)
+    found = STANDARD.get(name)
     if found is not None:
         return found
     installed = load()

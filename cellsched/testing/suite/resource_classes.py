@@ -26,7 +26,7 @@ AMOUNTS = sorted({
 
 
 class ResourceClassSuite(_Case):
-    """The contract of a subclass of ``resource_class.ResourceClass``."""
+    """The contract of a subclass of ``resource_classes.ResourceClass``."""
 
     #: The class under test.
     plugin: ClassVar[Any]

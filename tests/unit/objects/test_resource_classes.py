@@ -11,7 +11,6 @@ from cellsched import exception
 from cellsched.objects import resource_class
 from cellsched.objects import resource_classes
 from cellsched.objects import resources
-from cellsched.objects import standard_classes
 from cellsched import plugins
 from cellsched.testing import builders
 from cellsched.testing.suite import resource_classes as suite
@@ -72,21 +71,21 @@ class TestStandard(TestCase):
 
     def test_each_class_of_the_library_is_there(self):
         self.assertEqual({*os_resource_classes.STANDARDS},
-                         {*standard_classes.STANDARD})
+                         {*resource_classes.STANDARD})
 
     def test_entry_points_name_them(self):
         self.assertEqual(
             {name: type(each)
-             for name, each in standard_classes.STANDARD.items()},
+             for name, each in resource_classes.STANDARD.items()},
             plugins.load_shipped(plugins.RESOURCE_CLASSES))
 
     def test_amount_of_a_class_is_charged(self):
-        for name, each in standard_classes.STANDARD.items():
+        for name, each in resource_classes.STANDARD.items():
             self.assertEqual(suite.AMOUNTS, [
                 each.amount_taken(amount) for amount in suite.AMOUNTS], name)
 
     def test_they_are_documented(self):
-        for each in standard_classes.STANDARD.values():
+        for each in resource_classes.STANDARD.values():
             self.assertTrue(vars(type(each)).get('__doc__'))
 
     def test_words_are_those_that_people_use(self):
@@ -205,5 +204,5 @@ class TestBroken(TestCase):
 class TestSuite(suite.ResourceClassSuite, base.TestCase):
     """The suite for plug-ins of others."""
 
-    plugin = standard_classes.Memory
+    plugin = resource_classes.Memory
     name = 'MEMORY_MB'

@@ -13,9 +13,7 @@ from cellsched.scheduler.decision import mandatory_stages
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
 from cellsched.testing import builders
-from cellsched.weighers import build_failure
-from cellsched.weighers import hypervisor_version
-from cellsched.weighers import io_ops
+from cellsched.weighers import host_state
 from cellsched.weighers import resources
 from tests.unit import base
 
@@ -29,8 +27,8 @@ REQUESTS = [builders.request(
     for vcpus in (1, 20) for zone in (None, 'zone0', 'zone2')]
 
 _KINDS = (resources.CPUWeigher, resources.DiskWeigher, resources.RAMWeigher,
-          io_ops.IoOpsWeigher, hypervisor_version.HypervisorVersionWeigher,
-          build_failure.BuildFailureWeigher)
+          host_state.IoOpsWeigher, host_state.HypervisorVersionWeigher,
+          host_state.BuildFailureWeigher)
 
 
 def table(equal=False):

@@ -7,7 +7,7 @@ import numpy as np
 
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
-from cellsched.weighers import io_ops
+from cellsched.weighers import host_state
 from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.hosts import allocation
@@ -42,8 +42,8 @@ def table():
 
 
 def weighers(multipliers):
-    kinds = (resources.CPUWeigher, resources.DiskWeigher, io_ops.IoOpsWeigher,
-             resources.RAMWeigher)
+    kinds = (resources.CPUWeigher, resources.DiskWeigher,
+             host_state.IoOpsWeigher, resources.RAMWeigher)
     return [builders.plugin(kind, **{kind.multiplier_name: multiplier})
             for kind, multiplier in zip(kinds, multipliers)]
 

@@ -3,7 +3,7 @@
 
 import itertools
 
-from cellsched.objects import standard_classes
+from cellsched.objects import resource_classes
 from cellsched.testing.suite import resource_classes as suite
 from tests.unit import base
 from tests.unit.testing.suite import runner
@@ -21,13 +21,13 @@ class TestResourceClassSuite(base.TestCase):
         """Check which test finds what is wrong."""
         if amount_taken is not None:
             wrong['amount_taken'] = lambda self, amount: amount_taken(amount)
-        kind = type('Wrong', (standard_classes.Memory,),
+        kind = type('Wrong', (resource_classes.Memory,),
                     {'__doc__': 'Is wrong.'} | wrong)
         self.assertIn(expected, runner.failures(Suite, kind))
 
     def test_sound_class_passes(self):
         self.assertEqual(
-            set(), runner.failures(Suite, standard_classes.Memory))
+            set(), runner.failures(Suite, resource_classes.Memory))
 
     def test_class_that_is_not_installed_is_found(self):
         self.assertFinds('test_entry_point_has_the_name_of_a_resource_class')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose aggregates match the flavor's extra specs."""
+"""Keep hosts whose aggregates accept the flavor, or match its extra specs."""
 
 from cellsched.filters import base
 from cellsched.filters import extra_specs_ops
@@ -40,6 +40,25 @@ class AggregateInstanceExtraSpecsFilter(base.Filter):
             (key, _verdict(text, f'extra_specs.{name:.80}'))
             for name, text in request.flavor.extra_specs.items()
             if (key := _key(name)) is not None])
+
+
+class AggregateTypeAffinityFilter(base.Filter):
+    """Reject a host whose aggregates are for other flavors.
+
+    The metadata key ``instance_type`` contains comma-separated flavor names.
+    A host accepts the flavors that its aggregates name. If none of its
+    aggregates has the key, it accepts all flavors.
+    """
+
+    reason = 'is kept for other flavors'
+    run_filter_once_per_request = True
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        flavor = request.flavor.get('name')
+        return metadata.agree(hosts, [
+            ('instance_type', lambda names: not names or flavor in names)])
 
 
 def _verdict(text: str, field: str) -> metadata.Verdict:
