@@ -239,8 +239,9 @@ class Claimer:
                 current = self._calls.read(scope)
                 whole = Plan(current, open_)
             # 3. Write the parts, and keep the outcomes of those that succeed.
-            view, is_old = self._write_parts(
-                [self._plans(current, part) for part in whole.parts()])
+            parts = [self._plans(current, part) for part in whole.parts()]
+            _separate(parts)
+            view, is_old = self._write_parts(parts)
             # 4. Learn how often the cache is outdated.
             if is_cached and not (is_busy or current.is_fresh):
                 self._calls.learn_age(is_old)
@@ -349,6 +350,24 @@ class Claimer:
                 break
             plans.append(other)
         return plans
+
+
+def _separate(parts: Sequence[list[Plan]]) -> None:
+    """Remove the alternatives that write what another part may write.
+
+    The server refuses a transaction of which two parts may write one key,
+    whatever their conditions are.
+
+    :param parts: for each part the plan, and its alternatives
+    """
+    writers = {name: number for number, plans in enumerate(parts)
+               for name in plans[0].draft.providers}
+    for number, plans in enumerate(parts):
+        for position, plan in enumerate(plans):
+            if any(writers.setdefault(name, number) != number
+                   for name in plan.draft.providers):
+                del plans[position:]
+                break
 
 
 def _keep(plan: Plan) -> None:

@@ -239,6 +239,26 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual((1, 1), (len(sent), outcome.chosen))
         self.assertEqual({'g': 3, 'h': 1, 'i': 0}, self.used())
 
+    def check_two_requests(self, taken):
+        """Claim the last place of a contended host, and one of the next."""
+        self.peer.claim_any(self.request('g'))
+        self.store.claim_any(self.request('g'))
+        for _ in range(taken):
+            self.peer.claim_any(self.request('g'))
+
+        outcomes = self.store.claim_each(
+            [self.request('gh'), self.request('h')])
+
+        # The server refuses a transaction that may write one host twice.
+        self.assertEqual([taken, 0], [each.chosen for each in outcomes])
+        self.assertEqual({'g': 3, 'h': 1 + taken, 'i': 0}, self.used())
+
+    def test_next_host_of_a_contended_one_may_have_another_claim(self):
+        self.check_two_requests(taken=0)
+
+    def test_claims_of_the_next_host_are_made_after_a_conflict(self):
+        self.check_two_requests(taken=1)
+
     def test_requests_for_several_hosts_are_one_request(self):
         sent, outcomes = self.requests(lambda: self.store.claim_each(
             [self.request(hosts) for hosts in ('g', 'h', 'ig', 'g', 'hi')]))
