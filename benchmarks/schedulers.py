@@ -150,6 +150,8 @@ def ask_until_refused(driver):
         while not answered:
             try:
                 provider, answered = ask(driver, consumer), True
+            except exception.ClaimStoreFailed:
+                raise
             except exception.DatabaseUnreachable:
                 gave_up += 1
         found.append(outcomes.Outcome(

@@ -157,7 +157,8 @@ class CountingClaims:
 
 def is_inherited(store, name):
     """Return whether a store has the method of the base class."""
-    return getattr(type(store), name) is getattr(claims.ClaimStore, name)
+    # A proxy of the store has another type, but this class.
+    return getattr(store.__class__, name) is getattr(claims.ClaimStore, name)
 
 
 def watch(client_class, notice):
