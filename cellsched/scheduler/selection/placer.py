@@ -171,8 +171,10 @@ class Placer:
     :param ignores_demands: whether requirements that no stage reads are
         ignored instead of refused
     :param down_s: seconds without a report after which a host is down
-    :param turn_s: seconds that a selection waits for another one. A selection
-        takes about a millisecond
+    :param turn_s: seconds that a selection waits for its turn. A selection
+        takes about a millisecond, so 64 of them take theirs well before that.
+        Those that do without repeat each other's work, and take twice the time
+        together. A filter that waits for something delays others by this only
     :param metrics: records requests, filters, claims and plug-ins
     :param recorder: records decisions to files
     """
@@ -187,7 +189,7 @@ class Placer:
     slow_plugin_s: float = math.inf
     ignores_demands: bool = False
     down_s: float = math.inf
-    turn_s: float = 0.01
+    turn_s: float = 0.3
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     recorder: recording.Recorder | None = None
 
