@@ -90,6 +90,9 @@ _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
 
+#: How many times a selection waits while other ones take their turns.
+_TURNS_MOST = 10
+
 #: Seconds to wait for pending claims of other requests.
 _PENDING_S = 10.0
 
@@ -171,10 +174,9 @@ class Placer:
     :param ignores_demands: whether requirements that no stage reads are
         ignored instead of refused
     :param down_s: seconds without a report after which a host is down
-    :param turn_s: seconds that a selection waits for its turn. A selection
-        takes about a millisecond, so 64 of them take theirs well before that.
-        Those that do without repeat each other's work, and take twice the time
-        together. A filter that waits for something delays others by this only
+    :param turn_s: seconds that a selection waits for one that has its turn.
+        A selection takes about a millisecond, and longer only if a plug-in
+        waits for something
     :param metrics: records requests, filters, claims and plug-ins
     :param recorder: records decisions to files
     """
@@ -189,7 +191,7 @@ class Placer:
     slow_plugin_s: float = math.inf
     ignores_demands: bool = False
     down_s: float = math.inf
-    turn_s: float = 0.3
+    turn_s: float = 0.1
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     recorder: recording.Recorder | None = None
 
@@ -199,6 +201,8 @@ class Placer:
         self._single_flight = SingleFlight(self.clock.event)
         #: Held during the selection for one instance.
         self._turn = self.clock.lock()
+        #: The number of turns that were taken.
+        self._turns = 0
         self._requirements = requirements.RequirementCheck(
             self.pipeline.reads, self.ignores_demands)
 
@@ -415,19 +419,32 @@ class Placer:
 
         If an instance has no host, nothing is reserved. Selections for single
         instances take turns: they share one interpreter, and a selection must
-        be repeated if another one reserves its host meanwhile. A selection
-        that has waited for long enough does without its turn.
+        be repeated if another one reserves its host meanwhile.
 
         :param count_pending: subtract claims that the reported usage may
             already include
         """
         has_turn = (len(attempt.uuids) == 1 and attempt.reserve
-                    and self._turn.acquire(timeout=self.turn_s))
+                    and self._take_turn())
         try:
             self._select_in_turn(attempt, count_pending)
         finally:
             if has_turn:
                 self._turn.release()
+
+    def _take_turn(self) -> bool:
+        """Wait while other selections take their turns.
+
+        :returns: False if one of them takes long: do without a turn then
+        """
+        for _ in range(_TURNS_MOST):
+            turns = self._turns
+            if self._turn.acquire(timeout=self.turn_s):
+                self._turns += 1
+                return True
+            if self._turns == turns:
+                break
+        return False
 
     def _select_in_turn(
         self, attempt: PlacementAttempt, count_pending: bool

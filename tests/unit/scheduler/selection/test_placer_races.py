@@ -5,6 +5,7 @@ from concurrent import futures
 import functools
 import threading
 import time
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies
@@ -135,6 +136,36 @@ class TestTurns(schedulers.PlacingTestCase):
                 by=placer, uuids=[other], vcpus=1)))
             go_on.set()
             self.assertEqual(1, len(stuck.result(60)))
+
+    def waits(self, placer, passed):
+        """Return how often a selection waits, and if it has a turn at last.
+
+        :param passed: how many others have their turns before it
+        """
+        turns = mock.Mock()
+
+        def acquire(timeout):
+            if turns.acquire.call_count > passed:
+                return True
+            placer._turns += 1
+            return False
+
+        turns.acquire.side_effect = acquire
+        placer._turn = turns
+        self.assertEqual(1, len(self.place(by=placer, vcpus=1)))
+        return turns.acquire.call_count, turns.release.called
+
+    def test_selection_waits_while_other_ones_take_their_turns(self):
+        placer, loader = self.world.placer()
+        loader.refresh(world.CONTEXT)
+
+        self.assertEqual((6, True), self.waits(placer, passed=5))
+
+    def test_selection_does_without_a_turn_in_the_end(self):
+        placer, loader = self.world.placer()
+        loader.refresh(world.CONTEXT)
+
+        self.assertEqual((10, False), self.waits(placer, passed=1000))
 
 
 class TestConflict(schedulers.PlacingTestCase):
