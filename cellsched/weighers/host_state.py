@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefer hosts by their instances, their work, their failures or version."""
+"""Prefer hosts by their instances, builds, failed builds or hypervisor."""
 
 from cellsched.hosts import view
 from cellsched import objects

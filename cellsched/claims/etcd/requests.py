@@ -355,8 +355,8 @@ class Claimer:
 def _separate(parts: Sequence[list[Plan]]) -> None:
     """Remove the alternatives that write what another part may write.
 
-    The server refuses a transaction of which two parts may write one key,
-    whatever their conditions are.
+    The server refuses a transaction in which two parts can write one key, even
+    if their conditions exclude each other.
 
     :param parts: for each part the plan, and its alternatives
     """

@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import functools
 import math
+import types
 from typing import Any
 from typing import TypeVar
 
@@ -175,7 +176,7 @@ class Placer:
         ignored instead of refused
     :param down_s: seconds without a report after which a host is down
     :param turn_s: seconds that a selection waits for one that has its turn.
-        A selection takes about a millisecond, and longer only if a plug-in
+        A selection takes about a millisecond, and as long as a plug-in that
         waits for something
     :param metrics: records requests, filters, claims and plug-ins
     :param recorder: records decisions to files
@@ -201,8 +202,8 @@ class Placer:
         self._single_flight = SingleFlight(self.clock.event)
         #: Held during the selection for one instance.
         self._turn = self.clock.lock()
-        #: The number of turns that were taken.
-        self._turns = 0
+        #: The number of turns that were taken. Copies share it, as the lock.
+        self._turns = types.SimpleNamespace(taken=0)
         self._requirements = requirements.RequirementCheck(
             self.pipeline.reads, self.ignores_demands)
 
@@ -438,11 +439,11 @@ class Placer:
         :returns: False if one of them takes long: do without a turn then
         """
         for _ in range(_TURNS_MOST):
-            turns = self._turns
+            taken = self._turns.taken
             if self._turn.acquire(timeout=self.turn_s):
-                self._turns += 1
+                self._turns.taken += 1
                 return True
-            if self._turns == turns:
+            if self._turns.taken == taken:
                 break
         return False
 
