@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of conductors."""
+"""The client of conductors, and the endpoints that answer it."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import threading
@@ -153,3 +154,81 @@ class ConductorAPIs:
                 self._clients[transport] = ConductorAPI(
                     transport, *self._options)
             return self._clients[transport]
+
+
+class SuperConductor:
+    """The endpoint above the cells, on the API's transport.
+
+    :param run: runs the task with the context and the arguments of a message
+    """
+
+    target = oslo_messaging.Target(namespace=NAMESPACE, version=VERSION)
+
+    def __init__(self, run: Callable[..., None]) -> None:
+        self._run = run
+
+    def build_and_schedule(
+        self, context: request_context.RequestContext,
+        instance_uuids: Sequence[str],
+    ) -> None:
+        """Build the instances that were accepted under these uuids."""
+        self._run(context, instance_uuids)
+
+
+class MovingConductor:
+    """The endpoint above the cells, for existing servers.
+
+    :param run: as of :class:`SuperConductor`
+    """
+
+    target = oslo_messaging.Target(namespace=NAMESPACE, version=VERSION)
+
+    def __init__(self, run: Callable[..., None]) -> None:
+        self._run = run
+
+    def rebuild_instance(
+        self, context: request_context.RequestContext, instance_uuid: str,
+        migration_uuid: str, image_ref: str | None = None,
+        host: str | None = None,
+    ) -> None:
+        """Rebuild a server on its host, or evacuate it."""
+        self._run(context, instance_uuid, migration_uuid, host, image_ref)
+
+    def migrate_server(
+        self, context: request_context.RequestContext, instance_uuid: str,
+        migration_uuid: str, host: str | None = None,
+        rebuild: bool = False,
+    ) -> None:
+        """Migrate a server to another host of its cell."""
+        self._run(
+            context, instance_uuid, migration_uuid, host, rebuild=rebuild)
+
+    def unshelve_instance(
+        self, context: request_context.RequestContext, instance_uuid: str,
+        migration_uuid: str,
+    ) -> None:
+        """Build a shelved server on a host of its cell."""
+        self._run(context, instance_uuid, migration_uuid)
+
+
+class CellConductor:
+    """The endpoint of a cell, on the cell's transport.
+
+    :param run: as of :class:`SuperConductor`
+    """
+
+    target = oslo_messaging.Target(namespace=NAMESPACE, version=VERSION)
+
+    def __init__(self, run: Callable[..., None]) -> None:
+        self._run = run
+
+    def build_instances(
+        self, context: request_context.RequestContext,
+        instances: Sequence[objects.Instance],
+        filter_properties: Mapping[str, Any],
+        request_spec: objects.RequestSpec,
+        host_lists: Sequence[Sequence[objects.Selection]],
+    ) -> None:
+        """Retry failed builds on their next hosts in the cell."""
+        self._run(
+            context, instances, filter_properties, request_spec, host_lists)

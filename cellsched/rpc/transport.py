@@ -168,9 +168,9 @@ class Transports:
 
     def _check(self, url: str, field: str) -> None:
         # Imported late: it imports the same libraries as the RabbitMQ driver.
-        from cellsched.rpc import broker_check
+        from cellsched.rpc import delivery
 
-        broker_check.check(self._conf, self._parsed(url, field), field)
+        delivery.check_broker(self._conf, self._parsed(url, field), field)
 
     def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
         """Return a URL and its option; by default the process's own URL."""

@@ -14,7 +14,6 @@ from cellsched.audit.auditor import LeakedClaims
 from cellsched.audit import repairs
 from cellsched.audit.state import StateReader
 from cellsched.conductor import recovery
-from cellsched.conductor import service as conductor_service
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import build_instances
 from cellsched.conductor.tasks import move
@@ -62,7 +61,7 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     if conf.api_database.connection:
         assert isinstance(parts, Components)
         builder = builds(parts)
-        endpoints.append(conductor_service.SuperConductor(builder.task))
+        endpoints.append(conductor_rpc.SuperConductor(builder.task.run))
         endpoints.append(_moves(parts))
         periodic += builder.periodic
         leased = builder.task.leases.uuids
@@ -70,8 +69,8 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
         cell_schema.SCHEMA.check(parts.cell_database)
         networks = NetworkDeallocation(
             parts.network, parts.cell_database, parts.clock)
-        endpoints.append(conductor_service.CellConductor(
-            _build_instances(parts, networks)))
+        endpoints.append(conductor_rpc.CellConductor(
+            _build_instances(parts, networks).run))
         periodic.append((
             recovery.NetworkCleanup(
                 parts.cell_database, networks).run,
@@ -183,13 +182,13 @@ def _stalled_builds(parts: Components) -> recovery.StalledBuilds:
             conf.service_down_time), parts.builders, metrics=parts.metrics)
 
 
-def _moves(parts: Components) -> conductor_service.MovingConductor:
+def _moves(parts: Components) -> conductor_rpc.MovingConductor:
     conf = parts.conf
-    return conductor_service.MovingConductor(move.Move(
+    return conductor_rpc.MovingConductor(move.Move(
         parts.database, parts.targets,
         _scheduler(parts, conf.rpc_response_timeout), parts.compute,
         parts.claims, conf.host, parts.task_notifier, parts.reached,
-        conf.default_availability_zone))
+        conf.default_availability_zone).run)
 
 
 def _build_instances(

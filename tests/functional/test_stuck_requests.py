@@ -16,13 +16,12 @@ from oslo_utils import uuidutils
 
 from cellsched.compute import agent
 from cellsched.compute import moves
-from cellsched.conductor import service as conductor
 from cellsched import context
 from cellsched import embedding
 from cellsched import objects
 from cellsched.rpc import client
 from cellsched.rpc.compute import ComputeAPI
-from cellsched.rpc.conductor import ConductorAPI
+from cellsched.rpc import conductor
 from cellsched.rpc.scheduler import SchedulerAPI
 from cellsched.scheduler import service as scheduler
 from cellsched.standalone.deployment import DeployedHost
@@ -286,7 +285,7 @@ class TestEmbeddedConductor(TestCase):
 class TestCellConductor(TestCase):
 
     def test_requests_wait_for_the_database_of_the_cell(self):
-        api = ConductorAPI(self.transport('cell1'))
+        api = conductor.ConductorAPI(self.transport('cell1'))
         for method, send in TO_CELL_CONDUCTOR.items():
             with self.subTest(method), self.locked('cell1'):
                 for _ in range(2 * THREADS):
@@ -311,7 +310,7 @@ class TestConductor(TestCase):
     def test_moves_wait_for_the_database_of_their_cell(self):
         uuids = [each.uuid for each in self.built(
             availability_zone='nova', max_count=2 * THREADS)]
-        api = ConductorAPI(self.transport())
+        api = conductor.ConductorAPI(self.transport())
         for method, send in TO_CONDUCTOR.items():
             if send is not None:
                 with self.subTest(method), self.locked('cell1'):
@@ -331,7 +330,7 @@ class TestConductor(TestCase):
     def test_builds_wait_for_the_api_database(self):
         uuids = self.built(max_count=2 * THREADS)
         self.lock('api')
-        api = ConductorAPI(self.transport())
+        api = conductor.ConductorAPI(self.transport())
         for each in uuids:
             api.build_and_schedule(CONTEXT, [each.uuid])
 

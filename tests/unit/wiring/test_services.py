@@ -10,7 +10,6 @@ import oslo_messaging
 
 from cellsched.claims import sql
 from cellsched import clock
-from cellsched.conductor import service as conductor_service
 from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
@@ -18,6 +17,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import client
+from cellsched.rpc import conductor
 from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.scheduler.drivers import base as drivers
@@ -478,10 +478,10 @@ class TestSharedFile(configured.WiringTestCase):
         service = self.make(
             services.conductor, self.conf(api=True, **groups))
         [server] = service.servers
-        [conductor] = [
+        [endpoint] = [
             each for each in server.dispatcher.endpoints
-            if isinstance(each, conductor_service.SuperConductor)]
-        return conductor._task.limits.fenced
+            if isinstance(each, conductor.SuperConductor)]
+        return endpoint._run.__self__.limits.fenced
 
     def test_claims_are_released_in_the_transaction_of_another_file(self):
         self.assertTrue(self.is_fenced())
