@@ -23,7 +23,6 @@ from oslo_utils import uuidutils
 from cellsched.cells.maintenance import CellMaintenance
 from cellsched.claims import validation as claims_validation
 from cellsched.conductor.tasks import build_and_schedule
-from cellsched.conf import cells
 from cellsched.conf import claims
 from cellsched.conf import conductor as conductor_conf
 from cellsched.conf import database
@@ -31,7 +30,6 @@ from cellsched.conf import default
 from cellsched.conf import loader
 from cellsched.conf import notifications
 from cellsched.conf import quota
-from cellsched.conf import upgrade_levels
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db.api import build_requests
@@ -55,12 +53,12 @@ __all__ = ['Components', 'EmbeddedConductor', 'Mappings', 'configuration',
 
 #: Groups of options that are read, besides ``[DEFAULT]``.
 _GROUPS = (
-    (cells.GROUP, cells.OPTS), (claims.GROUP, claims.OPTS),
+    (default.CELLS_GROUP, default.CELLS_OPTS), (claims.GROUP, claims.OPTS),
     (conductor_conf.GROUP, conductor_conf.OPTS),
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.TRACING_GROUP, default.TRACING_OPTS),
     (notifications.GROUP, notifications.OPTS), (quota.GROUP, quota.OPTS),
-    (upgrade_levels.GROUP, upgrade_levels.OPTS))
+    (default.UPGRADE_LEVELS_GROUP, default.UPGRADE_LEVELS_OPTS))
 
 #: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of services.
 
-They are in the groups ``[DEFAULT]``, ``[compute]``, ``[monitoring]`` and
-``[tracing]``.
+They are in the groups ``[DEFAULT]``, ``[compute]``, ``[monitoring]``,
+``[tracing]``, ``[cells]`` and ``[upgrade_levels]``.
 """
 
 import socket
@@ -218,5 +218,48 @@ The share of traces that are recorded, from 0 to 1.
 
 The process where a trace begins decides, usually the API. The others record
 what it records.
+"""),
+]
+
+CELLS_GROUP = cfg.OptGroup('cells', title='Cells')
+
+CELLS_OPTS = [
+    cfg.FloatOpt('timeout', default=10.0, min=0.1, help="""
+Seconds to wait for the answer of a cell.
+
+A cell that does not answer in time is skipped. Raise this where databases of
+cells are slow or far away.
+"""),
+    cfg.FloatOpt('refresh_interval', default=10.0, min=0.0, help="""
+Seconds between two readings of the list of cells.
+
+New, disabled and changed cells are used after this time, without a restart.
+"""),
+]
+
+UPGRADE_LEVELS_GROUP = cfg.OptGroup(
+    'upgrade_levels', title='Versions during an upgrade')
+
+UPGRADE_LEVELS_OPTS = [
+    cfg.StrOpt('scheduler', help="""
+Newest version of messages that may be sent to schedulers.
+
+A version or the name of a release, such as ``4.4`` or ``pike``. Set it while
+some schedulers are older than their callers. A conductor of this project needs
+``4.5`` and does not start with less.
+"""),
+    cfg.StrOpt('compute', help="""
+Newest version of messages that may be sent to compute agents.
+
+A version, such as ``6.0``, or ``auto``, which finds the version of the oldest
+agent in all cells; a service without the API database reads its cell only. A
+cell that does not answer within ``[cells] timeout`` is skipped. The version is
+found again at SIGHUP.
+"""),
+    cfg.StrOpt('conductor', help="""
+Newest version of messages that may be sent to conductors.
+
+A version, such as ``1.19``. A compute agent needs ``1.19`` to return builds,
+and does not start with less.
 """),
 ]

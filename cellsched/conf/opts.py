@@ -4,7 +4,6 @@
 from oslo_config import cfg
 
 from cellsched.conf import api
-from cellsched.conf import cells
 from cellsched.conf import claims
 from cellsched.conf import conductor
 from cellsched.conf import database
@@ -15,13 +14,12 @@ from cellsched.conf import metrics
 from cellsched.conf import notifications
 from cellsched.conf import quota
 from cellsched.conf import scheduler
-from cellsched.conf import upgrade_levels
 from cellsched import exception
 from cellsched import plugins
 
 #: Each group with its options.
 GROUPS = (
-    (api.GROUP, api.OPTS), (cells.GROUP, cells.OPTS),
+    (api.GROUP, api.OPTS), (default.CELLS_GROUP, default.CELLS_OPTS),
     (claims.GROUP, claims.OPTS), (default.COMPUTE_GROUP, default.COMPUTE_OPTS),
     (conductor.GROUP, conductor.OPTS),
     (claims.COORDINATION_GROUP, claims.COORDINATION_OPTS),
@@ -32,7 +30,7 @@ GROUPS = (
     (filter_scheduler.GROUP, filter_scheduler.OPTS),
     (metrics.GROUP, metrics.OPTS), (notifications.GROUP, notifications.OPTS),
     (quota.GROUP, quota.OPTS), (scheduler.GROUP, scheduler.OPTS),
-    (upgrade_levels.GROUP, upgrade_levels.OPTS))
+    (default.UPGRADE_LEVELS_GROUP, default.UPGRADE_LEVELS_OPTS))
 
 
 def register_opts(conf):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts whose compute service is up and enabled."""
+"""Keep hosts that are up and enabled, and were not yet tried."""
 
 from collections.abc import Hashable
 import math
@@ -68,3 +68,31 @@ class ComputeFilter(base.Filter):
                 and hosts.most('last_seen_up') <= hosts.now + self._down_time
                 and not hosts.most('service_disabled')
                 and not hosts.most('forced_down'))
+
+
+class RetryFilter(base.Filter):
+    """Reject a host on which a build of the request was already tried.
+
+    ``retry.hosts`` of the request lists hosts and their nodes. An entry
+    without a node excludes all nodes of the host.
+    """
+
+    reason = 'was tried already'
+    reads = frozenset({'retry.hosts'})
+    run_filter_once_per_request = True
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        retry = request.get('retry')
+        return bool(retry and retry.get('hosts'))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        names, nodes = hosts.whole['host'], hosts.whole['nodename']
+        mask = np.ones(len(names), dtype=bool)
+        for each in request.retry.hosts:
+            host, node = each.get('host'), each.get('hypervisor_hostname')
+            mask[[row for row in hosts.named(host or '')
+                  if names[row] == host
+                  and node in (None, nodes[row])]] = False
+        return mask if hosts.is_whole else mask.take(hosts.rows)

@@ -15,7 +15,6 @@ import oslo_messaging
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.notify.payloads import compute_task
 from cellsched.notify.payloads import instance as payloads
 from cellsched.notify.payloads import request_spec
 from cellsched import objects
@@ -188,11 +187,11 @@ class TaskNotifier:
             context, 'error',
             Note(
                 f'compute_task.{self._host}', event, functools.partial(
-                    compute_task.legacy, method, instance, spec, reason,
-                    state)),
+                    payloads.legacy_failed_task, method, instance, spec,
+                    reason, state)),
             Note(
                 self._publisher, f'{event}.error', functools.partial(
-                    compute_task.versioned, instance, spec, reason, state)))
+                    payloads.failed_task, instance, spec, reason, state)))
 
     def updated(
         self, context: RequestContext, instance: objects.Instance,

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The payload of a server.
+"""The payloads of a server, and of a failed conductor task for one.
 
 The fields are those of Nova. A field without a counterpart in this project,
 for example ``key_name`` or ``ip_addresses``, is null or empty. ``locked`` is
 always false, ``auto_disk_config`` is ``MANUAL``, and the audit period is null.
 """
 
+import traceback
+from types import TracebackType
 from typing import Any
 
 from cellsched.context import RequestContext
+from cellsched import exception
 from cellsched.notify.payloads import envelope
 from cellsched.notify.payloads import request_spec
 from cellsched import objects
+from cellsched import urls
 
 State = tuple[str | None, str | None]
 
@@ -32,6 +36,14 @@ UPDATE = envelope.Form('InstanceUpdatePayload', '1.9', FIELDS)
 STATE_UPDATE = ('InstanceStateUpdatePayload', '1.0')
 
 AUDIT_PERIOD = ('AuditPeriodPayload', '1.0')
+
+EXCEPTION = ('ExceptionPayload', '1.1')
+
+#: Characters of a text, and of the end of a traceback.
+TEXT_MAX = 4096
+TRACEBACK_MAX = 16384
+
+COMPUTE_TASK = ('ComputeTaskPayload', '1.0')
 
 _POWER_STATES = {0: 'pending', 1: 'running', 3: 'paused', 4: 'shutdown',
                  6: 'crashed', 7: 'suspended'}
@@ -101,6 +113,73 @@ def legacy_update(
     """Return the unversioned payload of a change of state."""
     return {**legacy(instance), **_states(old, new), **_audit_period(''),
             'bandwidth': {}}
+
+
+def failed_task(
+    instance: objects.Instance, spec: objects.RequestSpec | None,
+    reason: Exception, state: str | None,
+) -> dict[str, Any]:
+    """Return the payload of a failed conductor task.
+
+    :param state: the state of the server after the failure
+    :param spec: None if the request was deleted
+    """
+    return envelope.wrap(*COMPUTE_TASK, {
+        'instance_uuid': instance.uuid,
+        'request_spec': spec and request_spec.versioned(
+            spec, [instance.uuid]),
+        'state': state,
+        'reason': versioned_exception(reason),
+    })
+
+
+def legacy_failed_task(
+    method: str, instance: objects.Instance,
+    spec: objects.RequestSpec | None, reason: Exception, state: str | None,
+) -> dict[str, Any]:
+    """Return the unversioned payload of a failed conductor task."""
+    asked = {} if spec is None else request_spec.legacy(
+        spec, [instance.uuid])['request_spec']
+    return {
+        'request_spec': asked,
+        'instance_properties': asked.get('instance_properties', {}),
+        'instance_id': instance.uuid,
+        'state': state,
+        'method': method,
+        'reason': exception_text(reason),
+    }
+
+
+def exception_text(reason: BaseException) -> str:
+    """Return the text of an error, without passwords."""
+    if isinstance(reason, exception.CellschedException):
+        value = reason.format_message()
+    else:
+        value = str(reason) or type(reason).__name__
+    return urls.mask_text(value)[:TEXT_MAX]
+
+
+def versioned_exception(reason: BaseException) -> dict[str, Any]:
+    """Return the payload of an error."""
+    module, function = _place(reason.__traceback__)
+    return envelope.wrap(*EXCEPTION, {
+        'module_name': module,
+        'function_name': function,
+        'exception': exception.kind_of(reason),
+        'exception_message': exception_text(reason),
+        'traceback': urls.mask_text(''.join(
+            traceback.format_exception(reason)))[-TRACEBACK_MAX:],
+    })
+
+
+def _place(trace: TracebackType | None) -> tuple[str, str]:
+    """Return the module and the function where an error was raised."""
+    if trace is None:
+        return 'unknown', 'unknown'
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    return frame.f_globals.get('__name__', 'unknown'), frame.f_code.co_name
 
 
 def _fill(

@@ -17,7 +17,7 @@ import numpy as np
 from cellsched import exception
 from cellsched.filters import availability_zone
 from cellsched.filters import base
-from cellsched.filters import retry
+from cellsched.filters import compute
 from cellsched.hosts import aggregate
 from cellsched.hosts import view
 from cellsched import objects
@@ -221,7 +221,7 @@ def destination_stages(silence_s: float) -> list[base.Filter]:
         IgnoredHost]
     return [SilentCell(silence_s), DisabledCell(),
             *(stage() for stage in rest),
-            retry.RetryFilter(options=None)]
+            compute.RetryFilter(options=None)]
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:

@@ -17,7 +17,7 @@ import numpy as np
 
 from cellsched.claims import base as claims_base
 from cellsched import exception
-from cellsched.filters import retry
+from cellsched.filters import compute
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
@@ -27,7 +27,7 @@ from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import request_validation
 
-_TRIED = retry.RetryFilter(options=None)
+_TRIED = compute.RetryFilter(options=None)
 
 #: Parts of a request that select hosts by name, not by a filter.
 _WISHES = (mandatory_stages.RequestedCell(), mandatory_stages.RequestedHost(),
