@@ -108,8 +108,8 @@ class TestMonitoring(base.TestCase):
             'ComputeFilter'))
 
     def test_capacity_and_hosts_are_published_by_cell(self):
-        self.until(lambda: self.metric('hosts', 'cell1', 'up'), 'it is up')
-        before = self.metric('free_memory_bytes', 'cell1')
+        before = self.until(
+            lambda: self.metric('free_memory_bytes', 'cell1'), 'it is read')
         [server] = self.built()
 
         self.assertEqual(self.metric('capacity_memory_bytes', 'cell1'), before)
@@ -124,7 +124,7 @@ class TestMonitoring(base.TestCase):
             '[+] cells: ok; no answer of cell1', self.ask('/healthz')[1]))
         self.assertEqual(200, self.ask('/healthz')[0])
         self.until(lambda: self.metric('silent_cells') == 1, 'it is silent')
-        self.assertEqual(200, self.ask('/readyz')[0])
+        self.soon(lambda: self.assertEqual(200, self.ask('/readyz')[0]))
 
     def test_scheduler_without_any_cell_is_unhealthy(self):
         self.take_down('cell1')

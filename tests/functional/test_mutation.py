@@ -56,7 +56,7 @@ class TestSuites(base.TestCase):
 
         self.assertEqual(
             ['tests.unit.conductor.tasks.test_lease'], own)
-        self.assertIn('tests.unit.conductor.test_service', package)
+        self.assertIn('tests.unit.conductor.test_recovery', package)
         self.assertIn('tests.functional.test_recovery', functional)
 
     def test_own_tests_can_be_several_modules(self):
