@@ -23,7 +23,6 @@ from cellsched.clock import Clock
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched.objects import base
-from cellsched import plugins
 from cellsched.rpc import client
 from cellsched.rpc import local
 from cellsched.rpc import serializer
@@ -368,19 +367,13 @@ class Server:
     :param queue: processes the messages, also those of other servers; by
         default the server has one of its own, with
         ``[DEFAULT] executor_thread_pool_size`` places
-    :param make_threads: returns an executor with a maximum number of threads,
-        for the server's own queue; by default that of oslo.messaging, whose
-        idle threads wake every second
     """
 
     def __init__(
         self, transport: Transport, target: oslo_messaging.Target,
         dispatcher: Dispatcher,
         queue: TaskQueue | None = None, clock: Clock = local.CLOCK,
-        make_threads: Callable[[int], futures.Executor] | None = None,
     ) -> None:
-        self._make_threads = make_threads or plugins.load(
-            'oslo.messaging.executors', 'threading')
         self.dispatcher = dispatcher
         self._transport = transport
         self._target = target
@@ -405,7 +398,9 @@ class Server:
         if self._queue is None:
             places = (override_pool_size
                       or self._transport.conf.executor_thread_pool_size)
-            self._executor = self._make_threads(TaskQueue.threads(places))
+            # Idle threads of oslo.messaging's executor wake every second.
+            self._executor = futures.ThreadPoolExecutor(
+                TaskQueue.threads(places))
             self._queue = TaskQueue(self._executor, places, self._clock)
         self._listener = self._transport.listener(self._target)
         self._listener.start(self._take)
@@ -563,7 +558,6 @@ def server(
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
     error_form: str = OURS, queue: TaskQueue | None = None,
     clock: Clock = local.CLOCK,
-    make_threads: Callable[[int], futures.Executor] | None = None,
 ) -> Server:
     """Return a server of a topic, not started.
 
@@ -577,7 +571,6 @@ def server(
         deadlines; without it deadlines are ignored
     :param error_form: form of errors that are safe for users; see ``errors``
     :param queue: see :class:`Server`
-    :param make_threads: see :class:`Server`
     """
     dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
@@ -588,4 +581,4 @@ def server(
         dispatcher.endpoints.append(oslo_dispatcher.PingEndpoint())
     return Server(
         transport, oslo_messaging.Target(topic=topic, server=host),
-        dispatcher, queue, clock, make_threads)
+        dispatcher, queue, clock)

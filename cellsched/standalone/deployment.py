@@ -235,7 +235,7 @@ class Deployment:
             self._api = None
         running, self._services = self._services[::-1], []
         if running:
-            # The threads of each look up once a second only.
+            # All of them wait at the same time for messages in progress.
             with futures.ThreadPoolExecutor(STOPPED_AT_ONCE) as pool:
                 list(pool.map(lambda service: service.stop(), running))
 

@@ -78,8 +78,7 @@ class HostAgent:
         self._mover = moving_agent(parts, locks, self._guests)
         self.server = rpc_server.server(
             transport, compute_rpc.TOPIC, conf.host, [builder, self._mover],
-            queue=queue, clock=parts.clock,
-            make_threads=ThreadPoolExecutor)
+            queue=queue, clock=parts.clock)
         self.report = self._tracker.report
         self._builder = builder
         self.resume_soon = builder.resume_soon

@@ -2,7 +2,6 @@
 """The conductor: above the cells, of a cell, or both."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import functools
 from typing import Any
@@ -89,7 +88,7 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
         parts.claims.check()
     server = rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
-        clock=parts.clock, make_threads=ThreadPoolExecutor)
+        clock=parts.clock)
     if builder is not None:
         builder.recoverer.queued = server.waiting_instances
     return Service(parts, [server], periodic,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler, and the planner, which selects hosts without claims."""
 
-from concurrent.futures import ThreadPoolExecutor
 import functools
 import pathlib
 
@@ -57,7 +56,7 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
     return Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions,
-        clock=parts.clock, make_threads=ThreadPoolExecutor)],
+        clock=parts.clock)],
         driver.periodic(), discoveries, driver.state,
         unready=driver.unready)
 

@@ -6,6 +6,8 @@ import http.client
 import socket
 import threading
 
+import fixtures
+
 from cellsched import clock
 from cellsched import exception
 from cellsched import metrics
@@ -175,6 +177,8 @@ class TestMonitoringServer(base.TestCase):
         self.assertEqual(501, self.ask('/metrics', 'POST')[0])
 
     def test_silent_clients_do_not_keep_others_out_for_long(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.monitoring._Handler.timeout', 0.1))
         for _ in range(8):
             self.addCleanup(socket.create_connection(
                 ('127.0.0.1', self.port)).close)

@@ -61,7 +61,7 @@ class NotifierTestCase(base.RPCTestCase):
             [oslo_messaging.Target(topic=topic) for topic in topics],
             [listener], executor='threading')
         server.start()
-        self.addCleanup(self.end, server)
+        self.addCleanup(self.end_soon, server)
         return listener
 
     def warnings(self):

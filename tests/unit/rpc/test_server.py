@@ -883,32 +883,6 @@ class TestMessagesThatWait(base.RPCTestCase):
         self.assertEqual([], server._instances([1]))
 
 
-class TestThreads(base.LocalTestCase):
-    """The threads of a server's own queue."""
-
-    def test_server_has_threads_of_the_given_kind(self):
-        made = []
-
-        def make_threads(most):
-            made.append(futures.ThreadPoolExecutor(most))
-            return made[0]
-
-        endpoint = test_local.Endpoint()
-        served = server.server(
-            self.transport, 'topic', 'host', [endpoint],
-            make_threads=make_threads)
-        served.start(override_pool_size=3)
-        self.addCleanup(self.end, served)
-
-        self.assertEqual(5, self.client().call({}, 'echo', value=5))
-        [pool] = made
-        self.assertRaises(RuntimeError, self.end_and_submit, served, pool)
-
-    def end_and_submit(self, served, pool):
-        self.end(served)
-        pool.submit(lambda: None)
-
-
 class TestSharedQueue(base.LocalTestCase):
     """Servers that share threads."""
 

@@ -8,6 +8,7 @@ import threading
 from amqp import exceptions as amqp_exc
 import oslo_messaging
 
+from cellsched import batching
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched import context
@@ -261,7 +262,7 @@ class TestService(configured.WiringTestCase):
         parts = services.Components(self.conf())
         service = services.Service(parts, [server.server(
             parts.transports.get(), 'topic', 'host', [],
-            make_threads=lambda count: pool)])
+            queue=batching.TaskQueue(pool, 1, parts.clock))])
         service.start()
         self.addCleanup(service.stop)
         self.addCleanup(go_on.set)
