@@ -417,9 +417,8 @@ def _lowest_environment() -> Check:
 
 
 #: Processes of tests that compute, and of those that wait most of the time.
-#: Each imports all tests before it runs some. Unit tests wait for a third of
-#: their time, for threads that look once a second whether to end.
-COMPUTING = 6
+#: Each imports all tests before it runs some.
+COMPUTING = 4
 WAITING = profile.size(5, 8)
 
 #: The parts that wait most of the time, in their order.
