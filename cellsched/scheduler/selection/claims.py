@@ -18,6 +18,7 @@ from cellsched.claims import base
 from cellsched import clock
 from cellsched import exception
 from cellsched.hosts import view
+from cellsched import migrations
 from cellsched import objects
 
 #: Seconds for which the store is not asked again about a provider with locked
@@ -98,6 +99,17 @@ class ClaimBatcher:
         """Release all claims of these consumers."""
         with base.translated_errors():
             self._store.release(consumers)
+
+    def withdraw(self, consumer: str, claims: Sequence[base.Claim]) -> None:
+        """Release these claims of a consumer, unless it has other ones."""
+        name = migrations.consumer(consumer)
+
+        def are_those() -> bool:
+            found = self._store.claims_of([name]).get(name, ())
+            return _amounts(found) == _amounts(claims)
+
+        with base.translated_errors():
+            migrations.withdraw(self._store, consumer, name, are_those)
 
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
@@ -202,6 +214,11 @@ class ClaimBatcher:
             else:
                 request.end(base.AnyOf(None))
         return rest
+
+
+def _amounts(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
+    """Return the claimed amounts by provider."""
+    return {each.provider: dict(each.resources) for each in claims}
 
 
 def _end_all(requests: Sequence[_Request], error: BaseException) -> None:

@@ -387,10 +387,12 @@ class Placer:
         """Locate the instances that the filters and weighers compare with.
 
         :param query_own: whether to locate the request's own instances even
-            if the claim store is queried for nothing else
+            if the claim store is queried for nothing else; those of failed
+            builds always are
         """
         request, uuids = attempt.request, attempt.uuids
         related = attempt.pipeline.located(request).difference(uuids)
+        query_own = query_own or existing_claims.has_tried(request)
         if not related and not query_own:
             attempt.located = existing_claims.NO_LOCATIONS
             return
@@ -680,13 +682,20 @@ class Placer:
         return LazySequence(1 + alternatives, make)
 
     def _release_stale(self, attempt: PlacementAttempt) -> None:
-        """Release the claims of the request's failed builds."""
+        """Release the claims of the request's failed builds.
+
+        Another scheduler may have answered the same request since they were
+        read, and the instance may hold a host that it needs.
+        """
         stale = attempt.located.stale
-        if stale:
-            self.claims.release(stale)
-            self.loader.reload([
-                each.provider for claims in stale.values()
-                for each in claims])
+        for name, claims in stale.items():
+            if name in attempt.uuids:
+                self.claims.withdraw(name, claims)
+            else:
+                # The consumer of a failed move, or of an unfinished withdrawal.
+                self.claims.release([name])
+        self.loader.reload([
+            each.provider for claims in stale.values() for each in claims])
 
     def _explain_refusals(self, attempt: PlacementAttempt) -> None:
         """Add the refusals of the claim store to the diagnosis."""

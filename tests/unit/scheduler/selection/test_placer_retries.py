@@ -86,15 +86,34 @@ class TestRetry(RetryCase):
         self.assertRaises(
             exception.DatabaseUnreachable, self.host, 'a1')
 
-        self.assertEqual({self.uuids[0]: ('a1', 4)}, self.held())
+        self.assertEqual(
+            {migrations.consumer(self.uuids[0]): ('a1', 4)}, self.held())
         self.assertTableIsRight()
         self.world.claims.release = release
         self.assertEqual('a2', self.host('a1'))
+        self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
 
     @staticmethod
     def fail_to_release(consumers):
         raise exception.DatabaseUnreachable(schema='claims', url='x',
                                             reason='y')
+
+    def test_late_scheduler_leaves_the_host_that_another_one_selected(self):
+        self.host()
+        other, _ = self.world.placer(
+            first=mandatory_stages.destination_stages(schedulers.FOR_EVER_S))
+        transfer = self.world.claims.transfer
+
+        def late(source, target):
+            self.world.claims.transfer = transfer
+            self.assertEqual('a2', self.host('a1', by=other))
+            return transfer(source, target)
+
+        self.world.claims.transfer = late
+
+        self.assertRaises(exception.NoValidHost, self.host, *self.hosts)
+
+        self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
 
     def test_request_that_is_repeated_gets_the_same_answer(self):
         self.host()
