@@ -692,7 +692,7 @@ class Placer:
             if name in attempt.uuids:
                 self.claims.withdraw(name, claims)
             else:
-                # The consumer of a failed move, or of an unfinished withdrawal.
+                # That of a failed move, or of an unfinished withdrawal.
                 self.claims.release([name])
         self.loader.reload([
             each.provider for claims in stale.values() for each in claims])
