@@ -694,8 +694,10 @@ class Placer:
             else:
                 # That of a failed move, or of an unfinished withdrawal.
                 self.claims.release([name])
-        self.loader.reload([
-            each.provider for claims in stale.values() for each in claims])
+        if stale:
+            self.loader.reload([
+                each.provider for claims in stale.values()
+                for each in claims])
 
     def _explain_refusals(self, attempt: PlacementAttempt) -> None:
         """Add the refusals of the claim store to the diagnosis."""

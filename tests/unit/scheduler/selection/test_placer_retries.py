@@ -115,6 +115,16 @@ class TestRetry(RetryCase):
 
         self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
 
+    def test_usage_is_read_again_after_a_failed_build_only(self):
+        reload, read = self.loader.reload, []
+        self.loader.reload = lambda names: (read.append(names), reload(names))
+
+        self.host()
+        self.assertEqual([], read)
+
+        self.host('a1')
+        self.assertEqual([[self.world.providers['a1']]], read)
+
     def test_request_that_is_repeated_gets_the_same_answer(self):
         self.host()
         for by in (self.placer, self.world.placer(
