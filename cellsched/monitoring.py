@@ -92,7 +92,7 @@ class HealthChecks:
     """Runs checks at the same time, each in a limited time.
 
     A check that hangs is not started again before it ends, so it costs one
-    thread.
+    thread. The log has the first failure, one of another kind, and the end.
 
     :param start_thread: runs a function in a thread
     """
@@ -107,6 +107,8 @@ class HealthChecks:
         self._start_thread = start_thread
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
+        #: The kinds of the errors of checks that fail, by name.
+        self._failures: dict[str, str] = {}
 
     def results(self) -> list[CheckResult]:
         """Return the results of all checks, within the time limit."""
@@ -135,10 +137,14 @@ class HealthChecks:
     def _run(self, name: str, run: _Run) -> None:
         try:
             run.remark = self._checks[name]()
+            if self._failures.pop(name, None):
+                LOG.info('Health check of %s passes again', name)
         except Exception as exc:
-            LOG.info('Health check of %s failed: %s', name,
-                     exception.describe(exc))
-            run.problem = _shown(exception.describe(exc))
+            kind, problem = exception.kind_of(exc), exception.describe(exc)
+            if self._failures.get(name) != kind:
+                LOG.info('Health check of %s failed: %s', name, problem)
+            self._failures[name] = kind
+            run.problem = _shown(problem)
         finally:
             run.ended = self._clock.monotonic()
             run.done.set()

@@ -271,7 +271,7 @@ class Aggregates(base.Controller):
 
 
 class _ZonesChange(Exception):
-    """Rolls back a change: hosts would change their zones.
+    """Rolls a change back that would move hosts to other zones.
 
     :param moved: their zones before and after the change, by host
     """

@@ -3,6 +3,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 import http.client
+import logging
 import socket
 import threading
 
@@ -37,10 +38,10 @@ class Watched:
 
 class TestMonitor(base.TestCase):
 
-    def monitor(self, service=None, timeout_s=TIMEOUT_S):
+    def monitor(self, service=None, timeout_s=TIMEOUT_S, time=None):
         made = monitoring.Monitor(
-            metrics.PrometheusMetrics('scheduler'), timeout_s, clock.Clock(),
-            start_thread)
+            metrics.PrometheusMetrics('scheduler'), timeout_s,
+            time or clock.Clock(), start_thread)
         if service is not None:
             made.watch(service)
         return made
@@ -115,6 +116,35 @@ class TestMonitor(base.TestCase):
         answers.set()
 
         self.assertEqual([1], calls)
+
+    def test_log_has_the_first_failure_of_a_kind_and_the_end(self):
+        class LateClock(clock.Clock):
+            late_s = 0.0
+
+            def monotonic(self):
+                return super().monotonic() + self.late_s
+
+        logs = self.useFixture(fixtures.FakeLogger(
+            'cellsched.monitoring', level=logging.INFO))
+        time, results = LateClock(), [
+            OSError('1'), OSError('2'), ValueError('3'), None, None]
+
+        def check():
+            error = results.pop(0)
+            if error is not None:
+                raise error
+            return ''
+
+        monitor = self.monitor(Watched(store=check), time=time)
+        while results:
+            self.ask(monitor, '/healthz')
+            time.late_s += 2 * monitoring.KEPT_S
+
+        self.assertEqual(
+            ['Health check of store failed: OSError: 1',
+             'Health check of store failed: ValueError: 3',
+             'Health check of store passes again'],
+            logs.output.splitlines())
 
     def test_recent_result_is_used_again(self):
         calls = []

@@ -401,10 +401,10 @@ class WeightSum:
         return True
 
     def distance(self, parts: Sequence[WeightPart]) -> float:
-        """Return how much two hosts' weights may differ more in these parts.
+        """Return a bound on the change of the difference of two weights.
 
-        Infinity stands for other weighers. The rounding of the weights is
-        included.
+        :param parts: the parts of the new weights of the same hosts
+        :returns: the bound, with rounding; infinity for other weighers
         """
         if len(parts) != len(self.parts):
             return math.inf
