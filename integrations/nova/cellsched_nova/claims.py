@@ -228,7 +228,7 @@ class ClaimComponents:
     :param deadline: the deadline for Placement
     """
 
-    store: base.ClaimStore
+    store: placement_claims.PlacementClaims
     allocations: Allocations
     deferred: DeferredReleases
     deadline: Deadline
@@ -303,12 +303,15 @@ class ServerClaims:
         self.writes: list[dict[str, dict[str, int]]] = []
 
     def claim_all(
-        self, requests: Sequence[tuple[str, AllocationRequest]]
+        self, requests: Sequence[tuple[str, AllocationRequest]],
+        waits: bool = True,
     ) -> str | None:
         """Claim for all of these instances, or for none of them.
 
         :param requests: the uuid of each instance, and its request
+        :param waits: whether to wait for other schedulers that claim there
         :returns: a provider without capacity for all; None if all are claimed
+        :raises cellsched.exception.ClaimBusy: not to wait, one does
         :raises cellsched.exception.ClaimConflict: an instance has allocations
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
@@ -323,13 +326,14 @@ class ServerClaims:
         except exception.DatabaseUnreachable:
             self._is_answering = False
             raise
+        claim = self._store.claim if waits else self._store.claim_if_free
         try:
-            taken = self._store.claim(claims)
+            taken = claim(claims)
             # An existing claim may be about to be released: renew its
             # generation, so that the release fails.
             while taken < len(claims) and not self._allocations.renew(
                     {uuid for uuid, _ in requests}):
-                taken = self._store.claim(claims)
+                taken = claim(claims)
         except exception.ClaimRefused as exc:
             return exc.provider
         except exception.DatabaseUnreachable:
@@ -358,15 +362,20 @@ class ServerClaims:
         if refused is not None:
             raise NotTogether(refused)
 
-    def claim(self, uuid: str, allocation_request: AllocationRequest) -> bool:
+    def claim(
+        self, uuid: str, allocation_request: AllocationRequest,
+        waits: bool = True,
+    ) -> bool:
         """Claim an allocation request; return False if capacity is missing.
 
         :param uuid: uuid of the instance
+        :param waits: whether to wait for other schedulers that claim there
+        :raises cellsched.exception.ClaimBusy: not to wait, one does
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
         """
         try:
-            return self.claim_all([(uuid, allocation_request)]) is None
+            return self.claim_all([(uuid, allocation_request)], waits) is None
         except exception.ClaimConflict:
             return self._claim_additional(uuid, allocation_request)
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import copy
 import dataclasses
 import functools
+import itertools
 import random
 import time
 from typing import Any
@@ -153,10 +154,12 @@ class Watcher(Protocol):
 class Chooser:
     """Selects and claims the best host for each instance in turn.
 
-    After a refused claim the next best host is tried.
+    After a refused claim the next best host is tried. A host on which another
+    scheduler claims at the moment comes last.
 
     :param claim: claims an allocation request for an instance, and returns
-        False if capacity is missing
+        False if capacity is missing; its last argument is whether to wait for
+        another scheduler, and otherwise it raises ``ClaimBusy``
     :param watcher: observes the ranking for the first instance
     :param changed: returns which of some rows changed since they were read
     :ivar refused: compute nodes with refused claims
@@ -167,7 +170,7 @@ class Chooser:
     hosts: view.Hosts
     request: objects.RequestSpec
     offers: Offers
-    claim: Callable[[str, AllocationRequest], bool]
+    claim: Callable[[str, AllocationRequest, bool], bool]
     watcher: Watcher | None = None
     changed: Callable[[Sequence[int]], set[int]] = lambda rows: set()
 
@@ -196,7 +199,11 @@ class Chooser:
         if not (last or self._chosen):
             # The next instance needs a ranking of its own.
             ranking.detach()
-        for row in self._in_order(ranking):
+        busy: list[int] = []
+        for row, waits in itertools.chain(
+                ((row, False) for row in self._in_order(ranking)),
+                # These were added meanwhile.
+                ((row, True) for row in busy)):
             uuid = self._uuid(row)
             request = self.offers.first(uuid)
             if request is None:
@@ -205,8 +212,12 @@ class Chooser:
                 self._check(row, [] if self._chosen else [
                     each.row for each in self._alternates(
                         ranking, self._cell_of(row), {row}, alternates)])
-            if not self.claim(instance, request):
-                self.refused.append(uuid)
+            try:
+                if not self.claim(instance, request, waits):
+                    self.refused.append(uuid)
+                    continue
+            except exception.ClaimBusy:
+                busy.append(row)
                 continue
             self._chosen.append(ChosenHost(row, request, self._limits(row)))
             self._picks.append(self._pick(ranking, row, instance, request))
@@ -718,11 +729,13 @@ class RequestDecision:
             self._parts.claims, self._context, self._spec)
         batch: list[tuple[str, AllocationRequest]] = []
 
-        def claim(uuid: str, request: AllocationRequest) -> bool:
+        def claim(
+            uuid: str, request: AllocationRequest, waits: bool
+        ) -> bool:
             if together:
                 batch.append((uuid, request))
             return together or not self._claiming or self._count_claim(
-                lambda: claimed.claim(uuid, request))
+                lambda: claimed.claim(uuid, request, waits))
 
         # 2. Select a host for each instance and claim it, or collect the
         #    claims for one write. An error releases all claims.
@@ -769,6 +782,9 @@ class RequestDecision:
             return won
         except claims.NotTogether:
             result = 'lost'
+            raise
+        except exception.ClaimBusy:
+            result = 'busy'
             raise
         finally:
             self._parts.metrics.add(metrics.CLAIMS, (result,))
