@@ -7,7 +7,8 @@ CPU to which the process is pinned, like a systemd unit with ``CPUAffinity=``.
 Without ``cpu`` the system selects the CPUs. With ``monitoring``, runs with
 metrics, which are scraped each second, alternate with runs without them. The
 samples of the former have names that end with ``with metrics``. ``select`` is
-the time in which a scheduler reads, decides and claims, for each request.
+the time in which a scheduler reads, decides and claims, for each request. The
+figures ``times as long`` are the ratios of the medians.
 
 ``build`` is the time of a run divided by its servers. ``accepted to ACTIVE``
 is the time of each server. Both end at ``launched_at``, which an agent sets
@@ -21,6 +22,7 @@ import datetime
 import os
 import pathlib
 import sqlite3
+import statistics
 import tempfile
 import threading
 import time
@@ -80,7 +82,11 @@ def run(parameters, repeat):
                 samples['floor'].append(commit(directory, made[-1]))
             for name, each in found.items():
                 samples.setdefault(name + suffix, []).extend(each)
-    return samples, {'commits per build': sum(made) / len(made)}
+    return samples, {
+        'commits per build': sum(made) / len(made),
+        **({f'{name}, times as long': statistics.median(
+            samples[f'{name} with metrics']) / statistics.median(samples[name])
+            for name in ('build', 'select')} if monitoring else {})}
 
 
 class MonitoredDeployment(deployment.Deployment):
