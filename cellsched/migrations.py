@@ -96,8 +96,8 @@ def restore(
     for name in () if uuid in held else names:
         if name in held and (providers is None or any(
                 claim.provider in providers for claim in held[name])):
-            LOG.warning('Instance %s gets its claims back, which a late call '
-                        'has taken', uuid)
+            LOG.warning('The server gets its claims back, which a late call '
+                        'has taken', instance_uuid=uuid)
             return store.transfer(name, uuid)
     return False
 
@@ -210,8 +210,8 @@ class Migrations:
                     connection, uuid, move.kind.action, move.kind.event, now,
                     reason, self._host, move.migration_type)
         if ended:
-            LOG.warning('Aborted the %s of instance %s: %s',
-                        move.migration_type, uuid, exception.describe(reason))
+            LOG.warning('Aborted the %s: %s', move.migration_type,
+                        exception.describe(reason), instance_uuid=uuid)
         if stays:
             notify()
         self.release_ended(database, move)
@@ -335,7 +335,8 @@ class LocalDeletion:
             instances.delete(connection, uuid, now)
             moves = server_moves.uuids_of(connection, [uuid]).get(uuid, ())
         self.claims.release([*consumers([uuid]), *moves])
-        LOG.warning('Deleted instance %s in its cell: its host is down', uuid)
+        LOG.warning('Deleted the server in its cell: its host is down',
+                    instance_uuid=uuid)
         return True
 
     def delete_all(
@@ -359,8 +360,8 @@ class LocalDeletion:
                     count += self.delete(database, uuid)
                 except Exception:
                     # A failure of one deletion does not stop the others.
-                    LOG.exception('Could not delete instance %s, whose host '
-                                  'is down', uuid)
+                    LOG.exception('Could not delete the server, whose host is '
+                                  'down', instance_uuid=uuid)
             if len(uuids) < batch:
                 break
             after = uuids[-1]
@@ -387,9 +388,9 @@ class LocalDeletion:
                 remains = instances.get(connection, server) is not None
             self.claims.release([move.uuid, consumer(server)] + (
                 [] if remains else [server]))
-            LOG.warning('Ended the %s of instance %s, which is deleted: its '
-                        'destination %s is down', move.migration_type, server,
-                        move.dest_compute)
+            LOG.warning('Ended the %s of the deleted server: destination %s '
+                        'is down', move.migration_type, move.dest_compute,
+                        instance_uuid=server)
 
     def _is_stranded(
         self, connection: Any, database: session.Database, uuid: str

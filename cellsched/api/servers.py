@@ -674,18 +674,17 @@ class Deletion:
         except Exception as exc:
             # The row is marked, and agents look for marked rows.
             LOG.warning('Request %s: could not cast to host %s of cell %s to '
-                        'delete instance %s; the host deletes it later: %s',
+                        'delete the server; the host deletes it later: %s',
                         context.request_id, instance.host, cell.identity,
-                        uuid, exception.describe(exc))
+                        exception.describe(exc), instance_uuid=uuid)
         try:
             self._local.delete(cell_context.cell.database, uuid)
         except Exception as exc:
             # The deletion is accepted, and a conductor completes it.
-            LOG.warning('Request %s: could not complete the deletion of '
-                        'instance %s in cell %s; a conductor completes it '
-                        'later: %s',
-                        context.request_id, uuid, cell.identity,
-                        exception.user_text(exc))
+            LOG.warning('Request %s: could not complete the deletion of the '
+                        'server in cell %s; a conductor completes it later: '
+                        '%s', context.request_id, cell.identity,
+                        exception.user_text(exc), instance_uuid=uuid)
 
     def _mark(
         self, cell_context: RequestContext, uuid: str
@@ -941,7 +940,8 @@ class StateReset:
                 raise _not_settable(uuid, 'moved')
             instances.transit(connection, uuid, f'reset_{state}', now)
             instance_history.close(connection, uuid, now)
-        LOG.warning('An administrator set instance %s to %s', uuid, state)
+        LOG.warning('An administrator set the server to %s', state,
+                    instance_uuid=uuid)
 
 
 def _check_settable(

@@ -261,12 +261,12 @@ class Auditor:
             try:
                 self._repairs.repair(finding, server)
             except exception.CellschedException as exc:
-                LOG.warning('Could not repair %s of %s: %s',
-                            finding.kind, finding.of, exc.format_message())
+                LOG.warning('Could not repair %s: %s', finding.kind,
+                            exc.format_message(), instance_uuid=finding.of)
             except Exception:
                 # A defect of one repair does not stop the others.
-                LOG.exception('Could not repair %s of %s', finding.kind,
-                              finding.of)
+                LOG.exception('Could not repair %s', finding.kind,
+                              instance_uuid=finding.of)
 
 
 Action = findings.Action
@@ -320,11 +320,12 @@ class LeakedClaims:
             released = self._repairs.release(server.uuid, action)
         except Exception:
             # An error with one server does not stop the others.
-            LOG.exception('Could not release the claim of instance %s',
-                          server.uuid)
+            LOG.exception('Could not release the claim of the server',
+                          instance_uuid=server.uuid)
             return False
         if released:
-            LOG.warning('Released a leaked claim of instance %s', server.uuid)
+            LOG.warning('Released a leaked claim of the server',
+                        instance_uuid=server.uuid)
         return released
 
     def _consumers(

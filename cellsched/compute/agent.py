@@ -194,8 +194,9 @@ class Agent:
         The claim may be newer than the deletion. Claims of an instance that
         was never on this host belong to another cell.
         """
-        LOG.info('Not building instance %s: it is deleted, its build was '
-                 'begun already, or it is to be built on another node', uuid)
+        LOG.info('Not building the server: it is deleted, its build was begun '
+                 'already, or it is to be built on another node',
+                 instance_uuid=uuid)
         with self._database.reader() as connection:
             deleted = instances.is_deleted(connection, uuid)
         if deleted:
@@ -317,9 +318,9 @@ class Agent:
                 context, [instance], message.failed(reason),
                 message.request_spec, [list(message.host_list)])
         except delivery.ERRORS as exc:
-            LOG.warning('Could not cast build_instances for instance %s; a '
-                        'conductor will find it: %s', uuid,
-                        exception.describe(exc))
+            LOG.warning('Could not cast build_instances; a conductor will '
+                        'find the server: %s', exception.describe(exc),
+                        instance_uuid=uuid, context=context)
 
     def _take_down_networks(
         self, context: RequestContext, instance: objects.Instance
@@ -339,8 +340,8 @@ class Agent:
                 context, instance, self._host)
         except exception.NetworkError:
             # It goes with the networks themselves at the latest.
-            LOG.exception('Could not clean up networks of instance %s on '
-                          'this host', instance.uuid)
+            LOG.exception('Could not clean up networks on this host',
+                          instance_uuid=instance.uuid, context=context)
 
     def _end_in_error(
         self, context: RequestContext, instance: objects.Instance,
@@ -449,31 +450,33 @@ class Agent:
                     how(instance)
         except exception.DATABASE_UNAVAILABLE as exc:
             self._is_left = True
-            LOG.warning('Could not resume instance %s yet: %s', uuid, exc)
+            LOG.warning('Could not resume work on the server yet: %s', exc,
+                        instance_uuid=uuid)
         except lockutils.AcquireLockFailedException:
-            LOG.debug('Not resuming instance %s: it is locked', uuid)
+            LOG.debug('Not resuming work on the server: it is locked',
+                      instance_uuid=uuid)
         except Exception:
             # The others are not to wait until this is mended.
-            LOG.exception('Could not resume instance %s; it is tried again',
-                          uuid)
+            LOG.exception('Could not resume work on the server; that is tried '
+                          'again', instance_uuid=uuid)
 
     def _resume_deletion(self, instance: objects.Instance) -> None:
         if (instance.host, instance.task_state) == (self._host, 'deleting'):
-            LOG.warning('Resuming the interrupted deletion of instance %s',
-                        instance.uuid)
+            LOG.warning('Resuming the interrupted deletion',
+                        instance_uuid=instance.uuid)
             self._terminate(of_owner(instance), instance)
 
     def _remove_lost(self, instance: objects.Instance) -> None:
         if self._guests.is_lost(instance.uuid):
-            LOG.warning('Removing the guest of instance %s, which was deleted '
-                        'or has left this host', instance.uuid)
+            LOG.warning('Removing the guest: its server was deleted or has '
+                        'left this host', instance_uuid=instance.uuid)
             self._leave(of_owner(instance), instance)
 
     def _resume_build(self, instance: objects.Instance) -> None:
         uuid = instance.uuid
         if not (instance.vm_state == 'building' and self._is_spawning(uuid)):
             return
-        LOG.warning('Resuming the interrupted build of instance %s', uuid)
+        LOG.warning('Resuming the interrupted build', instance_uuid=uuid)
         with self._database.reader() as connection:
             cast = build_casts.get(connection, uuid)
             here = cast and compute_nodes.find(

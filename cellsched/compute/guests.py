@@ -69,8 +69,8 @@ class GuestFiles:
         try:
             yield
         except OSError as exc:
-            LOG.warning('Could not change the file of instance %s in %s: %s',
-                        uuid, self._path, exc.strerror)
+            LOG.warning('Could not change the file of the guest in %s: %s',
+                        self._path, exc.strerror, instance_uuid=uuid)
 
 
 class Guests:

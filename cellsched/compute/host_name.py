@@ -329,8 +329,8 @@ class HostIdentity:
             return taken
         for record in placed:
             node = self._node_of(record)
-            LOG.warning('Adopting instance %s from host %s', record.uuid,
-                        record.host)
+            LOG.warning('Adopting the server from host %s', record.host,
+                        instance_uuid=record.uuid)
             with self._database.writer() as connection:
                 on_host.adopt(connection, record, self._host, node,
                               self._database.now())

@@ -188,8 +188,8 @@ class MovingAgent:
                 self.migrate_out(admin(), instance, move.uuid)
             except Exception:
                 # A conductor of the cell tells this host again.
-                LOG.exception('Could not remove instance %s, which has moved '
-                              'to another host', instance.uuid)
+                LOG.exception('Could not remove the server, which has moved '
+                              'to another host', instance_uuid=instance.uuid)
 
     def revert_failed(self) -> None:
         """Start the servers that were stopped for moves that have failed.
@@ -202,11 +202,12 @@ class MovingAgent:
                 with self._lock(uuid, blocking=False):
                     self._revert(objects.Instance(uuid=uuid))
             except lockutils.AcquireLockFailedException:
-                LOG.debug('Not reverting instance %s: it is locked', uuid)
+                LOG.debug('Not reverting the server: it is locked',
+                          instance_uuid=uuid)
             except Exception:
                 # A failure of one server does not stop the others.
-                LOG.exception('Could not start instance %s again, whose '
-                              'migration has failed', uuid)
+                LOG.exception('Could not start the server again, whose '
+                              'migration has failed', instance_uuid=uuid)
 
     def _lock(self, uuid: str, blocking: bool = True) -> Any:
         return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks,
@@ -242,8 +243,9 @@ class MovingAgent:
                         uuid=instance.uuid, reason='its new host has an '
                         'older copy of it')
             except Exception as exc:
-                LOG.exception('The %s of instance %s failed on this host',
-                              move.migration_type, instance.uuid)
+                LOG.exception('The %s failed on this host',
+                              move.migration_type,
+                              instance_uuid=instance.uuid, context=context)
                 if removes:
                     self._remove(context, instance)
                 self._migrations.abort(self._database, move, exc)
@@ -320,9 +322,9 @@ class MovingAgent:
         reason: Exception,
     ) -> None:
         """End a migration that failed on its source, and start the server."""
-        LOG.warning('Instance %s could not leave this host for host %s: %s',
-                    instance.uuid, move.dest_compute,
-                    exception.describe(reason))
+        LOG.warning('The server could not leave this host for host %s: %s',
+                    move.dest_compute, exception.describe(reason),
+                    instance_uuid=instance.uuid)
         self._migrations.abort(self._database, move, reason)
         self._revert(instance)
 
@@ -342,8 +344,8 @@ class MovingAgent:
         if (row is None or row.host != self._host or not failed
                 or row.task_state in _NOT_REVERTED):
             return
-        LOG.warning('Starting instance %s on this host again: its migration '
-                    'has failed', uuid)
+        LOG.warning('Starting the server on this host again: its migration '
+                    'has failed', instance_uuid=uuid)
         self._driver.revert_migration(instance)
         self._reached('MoveRevert')
 
@@ -356,8 +358,8 @@ class MovingAgent:
             self._network.cleanup_instance_network_on_host(
                 context, instance, self._host)
         except exception.NetworkError:
-            LOG.exception('Could not clean up networks of instance %s on '
-                          'this host', instance.uuid)
+            LOG.exception('Could not clean up networks on this host',
+                          instance_uuid=instance.uuid, context=context)
 
     def _leave(
         self, context: RequestContext, instance: objects.Instance,
@@ -369,10 +371,10 @@ class MovingAgent:
             self._compute.migrate_out(
                 context, move.source_compute, instance, move.uuid)
         except (*delivery.ERRORS, exception.VersionNotSendable) as exc:
-            LOG.warning('Could not cast migrate_out to host %s for instance '
-                        '%s; a conductor casts it later: %s',
-                        move.source_compute, instance.uuid,
-                        exception.describe(exc))
+            LOG.warning('Could not cast migrate_out to host %s; a conductor '
+                        'casts it later: %s',
+                        move.source_compute, exception.describe(exc),
+                        instance_uuid=instance.uuid, context=context)
 
     def _begin(
         self, uuid: str, migration_uuid: str, leaves: bool = False
@@ -386,8 +388,8 @@ class MovingAgent:
             server_moves.hold(connection, uuid)
             move = server_moves.get(connection, migration_uuid)
             if not self._is_current(move, uuid, leaves):
-                LOG.info('Not moving instance %s: it was moved, or the move '
-                         'was given up', uuid)
+                LOG.info('Not moving the server: it was moved, or the move '
+                         'was given up', instance_uuid=uuid)
                 return None
             assert move is not None and move.kind.begin is not None
             begun = instances.transit(
@@ -426,8 +428,8 @@ class MovingAgent:
                     or move.migration_type != server_moves.SHELVE
                     or move.source_compute != self._host
                     or move.status not in server_moves.UNMOVED):
-                LOG.info('Not shelving instance %s: it left this host, or '
-                         'its move was aborted', uuid)
+                LOG.info('Not shelving the server: it left this host, or '
+                         'its move was aborted', instance_uuid=uuid)
                 return None
             row = instances.get(connection, uuid)
             begun = row is not None and (row.task_state, row.host) == (
@@ -462,9 +464,9 @@ class MovingAgent:
 
     def _pass_over(self, move: server_moves.Migration) -> None:
         """Abort a move whose server is deleted or no longer waits for it."""
-        LOG.info('Not finishing the %s of instance %s: it is deleted, or '
-                 'the move was aborted', move.migration_type,
-                 move.instance_uuid)
+        LOG.info('Not finishing the %s: the server is deleted, or the move '
+                 'was aborted', move.migration_type,
+                 instance_uuid=move.instance_uuid)
         self._migrations.abort(
             self._database, move,
             exception.InstanceNotFound(uuid=move.instance_uuid))

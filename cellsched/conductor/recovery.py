@@ -324,13 +324,14 @@ class StalledBuilds:
             else:
                 self._remove(cell_context.cell.database, found.cast)
         except delivery.ERRORS as exc:
-            LOG.warning('Could not cast in cell %s for the build of instance '
-                        '%s; the cast is retried: %s', cell_context.cell.name,
-                        found.cast.instance_uuid, exception.describe(exc))
+            LOG.warning('Could not cast the build in cell %s; the cast is '
+                        'retried: %s', cell_context.cell.name,
+                        exception.describe(exc),
+                        instance_uuid=found.cast.instance_uuid)
         except Exception:
             # One failure does not stop the others.
-            LOG.exception('Could not resume the build of instance %s',
-                          found.cast.instance_uuid)
+            LOG.exception('Could not resume the build',
+                          instance_uuid=found.cast.instance_uuid)
 
     def _go_on(self, cell_context: RequestContext, found: _Found) -> None:
         assert cell_context.cell is not None
@@ -347,9 +348,9 @@ class StalledBuilds:
             try:
                 message = build_casts.BuildMessage.read(cast)
             except objects.READ_ERRORS as exc:
-                LOG.warning('Not resuming the build of instance %s: its '
-                            'message cannot be read by this release (%s)',
-                            cast.instance_uuid, type(exc).__name__)
+                LOG.warning('Not resuming the build: its message cannot be '
+                            'read by this release (%s)', type(exc).__name__,
+                            instance_uuid=cast.instance_uuid)
                 return
         if instance is None or state not in states.OF_BUILD:
             with database.writer() as connection:
@@ -361,9 +362,9 @@ class StalledBuilds:
                     connection, cast, self._next(database, cast))
             if own:
                 self.metrics.add(metrics.RECOVERED, ('cast_again',))
-                LOG.warning('Casting to host %s again for instance %s, whose '
-                            'build it did not begin', cast.host,
-                            cast.instance_uuid)
+                LOG.warning('Casting to host %s again: it did not begin the '
+                            'build', cast.host,
+                            instance_uuid=cast.instance_uuid)
                 self.compute.get(
                     cell_context.cell.transport).build_and_run_instance(
                         cell_context, instance=instance, **message.arguments())
@@ -389,9 +390,8 @@ class StalledBuilds:
             if not build_casts.tell_again(
                     connection, cast, database.timestamp()):
                 return
-            LOG.warning('Removing the build of instance %s, which is not in '
-                        'this cell',
-                        uuid)
+            LOG.warning('Removing the build: its server is not in this cell',
+                        instance_uuid=uuid)
             instances.purge(connection, instances.lock(connection, [uuid]))
             build_casts.drop(connection, [uuid])
 
@@ -422,9 +422,8 @@ class StalledBuilds:
     ) -> None:
         assert cell_context.cell is not None
         self.metrics.add(metrics.RECOVERED, ('other_host',))
-        LOG.warning('Rescheduling the build of instance %s, which host %s '
-                    'did not begin',
-                    instance.uuid, cast.host)
+        LOG.warning('Rescheduling the build, which host %s did not begin',
+                    cast.host, instance_uuid=instance.uuid)
         reason = _not_taken_up(instance.uuid)
         self.conductors.get(cell_context.cell.transport).build_instances(
             cell_context, [instance],
@@ -489,14 +488,14 @@ class StalledMigrations:
                 self._end(move, before)
             except Exception:
                 # A failure of one migration does not stop the others.
-                LOG.exception('Could not end the %s of instance %s',
-                              move.migration_type, move.instance_uuid)
+                LOG.exception('Could not end the %s', move.migration_type,
+                              instance_uuid=move.instance_uuid)
         for move in ended:
             try:
                 self._migrations.release_ended(self.database, move)
             except Exception:
-                LOG.exception('Could not release the claims of an ended move '
-                              'of instance %s', move.instance_uuid)
+                LOG.exception('Could not release the claims of an ended move',
+                              instance_uuid=move.instance_uuid)
 
     def _end(
         self, move: server_moves.Migration, before: datetime.datetime
@@ -507,8 +506,8 @@ class StalledMigrations:
             self._tell_again(move, before, self.compute.migrate_out)
         elif move.status == server_moves.MOVED:
             if self._migrations.finish(self.database, move):
-                LOG.warning('Ended the stranded %s of instance %s',
-                            move.migration_type, move.instance_uuid)
+                LOG.warning('Ended the stranded %s', move.migration_type,
+                            instance_uuid=move.instance_uuid)
                 if move.kind.leaves:
                     self._tell(move, move.source_compute,
                                self.compute.migrate_out)
@@ -558,8 +557,9 @@ class StalledMigrations:
             tell(admin(), host,
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
         except delivery.ERRORS as exc:
-            LOG.warning('Could not cast to host %s for instance %s: %s', host,
-                        move.instance_uuid, exception.describe(exc))
+            LOG.warning('Could not cast to host %s to end a move: %s', host,
+                        exception.describe(exc),
+                        instance_uuid=move.instance_uuid)
 
 
 @dataclasses.dataclass(eq=False)
@@ -608,7 +608,7 @@ class NetworkCleanup:
             if not found:
                 return
             for instance in found:
-                LOG.info('Deallocating networks of ended instance %s',
-                         instance.uuid)
+                LOG.info('Deallocating networks of the ended server',
+                         instance_uuid=instance.uuid)
                 self.networks.free(of_owner(instance), instance)
             after = found[-1].uuid

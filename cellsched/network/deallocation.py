@@ -40,8 +40,8 @@ class NetworkDeallocation:
         try:
             self.network.deallocate_for_instance(context, instance)
         except Exception:
-            LOG.exception('Could not deallocate networks of instance %s',
-                          instance.uuid)
+            LOG.exception('Could not deallocate networks of the server',
+                          instance_uuid=instance.uuid, context=context)
             return False
         return True
 

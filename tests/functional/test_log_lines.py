@@ -18,9 +18,10 @@ class Kept(logging.Handler):
     def emit(self, record):
         uuid = getattr(record, 'instance_uuid', None)
         if uuid is not None:
+            context = getattr(record, 'context', None)
             self.lines.append((
                 uuid, record.name.removeprefix('cellsched.'),
-                record.getMessage(), record.context.request_id))
+                record.getMessage(), context and context.request_id))
 
 
 class TestLogLines(base.TestCase):

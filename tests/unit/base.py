@@ -2,6 +2,7 @@
 """The base of all tests."""
 
 import faulthandler
+import logging
 import pathlib
 import signal
 import sys
@@ -42,8 +43,18 @@ class TestCase(testtools.TestCase):
             self.timeout_s + _GRACE_S, exit=True, file=sys.__stderr__)
         self.useFixture(fixtures.Timeout(self.timeout_s, gentle=True))
         self.useFixture(fixtures.NestedTempfile())
-        self.logs = self.useFixture(fixtures.FakeLogger(level=0))
+        self.logs = self.useFixture(fixtures.FakeLogger(
+            level=0, format='%(message)s', formatter=_Formatter))
 
     def temporary_directory(self) -> pathlib.Path:
         """Return a directory that goes with the test."""
         return pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+
+class _Formatter(logging.Formatter):
+    """Puts the server of a line before its text, as oslo.log does."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        text = super().formatMessage(record)
+        uuid = getattr(record, 'instance_uuid', None)
+        return f'[instance: {uuid}] {text}' if uuid else text

@@ -76,7 +76,7 @@ class TestRecorded(mover.MoverTestCase):
             self.abort(move)
 
             self.assertEqual(1, self.logs.output.count(
-                f'Aborted the migration of instance {self.uuid}: '))
+                f'[instance: {self.uuid}] Aborted the migration: '))
 
     def test_server_goes_back_as_it_is_told(self):
         move = self.begin(server_moves.REBUILD)

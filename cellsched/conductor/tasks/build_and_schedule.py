@@ -292,8 +292,9 @@ class BuildAndSchedule:
             mapping = mappings.get(build.uuid)
             build.earlier = mapping.cell_mapping if mapping else None
             if build.reason:
-                LOG.error('Instance %s cannot be built: %s %s', build.uuid,
-                          build.reason, build.reason.__cause__ or '')
+                LOG.error('The server cannot be built: %s %s', build.reason,
+                          build.reason.__cause__ or '',
+                          instance_uuid=build.uuid, context=build.context)
                 build.instance.user_id = build.instance.get('user_id') or (
                     mapping and mapping.user_id)
 

@@ -87,8 +87,9 @@ class BuildInstances:
                  **(properties.get('retry') or {})}
         tried = retry['num_attempts']
         if not self._is_ours(instance.uuid, tried):
-            LOG.info('Not retrying instance %s: deleted, or retried already',
-                     instance.uuid)
+            LOG.info('Not retrying the build: the server is deleted, or its '
+                     'build was retried already', instance_uuid=instance.uuid,
+                     context=context)
             return
         try:
             self._move_on(context, instance, properties, spec, hosts, retry)
@@ -96,9 +97,11 @@ class BuildInstances:
             self._give_up(context, instance, spec, tried, exc)
         except exception.DATABASE_UNAVAILABLE:
             # StalledBuilds finds it when the stored message is old.
-            LOG.exception('Could not retry instance %s yet', instance.uuid)
+            LOG.exception('Could not retry the build yet',
+                          instance_uuid=instance.uuid, context=context)
         except Exception as exc:
-            LOG.exception('Could not retry instance %s', instance.uuid)
+            LOG.exception('Could not retry the build',
+                          instance_uuid=instance.uuid, context=context)
             self._give_up(context, instance, spec, tried, exc)
 
     def _move_on(
@@ -133,10 +136,10 @@ class BuildInstances:
             self.compute.build_and_run_instance(
                 context, instance=instance, **message.arguments())
         except delivery.ERRORS as exc:
-            LOG.warning('Could not cast to host %s for instance %s; the cast '
-                        'is retried: %s',
-                        chosen.service_host, instance.uuid,
-                        exception.describe(exc))
+            LOG.warning('Could not cast the build to host %s; the cast is '
+                        'retried: %s',
+                        chosen.service_host, exception.describe(exc),
+                        instance_uuid=instance.uuid, context=context)
 
     def _keep(self, message: build_casts.BuildMessage, uuid: str) -> None:
         """Store the message to the host, unless the build has ended."""

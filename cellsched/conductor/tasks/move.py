@@ -127,8 +127,8 @@ class Move:
         """
         work = self._prepare(instance_uuid, migration_uuid, host, image_ref)
         if work is None:
-            LOG.info('Not moving instance %s: it is deleted, or moved already',
-                     instance_uuid)
+            LOG.info('Not moving the server: it is deleted, or moved already',
+                     instance_uuid=instance_uuid, context=context)
             return
         work.rebuild = rebuild
         self.reached('MovePrepare')
@@ -138,13 +138,13 @@ class Move:
                 exception.DisksNotTransferable) as exc:
             self._give_up(context, work, exc)
         except (*delivery.ERRORS, *exception.DATABASE_UNAVAILABLE) as exc:
-            LOG.warning('The %s of instance %s failed: %s',
-                        work.move.migration_type,
-                        instance_uuid, exception.describe(exc))
+            LOG.warning('The %s failed: %s', work.move.migration_type,
+                        exception.describe(exc), instance_uuid=instance_uuid,
+                        context=context)
             self._give_up(context, work, exc)
         except Exception as exc:
-            LOG.exception('The %s of instance %s failed',
-                          work.move.migration_type, instance_uuid)
+            LOG.exception('The %s failed', work.move.migration_type,
+                          instance_uuid=instance_uuid, context=context)
             self._give_up(context, work, exc)
 
     def _move(self, context: RequestContext, work: MoveWork) -> None:
@@ -244,9 +244,9 @@ class Move:
         with self.database.reader() as connection:
             if aggregates.is_zone_in_cell(connection, zone, work.cell.id):
                 return
-        LOG.warning('Moving instance %s without its availability zone %s, '
-                    'which no host of cell %s has', work.instance.uuid, zone,
-                    work.cell.identity)
+        LOG.warning('Moving the server without its availability zone %s, '
+                    'which no host of cell %s has', zone, work.cell.identity,
+                    instance_uuid=work.instance.uuid)
         asked.availability_zone = None
 
     def _decide(

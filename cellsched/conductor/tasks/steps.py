@@ -345,11 +345,11 @@ class Alternates:
                     uuid, chosen, group, instance.get('project_id'),
                     instance.get('user_id')), look)
             except exception.ClaimRefused as exc:
-                LOG.info('Host %s is skipped for instance %s: %s',
-                         chosen.service_host, uuid, exc)
+                LOG.info('Host %s is skipped: %s', chosen.service_host, exc,
+                         instance_uuid=uuid)
             except exception.ClaimBusy as exc:
-                LOG.info('Host %s is busy, and is skipped for instance %s: %s',
-                         chosen.service_host, uuid, exc)
+                LOG.info('Host %s is busy, and is skipped: %s',
+                         chosen.service_host, exc, instance_uuid=uuid)
                 busy = exc
             else:
                 return chosen if claimed else None
@@ -425,9 +425,9 @@ class FindCell(saga.Step):
             build.end(Outcome.RETRY, exception.HostMappingNotFound(
                 host=gone.service_host))
             return
-        LOG.warning('Host %s of instance %s is not mapped to any cell; '
-                    'host %s is used', gone.service_host, build.uuid,
-                    chosen.service_host)
+        LOG.warning('Host %s is not mapped to any cell; host %s is used',
+                    gone.service_host, chosen.service_host,
+                    instance_uuid=build.uuid, context=build.context)
         build.selections = [chosen, *mapped]
         build.cell = cells[chosen.service_host]
 
@@ -513,8 +513,9 @@ class Decide(saga.Step):
                 # A deleted row stays: it prevents this build.
                 instances.purge(in_cell, instances.lock(in_cell, [build.uuid]))
         except Exception as exc:
-            LOG.exception('Could not remove the row of instance %s in cell '
-                          '%s', build.uuid, cell.identity)
+            LOG.exception('Could not remove the row of the server in cell %s',
+                          cell.identity, instance_uuid=build.uuid,
+                          context=build.context)
             build.fail(exc)
         else:
             instance_mappings.withdraw(
@@ -871,8 +872,9 @@ class Cast(saga.Step):
         reason: Exception,
     ) -> None:
         uuid = build.uuid
-        LOG.error('Could not cast instance %s to a host of cell %s: %s',
-                  uuid, cell.identity, reason)
+        LOG.error('Could not cast the build to a host of cell %s: %s',
+                  cell.identity, reason, instance_uuid=uuid,
+                  context=build.context)
         try:
             with self.targets.database(cell).writer() as connection:
                 failed = instances.fail(
@@ -884,4 +886,5 @@ class Cast(saga.Step):
                     build.context, 'build_instances', build.instance,
                     build.spec, reason)
         except Exception:
-            LOG.exception('Instance %s stays in BUILD', uuid)
+            LOG.exception('The server stays in BUILD', instance_uuid=uuid,
+                          context=build.context)

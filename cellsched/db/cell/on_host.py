@@ -375,6 +375,6 @@ def get(connection: sa.Connection, uuid: str) -> objects.Instance | None:
             instance.flavor = objects.Flavor.obj_from_primitive(
                 jsonutils.loads(row.flavor))
         except objects.READ_ERRORS as exc:
-            LOG.warning('The flavor of instance %s in its cell cannot be '
-                        'read: %s', uuid, exc)
+            LOG.warning('The flavor of the server in its cell cannot be '
+                        'read: %s', exc, instance_uuid=uuid)
     return instance

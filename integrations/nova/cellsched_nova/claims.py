@@ -165,7 +165,7 @@ class DeferredReleases:
         else:
             is_done = self._allocations.release(instance, held)
         if is_done:
-            LOG.info('Claim of instance %s is released', instance)
+            LOG.info('The claim is released', instance_uuid=instance)
         return is_done
 
     def start(self) -> None:

@@ -28,7 +28,7 @@ class TestLeakedClaims(base.TestCase):
                 len(self.claims.consumers()) - 1, leaked.release_leaked())
 
             self.assertEqual([broken], self.claims.consumers())
-            self.assertIn(f'Could not release the claim of instance {broken}',
+            self.assertIn(f'[instance: {broken}] Could not release the claim',
                           self.logs.output)
             self.claims.release = release
             self.assertEqual(

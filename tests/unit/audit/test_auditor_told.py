@@ -108,8 +108,9 @@ class TestRepairs(base.TestCase):
                     ([broken], sorted({*uuids} - {broken})),
                     ([each.of for each in report.remaining],
                      [each.of for each in report.repaired]))
-                self.assertIn(f'Could not repair claim-leaked of {broken}',
-                              self.logs.output)
+                self.assertIn(
+                    f'[instance: {broken}] Could not repair claim-leaked',
+                    self.logs.output)
                 self.claims.release = release
                 self.audit(fix=True)
                 for uuid in uuids:

@@ -967,7 +967,7 @@ class TestResume(agents.AgentTestCase):
         after.resume()
 
         self.assertActiveOnce()
-        self.assertIn(f'Could not resume instance {broken.uuid}',
+        self.assertIn(f'[instance: {broken.uuid}] Could not resume work',
                       self.logs.output)
 
     def test_deletion_is_done(self):
@@ -1155,7 +1155,8 @@ class TestGuests(agents.AgentTestCase):
         unfinished.remove(self.uuid)
 
         self.assertEqual(2, self.logs.output.count(
-            f'Could not change the file of instance {self.uuid} in {path}: '))
+            f'[instance: {self.uuid}] Could not change the file of the guest '
+            f'in {path}: '))
 
     def test_files_are_named_by_uuids_only(self):
         directory = self.temporary_directory()

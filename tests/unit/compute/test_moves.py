@@ -242,8 +242,8 @@ class TestCleanUp(mover.MoverTestCase):
             self.agents['host1'].clean_up()
 
             self.assertIn(
-                f'Could not remove instance {broken.instance_uuid}',
-                self.logs.output)
+                f'[instance: {broken.instance_uuid}] Could not remove the '
+                'server', self.logs.output)
             self.assertEqual(server_moves.FINISHED, self.status(broken))
             self.assertEqual(
                 {server_moves.DONE}, {self.status(move) for move in moves})

@@ -904,9 +904,8 @@ class TestStalledMigrations(mover.MoverTestCase):
             self.assertEqual(
                 {names[broken]}, {*self.claims.claims_of(names)})
             self.assertIn(
-                f'Could not end the {moves[broken].migration_type} of '
-                f'instance {moves[broken].instance_uuid}',
-                self.logs.output)
+                f'[instance: {moves[broken].instance_uuid}] Could not end '
+                f'the {moves[broken].migration_type}', self.logs.output)
             mend()
             self.run_late()
             self.assertEqual({}, self.claims.claims_of(names))
@@ -928,8 +927,8 @@ class TestStalledMigrations(mover.MoverTestCase):
 
             self.assertEqual({name}, {*self.claims.claims_of(late)})
             self.assertIn(
-                f'of an ended move of instance {move.instance_uuid}',
-                self.logs.output)
+                f'[instance: {move.instance_uuid}] Could not release the '
+                'claims of an ended move', self.logs.output)
             mend()
             self.run_late(1)
             self.assertEqual({}, self.claims.claims_of(late))

@@ -215,8 +215,8 @@ class ShadowScheduler:
             found = [key for key, each in self._pending.items()
                      if key[0] == context.request_id and each.count > 1]
             if len(found) != 1:
-                LOG.debug('Instance %s: no start notification was received',
-                          uuid)
+                LOG.debug('No start notification was received',
+                          instance_uuid=uuid)
                 return
             pending = self._pending.pop(found[0])
             other_count = pending.count - 1
@@ -450,15 +450,16 @@ class ShadowScheduler:
     ) -> None:
         request_id, uuid = pending.key
         LOG.log(log.DEBUG if verdict.outcome.agrees else log.INFO,
-                'Instance %s: outcome %s, reason %s, detail %s', uuid,
-                verdict.outcome, verdict.reason, verdict.detail)
+                'Comparison with Nova: outcome %s, reason %s, detail %s',
+                verdict.outcome, verdict.reason, verdict.detail,
+                instance_uuid=uuid)
         try:
             self._keep(comparison.Comparison(
                 timeutils.utcnow_ts(microsecond=True), request_id, uuid, host,
                 nova_host, verdict, pending.late_s, other_count))
         except exception.CellschedException as exc:
-            LOG.error('Instance %s: a comparison cannot be stored: %s', uuid,
-                      exc)
+            LOG.error('A comparison cannot be stored: %s', exc,
+                      instance_uuid=uuid)
 
 
 def _is_like(before: Any, now: Any, claimed: Mapping[str, int]) -> bool:
