@@ -12,6 +12,7 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import copy
 import functools
 from importlib import metadata
 import inspect
@@ -429,9 +430,17 @@ def main(application: Callable[[], Application]) -> NoReturn:
 
 
 class _Formatter(logging.Formatter):
+    """Shows the server of a line as services do, and no passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _without_secrets(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        uuid = getattr(record, 'instance_uuid', None)
+        if uuid:
+            record = copy.copy(record)
+            record.message = f'[instance: {uuid}] {record.message}'
+        return super().formatMessage(record)
 
 
 def _without_secrets(text: str) -> str:

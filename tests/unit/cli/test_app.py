@@ -5,6 +5,7 @@ import logging
 
 from cliff import command
 import fixtures
+from oslo_log import log
 
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
@@ -33,6 +34,13 @@ class Failing(command.Command):
         logging.getLogger('library').warning(
             'at amqp://u:%s@host', base.PASSWORD)
         raise self.error
+
+
+class Naming(command.Command):
+    """Log a line about a server."""
+
+    def take_action(self, parsed_args):
+        log.getLogger('service').warning('It is there', instance_uuid=UUID)
 
 
 class Telling(cli_base.Command):
@@ -195,6 +203,12 @@ class TestErrors(base.CommandTestCase):
 
         self.assertNotIn('WARNING', quiet.err)
         self.assertIn('WARNING library', verbose.err)
+
+    def test_server_of_a_log_line_is_shown(self):
+        ran = self.run_app(app.Shell, '-v', 'name', name=Naming)
+
+        self.assertIn(
+            f'WARNING service [instance: {UUID}] It is there\n', ran.err)
 
     def test_passwords_in_errors_and_logs_are_masked(self):
         error = exception.Invalid(
