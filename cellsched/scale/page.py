@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from importlib import resources
 import math
+import sys
 from typing import Any
 from typing import NamedTuple
 
@@ -231,6 +232,8 @@ def _parts(
 
 def _round_up(value: float) -> float:
     """Return the next of 1, 2, 5 and 10 times a power of ten."""
+    # Smaller ones have no exact power of ten.
+    value = max(value, sys.float_info.min * 10)
     unit = 10.0 ** math.floor(math.log10(value))
     return next(unit * each for each in (1, 2, 5, 10)
                 if unit * each >= value * (1 - 1e-9))

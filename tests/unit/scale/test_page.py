@@ -105,6 +105,7 @@ class TestPage(base.TestCase):
         self.assertIn('story, seed 1 (2)',
                       self.made(document(), document()).texts)
 
+    @hypothesis.example([5e-324])
     @hypothesis.given(values=st.lists(
         st.none() | st.floats(0, 1e12), min_size=1, max_size=9))
     def test_lines_stay_in_the_chart(self, values):
