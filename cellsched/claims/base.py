@@ -9,7 +9,6 @@ is a list of claims that is claimed as a whole.
 """
 
 import abc
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -282,32 +281,6 @@ class AnyOf:
         dataclasses.field(default_factory=dict))
 
 
-def first_that_fits(
-    batches: Sequence[Sequence[Claim]],
-    claim: Callable[[Sequence[Claim]], int],
-    claims_of: Callable[[Iterable[str]], Mapping[str, Sequence[Claim]]],
-) -> AnyOf:
-    """Claim the first batch that fits, one after the other.
-
-    :param claim: claims a batch, as :meth:`ClaimStore.claim`
-    :param claims_of: see :meth:`ClaimStore.claims_of`
-    """
-    refusals: dict[int, exception.ClaimRefused | exception.ClaimBusy] = {}
-    for position, batch in enumerate(batches):
-        try:
-            return AnyOf(position, claim(batch), refusals)
-        except exception.ClaimConflict:
-            # An earlier call, whose reply was lost, may have claimed any.
-            held = claims_of({each.consumer for each in batch})
-            for chosen, other in enumerate(batches):
-                if is_held(other, held):
-                    return AnyOf(chosen, 0, refusals)
-            raise
-        except (exception.ClaimRefused, exception.ClaimBusy) as exc:
-            refusals[position] = exc
-    return AnyOf(None, 0, refusals)
-
-
 #: Errors that refuse a transaction because of a single request in it.
 _OF_ONE_REQUEST = (
     exception.ClaimConflict, exception.ClaimRefused,
@@ -508,7 +481,21 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects
             a batch. Batches after the claimed one may not be checked
         """
-        return first_that_fits(batches, self.claim, self.claims_of)
+        refusals: dict[
+            int, exception.ClaimRefused | exception.ClaimBusy] = {}
+        for position, batch in enumerate(batches):
+            try:
+                return AnyOf(position, self.claim(batch), refusals)
+            except exception.ClaimConflict:
+                # An earlier call, whose reply was lost, may have claimed any.
+                held = self.claims_of({claim.consumer for claim in batch})
+                for chosen, other in enumerate(batches):
+                    if is_held(other, held):
+                        return AnyOf(chosen, 0, refusals)
+                raise
+            except (exception.ClaimRefused, exception.ClaimBusy) as exc:
+                refusals[position] = exc
+        return AnyOf(None, 0, refusals)
 
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[Claim]]]

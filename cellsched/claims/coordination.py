@@ -29,9 +29,6 @@ CONTENDED_S = 10.0
 #: Seconds to wait for a lock. Its holder may be dead, or suspended.
 WAIT_S = 1.0
 
-#: Seconds for which a lock that was not free is not tried again.
-_NOT_FREE_S = 0.02
-
 #: Seconds after which a lock is released although its write has not ended.
 _HELD_S = 60.0
 
@@ -74,7 +71,6 @@ class _Use:
     def __init__(self, clock: Clock) -> None:
         #: Set once the lock is acquired, or cannot be.
         self.answered = clock.event()
-        self.is_acquired = False
         #: Set when the lock is not needed any more.
         self.done = clock.event()
         self.ended = clock.event()
@@ -106,8 +102,6 @@ class ProviderLocks:
         self._contended: dict[str, float] = {}
         self._lock = threading.Lock()
         self._uses: dict[int, _Use] = {}
-        #: By name, until when a lock counts as held by another process.
-        self._held_elsewhere: dict[int, float] = {}
         self._connecting = clock.lock()
         self._coordinator: Any = None
         self._paused_until = 0.0
@@ -131,51 +125,20 @@ class ProviderLocks:
                 > self._clock.monotonic())
 
     @contextlib.contextmanager
-    def held(
-        self, providers: Iterable[str], waits: bool = True
-    ) -> Iterator[bool]:
-        """Hold the locks of contended providers, if they are free in time.
-
-        :param waits: whether to wait for the locks
-        :returns: False if a lock was not waited for, and is not free
-        """
-        names = {zlib.crc32(each.encode()) % _LOCKS
-                 for each in providers if self.is_enabled
-                 and self.is_contended(each)}
+    def held(self, providers: Iterable[str]) -> Iterator[None]:
+        """Hold the locks of contended providers, if they are free in time."""
+        if not self.is_enabled:
+            yield
+            return
+        names = {zlib.crc32(each.encode()) % _LOCKS: each
+                 for each in providers if self.is_contended(each)}
         until = self._clock.monotonic() + WAIT_S
         with contextlib.ExitStack() as stack:
             for name in sorted(names):
-                use = (self._acquire(name, until) if waits
-                       else self._acquire_free(name))
+                use = self._acquire(name, until)
                 if use is not None:
                     stack.callback(use.done.set)
-                elif not waits and not self._is_paused():
-                    yield False
-                    return
-            yield True
-
-    def _is_paused(self) -> bool:
-        return self._paused_until > self._clock.monotonic()
-
-    def _acquire_free(self, name: int) -> _Use | None:
-        """Return the use of a lock if it is free, else None."""
-        assert self._start is not None
-        use = _Use(self._clock)
-        with self._lock:
-            if self._is_paused() or name in self._uses or (
-                    self._held_elsewhere.get(name, 0.0)
-                    > self._clock.monotonic()):
-                return None
-            self._uses[name] = use
-        self._start(lambda: self._hold(name, use, False))
-        use.answered.wait(WAIT_S)
-        if use.is_acquired:
-            return use
-        use.done.set()
-        with self._lock:
-            self._held_elsewhere[name] = (
-                self._clock.monotonic() + _NOT_FREE_S)
-        return None
+            yield
 
     def _acquire(self, name: int, until: float) -> _Use | None:
         """Wait for a lock; return its use, or None without one."""
@@ -183,11 +146,11 @@ class ProviderLocks:
         while self._clock.monotonic() < until:
             use = _Use(self._clock)
             with self._lock:
-                if self._is_paused():
+                if self._paused_until > self._clock.monotonic():
                     return None
                 earlier = self._uses.setdefault(name, use)
             if earlier is use:
-                self._start(lambda: self._hold(name, use, True))
+                self._start(lambda: self._hold(name, use))
                 use.answered.wait(until - self._clock.monotonic())
                 return use
             if not earlier.answered.is_set():
@@ -196,12 +159,11 @@ class ProviderLocks:
             earlier.ended.wait(until - self._clock.monotonic())
         return None
 
-    def _hold(self, name: int, use: _Use, waits: bool) -> None:
+    def _hold(self, name: int, use: _Use) -> None:
         """Acquire a lock, and release it after its use."""
         try:
-            lock = self._await(f'cellsched-{name}'.encode(), use, waits)
+            lock = self._await(f'cellsched-{name}'.encode(), use)
             if lock is not None:
-                use.is_acquired = True
                 use.answered.set()
                 use.done.wait(_HELD_S)
                 lock.release()
@@ -214,11 +176,8 @@ class ProviderLocks:
             use.answered.set()
             use.ended.set()
 
-    def _await(self, name: bytes, use: _Use, waits: bool) -> Any:
-        """Return a lock that is acquired; None if it is not needed.
-
-        :param waits: False for None, too, if it is not free
-        """
+    def _await(self, name: bytes, use: _Use) -> Any:
+        """Return a lock that is acquired; None if it is not needed."""
         # A dependency of tooz, imported late as tooz itself.
         import tenacity
 
@@ -227,13 +186,11 @@ class ProviderLocks:
             # A lock that was not free is not used again: some count attempts.
             lock = coordinator.get_lock(name)
             try:
-                if lock.acquire(blocking=waits and self._blocking or False):
+                if lock.acquire(blocking=self._blocking or False):
                     return lock
             except tenacity.RetryError:
                 # It was not free in time.
                 continue
-            if not waits:
-                return None
             self._clock.sleep(pause_s)
             pause_s = min(1.5 * pause_s, _MOST_S)
         return None

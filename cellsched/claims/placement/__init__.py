@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 from random import Random
 import threading
 from typing import Any
@@ -206,40 +205,6 @@ class PlacementClaims(base.ClaimStore):
         self._repeat(make)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        return self._claim(claims)
-
-    def claim_if_free(self, claims: Sequence[base.Claim]) -> int:
-        """Claim as :meth:`claim`, without waiting for other processes.
-
-        :raises cellsched.exception.ClaimBusy: another process writes the
-            allocations of a contended provider; nothing is claimed
-        """
-        return self._claim(claims, waits=False)
-
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        # 1. Leave out providers that another process writes.
-        outcome = base.first_that_fits(
-            batches, self.claim if len(batches) == 1 else self.claim_if_free,
-            self.claims_of)
-        busy = [place for place, error in outcome.refusals.items()
-                if isinstance(error, exception.ClaimBusy)]
-        refusals = {place: error for place, error in outcome.refusals.items()
-                    if place not in busy}
-        if outcome.chosen is not None or not busy:
-            return dataclasses.replace(outcome, refusals=refusals)
-        # 2. If no other one fits, wait for them.
-        again = base.first_that_fits(
-            [batches[place] for place in busy], self.claim, self.claims_of)
-        return base.AnyOf(
-            None if again.chosen is None else busy[again.chosen], again.new,
-            {**refusals, **{busy[place]: error for place, error
-                            in again.refusals.items()}})
-
-    def _claim(
-        self, claims: Sequence[base.Claim], waits: bool = True
-    ) -> int:
         validation.check_claims(claims)
         for claim in claims:
             _check_uuid(f'claim of {claim.consumer}', 'consumer',
@@ -249,12 +214,12 @@ class PlacementClaims(base.ClaimStore):
         batch = BatchClaim(self._server, self._empty(), self._owners, claims,
                            self._clock.lock())
         with self._alone(batch.consumers):
-            self._claim_in_turn(batch, waits)
+            self._claim_in_turn(batch)
         if batch.error is not None:
             raise batch.error
         return batch.new or 0
 
-    def _claim_in_turn(self, batch: BatchClaim, waits: bool) -> None:
+    def _claim_in_turn(self, batch: BatchClaim) -> None:
         """Claim a batch, and those of waiting threads with it."""
         with self._queue.turn(batch.providers, batch) as items, (
                 contextlib.ExitStack()) as stack:
@@ -273,8 +238,7 @@ class PlacementClaims(base.ClaimStore):
                 providers = sorted(set[str]().union(
                     *(each.providers for each in batches)))
                 self._guarded(lambda guard: operations.claim_together(
-                    self._server, self._guards, guard, batches), providers,
-                    waits)
+                    self._server, self._guards, guard, batches), providers)
             items[:] = [each for each in items if each.is_over]
 
     def release(self, consumers: Iterable[str]) -> None:
@@ -471,26 +435,18 @@ class PlacementClaims(base.ClaimStore):
 
     def _guarded(
         self, attempt: Callable[[Guard], _Outcome | None],
-        providers: Sequence[str], waits: bool = True,
+        providers: Sequence[str],
     ) -> _Outcome:
-        """Repeat an attempt with a guard.
+        """Repeat an attempt with a guard."""
+        with self._locks.held(providers), self._guards.taken(
+                providers) as held:
+            def once() -> _Outcome | None:
+                outcome = attempt(held.guard)
+                if outcome is None:
+                    self._guards.lost(held, providers)
+                return outcome
 
-        :raises cellsched.exception.ClaimBusy: not to wait, another process
-            writes a provider
-        """
-        with self._locks.held(providers, waits) as is_free:
-            if not is_free:
-                raise exception.ClaimBusy(
-                    schema='claims', providers=list(providers),
-                    reason='another process claims there')
-            with self._guards.taken(providers) as held:
-                def once() -> _Outcome | None:
-                    outcome = attempt(held.guard)
-                    if outcome is None:
-                        self._guards.lost(held, providers)
-                    return outcome
-
-                return self._repeat(once)
+            return self._repeat(once)
 
     @contextlib.contextmanager
     def _alone(self, consumers: Iterable[str]) -> Iterator[None]:

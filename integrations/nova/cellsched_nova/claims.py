@@ -228,7 +228,7 @@ class ClaimComponents:
     :param deadline: the deadline for Placement
     """
 
-    store: placement_claims.PlacementClaims
+    store: base.ClaimStore
     allocations: Allocations
     deferred: DeferredReleases
     deadline: Deadline
@@ -303,15 +303,12 @@ class ServerClaims:
         self.writes: list[dict[str, dict[str, int]]] = []
 
     def claim_all(
-        self, requests: Sequence[tuple[str, AllocationRequest]],
-        waits: bool = True,
+        self, requests: Sequence[tuple[str, AllocationRequest]]
     ) -> str | None:
         """Claim for all of these instances, or for none of them.
 
         :param requests: the uuid of each instance, and its request
-        :param waits: whether to wait for other schedulers that claim there
         :returns: a provider without capacity for all; None if all are claimed
-        :raises cellsched.exception.ClaimBusy: not to wait, one does
         :raises cellsched.exception.ClaimConflict: an instance has allocations
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
@@ -326,14 +323,13 @@ class ServerClaims:
         except exception.DatabaseUnreachable:
             self._is_answering = False
             raise
-        claim = self._store.claim if waits else self._store.claim_if_free
         try:
-            taken = claim(claims)
+            taken = self._store.claim(claims)
             # An existing claim may be about to be released: renew its
             # generation, so that the release fails.
             while taken < len(claims) and not self._allocations.renew(
                     {uuid for uuid, _ in requests}):
-                taken = claim(claims)
+                taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
             return exc.provider
         except exception.DatabaseUnreachable:
@@ -362,20 +358,15 @@ class ServerClaims:
         if refused is not None:
             raise NotTogether(refused)
 
-    def claim(
-        self, uuid: str, allocation_request: AllocationRequest,
-        waits: bool = True,
-    ) -> bool:
+    def claim(self, uuid: str, allocation_request: AllocationRequest) -> bool:
         """Claim an allocation request; return False if capacity is missing.
 
         :param uuid: uuid of the instance
-        :param waits: whether to wait for other schedulers that claim there
-        :raises cellsched.exception.ClaimBusy: not to wait, one does
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
         """
         try:
-            return self.claim_all([(uuid, allocation_request)], waits) is None
+            return self.claim_all([(uuid, allocation_request)]) is None
         except exception.ClaimConflict:
             return self._claim_additional(uuid, allocation_request)
 

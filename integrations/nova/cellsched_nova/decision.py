@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import copy
 import dataclasses
 import functools
-import itertools
 import random
 import time
 from typing import Any
@@ -154,12 +153,10 @@ class Watcher(Protocol):
 class Chooser:
     """Selects and claims the best host for each instance in turn.
 
-    After a refused claim the next best host is tried. A host on which another
-    scheduler claims at the moment comes last.
+    After a refused claim the next best host is tried.
 
     :param claim: claims an allocation request for an instance, and returns
-        False if capacity is missing; its last argument is whether to wait for
-        another scheduler, and otherwise it raises ``ClaimBusy``
+        False if capacity is missing
     :param watcher: observes the ranking for the first instance
     :param changed: returns which of some rows changed since they were read
     :ivar refused: compute nodes with refused claims
@@ -170,7 +167,7 @@ class Chooser:
     hosts: view.Hosts
     request: objects.RequestSpec
     offers: Offers
-    claim: Callable[[str, AllocationRequest, bool], bool]
+    claim: Callable[[str, AllocationRequest], bool]
     watcher: Watcher | None = None
     changed: Callable[[Sequence[int]], set[int]] = lambda rows: set()
 
@@ -199,11 +196,7 @@ class Chooser:
         if not (last or self._chosen):
             # The next instance needs a ranking of its own.
             ranking.detach()
-        busy: list[int] = []
-        for row, waits in itertools.chain(
-                ((row, False) for row in self._in_order(ranking)),
-                # These were added meanwhile.
-                ((row, True) for row in busy)):
+        for row in self._in_order(ranking):
             uuid = self._uuid(row)
             request = self.offers.first(uuid)
             if request is None:
@@ -212,12 +205,8 @@ class Chooser:
                 self._check(row, [] if self._chosen else [
                     each.row for each in self._alternates(
                         ranking, self._cell_of(row), {row}, alternates)])
-            try:
-                if not self.claim(instance, request, waits):
-                    self.refused.append(uuid)
-                    continue
-            except exception.ClaimBusy:
-                busy.append(row)
+            if not self.claim(instance, request):
+                self.refused.append(uuid)
                 continue
             self._chosen.append(ChosenHost(row, request, self._limits(row)))
             self._picks.append(self._pick(ranking, row, instance, request))
@@ -729,13 +718,11 @@ class RequestDecision:
             self._parts.claims, self._context, self._spec)
         batch: list[tuple[str, AllocationRequest]] = []
 
-        def claim(
-            uuid: str, request: AllocationRequest, waits: bool
-        ) -> bool:
+        def claim(uuid: str, request: AllocationRequest) -> bool:
             if together:
                 batch.append((uuid, request))
             return together or not self._claiming or self._count_claim(
-                lambda: claimed.claim(uuid, request, waits))
+                lambda: claimed.claim(uuid, request))
 
         # 2. Select a host for each instance and claim it, or collect the
         #    claims for one write. An error releases all claims.
@@ -782,9 +769,6 @@ class RequestDecision:
             return won
         except claims.NotTogether:
             result = 'lost'
-            raise
-        except exception.ClaimBusy:
-            result = 'busy'
             raise
         finally:
             self._parts.metrics.add(metrics.CLAIMS, (result,))

@@ -156,9 +156,6 @@ class Store:
         self.claims += claims
         return len(claims)
 
-    def claim_if_free(self, claims):
-        return self.claim(claims)
-
     def release(self, consumers):
         pass
 
@@ -703,14 +700,10 @@ class ChooserTestCase(unittest.TestCase):
         self.uuids = list(self.hosts['uuid'])
         self.claimed = []
         self.full = set()
-        self.busy = set()
 
-    def claim(self, instance, allocation_request, waits):
+    def claim(self, instance, allocation_request):
         [uuid] = allocation_request['allocations']
         self.claimed.append((instance, uuid))
-        if uuid in self.busy and not waits:
-            raise exception.ClaimBusy(
-                schema='claims', providers=[uuid], reason='')
         return uuid not in self.full
 
     def chooser(self, offers=None):
@@ -725,16 +718,6 @@ class TestChooser(ChooserTestCase):
     def test_best_host_is_claimed(self):
         self.assertTrue(self.chooser().choose('a', last=True))
         self.assertEqual([('a', self.uuids[2])], self.claimed)
-
-    def test_host_on_which_another_scheduler_claims_comes_last(self):
-        first, second, third = self.uuids[::-1]
-        self.busy |= {first, second}
-        for full, claimed in (
-                (set(), [first, second, third]),
-                ({third}, [first, second, third, first])):
-            self.claimed, self.full = [], full
-            self.assertTrue(self.chooser().choose('a', last=True))
-            self.assertEqual([('a', each) for each in claimed], self.claimed)
 
     def test_host_with_a_refused_claim_is_skipped(self):
         self.full.add(self.uuids[2])

@@ -84,46 +84,6 @@ class TestProviderLocks(base.TestCase):
         with locks.held(['p']):
             pass
 
-    def holder(self):
-        """Return another process's lock of the provider, which it holds."""
-        other = tooz.get_coordinator(self.url, b'holder')
-        other.start()
-        self.addCleanup(other.stop)
-        lock = other.get_lock(b'cellsched-%d' % self.name())
-        self.assertTrue(lock.acquire(blocking=False))
-        return lock
-
-    def test_lock_that_is_not_free_is_left_at_once(self):
-        self.patch(coordination, '_NOT_FREE_S', 0.0)
-        lock, locks = self.holder(), self.make()
-
-        with locks.held(['p'], waits=False) as is_free:
-            self.assertFalse(is_free)
-        lock.release()
-        with locks.held(['p', 'q'], waits=False) as is_free:
-            self.assertTrue(is_free)
-            self.assertFalse(self.is_free())
-
-    def test_lock_that_was_not_free_is_not_tried_again_for_a_moment(self):
-        self.patch(coordination, '_NOT_FREE_S', 60.0)
-        lock, locks = self.holder(), self.make()
-        with locks.held(['p'], waits=False):
-            pass
-        lock.release()
-
-        with locks.held(['p'], waits=False) as is_free:
-            self.assertFalse(is_free)
-        with locks.held(['p']) as is_free:
-            self.assertTrue(is_free)
-
-    def test_provider_that_has_no_lock_is_free(self):
-        for locks in self.make('nothing://x'), self.make(contended='q'):
-            for _ in range(2):
-                with locks.held(['p'], waits=False):
-                    pass
-            with locks.held(['p'], waits=False) as is_free:
-                self.assertTrue(is_free)
-
     def test_nothing_waits_for_a_backend_that_fails(self):
         for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':
             with self.subTest(url=url), self.assertLogs(

@@ -6,7 +6,6 @@ import threading
 import uuid
 
 from cellsched.claims import base as claims
-from cellsched.claims import coordination
 from cellsched.claims import listing
 from cellsched.claims import placement
 from cellsched.claims.placement import messages
@@ -67,48 +66,6 @@ class TestPlacementClaims(
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
 
         self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
-
-    def other_process(self, directory):
-        """Return another process's store, and the locks of both."""
-        first, second = (coordination.ProviderLocks(
-            clock.Clock(), f'file://{directory}',
-            lambda function: threading.Thread(
-                target=function, daemon=True).start()) for _ in range(2))
-        return placement.PlacementClaims(
-            self.client, clock.Clock(), random.Random(1),
-            locks=first), first, second
-
-    def test_provider_that_another_process_writes_is_passed_over(self):
-        store, own, others = self.other_process(self.temporary_directory())
-        hot, cold = (self.make_provider(store, VCPU=8) for _ in range(2))
-        consumer = self.make_claim(hot, VCPU=1).consumer
-        batches = [[claims.Claim(consumer, each, {'VCPU': 1})]
-                   for each in (hot, cold)]
-        for locks in own, others:
-            locks.note_conflict([hot])
-
-        with others.held([hot]):
-            outcome = store.claim_any(batches)
-
-        self.assertEqual(claims.AnyOf(1, 1, {}), outcome)
-
-    def test_provider_that_another_process_writes_is_waited_for_last(self):
-        store, own, others = self.other_process(self.temporary_directory())
-        hot, full = (self.make_provider(store, VCPU=8) for _ in range(2))
-        store.claim([self.make_claim(full, VCPU=8)])
-        consumer = self.make_claim(hot, VCPU=1).consumer
-        batches = [[claims.Claim(consumer, each, {'VCPU': 1})]
-                   for each in (hot, full)]
-        for locks in own, others:
-            locks.note_conflict([hot])
-
-        with others.held([hot]):
-            outcome = store.claim_any(batches)
-
-        self.assertEqual((0, [1]), (outcome.chosen, [*outcome.refusals]))
-        with others.held([hot]):
-            self.assertEqual(
-                claims.AnyOf(0), store.claim_any(batches[:1]))
 
     def test_list_of_consumers_is_one_request_of_each_provider(self):
         providers = [self.make_provider(self.store, VCPU=8) for _ in range(3)]
