@@ -3,7 +3,6 @@
 
 import random
 
-from cellsched.audit import auditor
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.rpc import conductor
@@ -136,15 +135,6 @@ class TestCase(moving.TestCase):
             if kind != SELECT or not isinstance(error, (
                 exception.NoValidHost, exception.ClaimConflict,
                 exception.DeadlineExceeded))]
-
-    def release_leaked(self):
-        """Do what a conductor does of its own, twice."""
-        [run] = [function for service in self.world._services
-                 for function, _, _ in service.periodic
-                 if isinstance(getattr(function, '__self__', None),
-                               auditor.LeakedClaims)]
-        for _ in range(2):
-            run()
 
     def orders(self, times):
         """Yield all that was sent so far, in several orders."""
