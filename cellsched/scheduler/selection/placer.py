@@ -387,13 +387,13 @@ class Placer:
         """Locate the instances that the filters and weighers compare with.
 
         :param query_own: whether to locate the request's own instances even
-            if the claim store is queried for nothing else; those of failed
-            builds always are
+            if the claim store is queried for nothing else; those of a build
+            that is retried always are
         """
         request, uuids = attempt.request, attempt.uuids
         related = attempt.pipeline.located(request).difference(uuids)
-        query_own = query_own or existing_claims.has_tried(request)
-        if not related and not query_own:
+        retry = request.get('retry')
+        if not (related or query_own or retry and retry.get('hosts')):
             attempt.located = existing_claims.NO_LOCATIONS
             return
         held = self.claims.claims_of([*related, *uuids, *(

@@ -3,6 +3,7 @@
 
 import uuid
 
+from cellsched import clock
 from cellsched import exception
 from cellsched import objects
 from cellsched.testing import builders
@@ -68,6 +69,10 @@ class TestNews(services.SchedulerTestCase):
                 instance_uuids=said))
 
 
+#: Looks at the log, each after 0.01 s.
+LOOKS = 6000
+
+
 class TestBadInput(services.SchedulerTestCase):
 
     def assertRefused(self, field, method, **arguments):
@@ -79,9 +84,13 @@ class TestBadInput(services.SchedulerTestCase):
 
         self.call(method, cast=True, **arguments)
 
-        # There is one thread, which does one thing after the other.
+        # One message is processed after the other; its line may be later.
         self.client.select_destinations(
             services.CONTEXT, builders.request(), self.uuids)
+        for _ in range(LOOKS):
+            if self.logs.output[before:].endswith('\n'):
+                break
+            clock.Clock().sleep(0.01)
         [line] = self.logs.output[before:].splitlines()
         self.assertTrue(line.startswith(f'Refused {method}: '), line)
         self.assertTrue(line.isprintable(), ascii(line))

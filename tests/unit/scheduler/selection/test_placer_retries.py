@@ -125,6 +125,15 @@ class TestRetry(RetryCase):
         self.host('a1')
         self.assertEqual([[self.world.providers['a1']]], read)
 
+    def test_first_attempt_asks_for_no_claims_of_its_own(self):
+        claims_of, asked = self.world.claims.claims_of, []
+        self.world.claims.claims_of = lambda names: (
+            asked.append(names) or claims_of(names))
+
+        self.place(uuids=self.uuids, retry=retry())
+
+        self.assertEqual([], asked)
+
     def test_request_that_is_repeated_gets_the_same_answer(self):
         self.host()
         for by in (self.placer, self.world.placer(
