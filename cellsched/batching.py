@@ -172,6 +172,16 @@ _LANES = 20
 #: long.
 _HEAVY_MAX = 25
 
+#: The weight from which on a task is large.
+_LARGE = 20
+
+#: A large task pauses for this many times the time that it worked, and at most
+#: for so many seconds.
+_PAUSE, _PAUSE_MAX_S = 2.0, 1.0
+
+#: Seconds in which a lane that had a small task counts as in use.
+_RECENT_S = 1.0
+
 #: The share of a CPU that a process uses at least if it is busy, and not
 #: waiting.
 _BUSY_SHARE = 0.7
@@ -199,8 +209,32 @@ class _Task:
     future: 'futures.Future[Any]'
     #: The time at which it started, on the monotonic clock.
     started_at: float = 0.0
+    #: The end of its last pause, or its start.
+    resumed_at: float = 0.0
     #: False if it waits for something outside.
     counted: bool = True
+
+
+class _Current(threading.local):
+    """The task that a thread runs, and its queue."""
+
+    task: _Task | None = None
+    queue: 'TaskQueue'
+
+
+_current = _Current()
+
+
+def give_way() -> None:
+    """Pause if the thread runs a large task, and other lanes have small ones.
+
+    Call it where no lock or transaction is held. A task is large from a
+    weight of ``_LARGE``. While other lanes have small tasks, it works for a
+    third of the time: the small tasks, and what they lead to in other
+    processes, would otherwise compete with it for the CPU and the databases.
+    """
+    if _current.task is not None:
+        _current.queue.pause(_current.task)
 
 
 class TaskQueue:
@@ -245,6 +279,8 @@ class TaskQueue:
         self._keys: collections.Counter[Hashable] = collections.Counter()
         #: Number of running tasks without a place.
         self._outside = 0
+        #: When each lane had its last small task; the earliest first.
+        self._small_at: dict[Hashable, float] = {}
         #: When tasks lost their places the last time.
         self._released_at = 0.0
         self._is_watched = False
@@ -383,8 +419,16 @@ class TaskQueue:
         self._keys.update(keys.keys())
         self._used[task.place.lane] += task.place.weight
         self._running[task] = None
-        task.started_at = self._clock.monotonic()
+        task.started_at = task.resumed_at = self._clock.monotonic()
+        if task.place.weight < _LARGE:
+            self._note_small(task.place.lane, task.started_at)
         return True
+
+    def _note_small(self, lane: Hashable, now: float) -> None:
+        self._small_at.pop(lane, None)
+        self._small_at[lane] = now
+        while self._small_at[next(iter(self._small_at))] < now - _RECENT_S:
+            del self._small_at[next(iter(self._small_at))]
 
     def _unpark(self, key: Hashable, most: int) -> None:
         """Put a task that waits for a key back, if the key is free."""
@@ -404,7 +448,21 @@ class TaskQueue:
                 # The executor was shut down.
                 task.future.set_exception(exc)
 
+    def pause(self, task: _Task) -> None:
+        """Let a running task pause; see :func:`give_way`."""
+        if task.place.weight < _LARGE:
+            return
+        now = self._clock.monotonic()
+        with self._lock:
+            gives_way = any(at > now - _RECENT_S and lane != task.place.lane
+                            for lane, at in self._small_at.items())
+        if gives_way:
+            self._never.wait(
+                min(_PAUSE * (now - task.resumed_at), _PAUSE_MAX_S))
+        task.resumed_at = self._clock.monotonic()
+
     def _work(self, task: _Task) -> None:
+        _current.task, _current.queue = task, self
         try:
             result = task.function()
         except BaseException as exc:
@@ -413,6 +471,8 @@ class TaskQueue:
         else:
             self._leave(task)
             task.future.set_result(result)
+        finally:
+            _current.task = None
 
     def _leave(self, task: _Task) -> None:
         keys = task.place.keys

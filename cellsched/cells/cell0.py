@@ -10,6 +10,7 @@ from typing import Any
 
 from oslo_log import log
 
+from cellsched import batching
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
@@ -136,6 +137,7 @@ class Cell0:
                 connection, [uuid for uuid in decided if uuid not in current])
         if not decided:
             return set()
+        batching.give_way()
         burial = _Burial(context, reasons, owner, {
             instance.uuid: instance for instance in instances
             if instance.uuid in decided})
@@ -144,6 +146,7 @@ class Cell0:
         database = self._targets.database(cell0)
         with database.writer() as connection:
             new = self._write(connection, burial, decided)
+        batching.give_way()
         existing = burial.revisions.keys() - new
         if existing:
             # A record without a request is final; the others are replaced.
@@ -156,6 +159,7 @@ class Cell0:
                 self._notifier.failed(
                     context, 'build_instances',
                     burial.requests[uuid].instance, specs.get(uuid), reason)
+        batching.give_way()
         return self._release(database, cell0, burial)
 
     def _write(

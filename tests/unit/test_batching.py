@@ -262,6 +262,68 @@ class TestTaskQueue(base.TestCase):
         self.finish('a')
         self.assertEqual(['x', 'y', 'b'], self.started())
 
+    def working(self, seconds, weight=1000):
+        """Return the function of a large task that pauses after some work."""
+        def work():
+            self.threads.now_s += seconds
+            began = self.threads.now_s
+            batching.give_way()
+            self.ran.append(self.threads.now_s - began)
+
+        return batching.Place('flood', {}, weight), work
+
+    def test_large_task_pauses_for_small_ones_of_other_lanes(self):
+        self.queue()
+        self.add('x', 'other')
+        self.tasks.submit(*self.working(0.1))
+        self.threads.run()
+
+        self.assertEqual(['x', 0.2], [self.ran[0], round(self.ran[1], 9)])
+
+    def test_pause_after_a_long_wait_is_one_second(self):
+        self.queue()
+        self.tasks.submit(*self.working(0.9))
+        self.add('x', 'other')
+        self.threads.run()
+
+        self.assertAlmostEqual(1.0, self.ran[0])
+
+    def test_large_task_pauses_for_nobody_else(self):
+        self.queue()
+        self.add('own', 'flood')
+        self.add('large', 'other', weight=20)
+        self.threads.run()
+        self.tasks.submit(*self.working(0.1))
+        self.threads.run()
+
+        self.assertEqual(['own', 'large', 0.0], self.ran)
+
+    def test_small_task_of_long_ago_is_forgotten(self):
+        self.queue()
+        self.add('x', 'other')
+        self.tasks.submit(*self.working(1.5))
+        self.add('y', 'third')
+        self.threads.run()
+
+        self.assertEqual(['x', 0.0, 'y'], self.ran)
+
+    def test_small_task_does_not_pause(self):
+        self.queue()
+        self.add('x', 'other')
+        self.tasks.submit(*self.working(0.1, weight=19))
+        self.threads.run()
+
+        self.assertEqual(['x', 0.0], self.ran)
+
+    def test_thread_without_a_task_does_not_pause(self):
+        self.queue()
+        self.add('x', 'other')
+        self.threads.run()
+
+        batching.give_way()
+
+        self.assertEqual(0.0, self.threads.now_s)
+
     def test_tasks_with_a_key_run_one_after_the_other(self):
         self.queue(places=8)
         for name in 'abc':
