@@ -4,11 +4,14 @@
 Parameters: ``cells``, the number of ``hosts`` in each, the number of
 ``servers``, ``batch``, the number of servers in a request, and ``cpu``, the
 CPU to which the process is pinned, like a systemd unit with ``CPUAffinity=``.
-Without ``cpu`` the system selects the CPUs. With ``monitoring``, runs with
-metrics, which are scraped each second, alternate with runs without them. The
-samples of the former have names that end with ``with metrics``. ``select`` is
-the time in which a scheduler reads, decides and claims, for each request. The
-figures ``times as long`` are the ratios of the medians.
+Without ``cpu`` the system selects the CPUs.
+
+With ``monitoring``, all runs are in one deployment, in pairs: one with
+metrics, which are scraped each second, and one without, in alternating order.
+The samples of the former have names that end with ``with metrics``. ``select``
+is the time in which a scheduler reads, decides and claims, for each request.
+The figures ``times as long`` are the medians over the ratios of a pair, of
+which the parts are the time of a build and the median time to select.
 
 ``build`` is the time of a run divided by its servers. ``accepted to ACTIVE``
 is the time of each server. Both end at ``launched_at``, which an agent sets
@@ -40,6 +43,8 @@ from cellsched.standalone import deployment
 DURABLE = {group: {'sqlite_synchronous': True}
            for group in ('api_database', 'database')}
 
+USER = context.member('benchmark', 'benchmark')
+
 #: Servers per host that are built before the measurement.
 FIRST = 4
 
@@ -60,33 +65,61 @@ def run(parameters, repeat):
     """
     cells = [
         deployment.DeployedCell(f'cell{number}', [
-            deployment.DeployedHost(f'cell{number}-host{place}', vcpus=512,
-                                    memory_mb=2 ** 20, disk_gb=10000)
+            deployment.DeployedHost(f'cell{number}-host{place}', vcpus=2 ** 20,
+                                    memory_mb=2 ** 30, disk_gb=2 ** 20)
             for place in range(parameters['hosts'])])
         for number in range(parameters['cells'])]
-    monitoring = parameters.get('monitoring', False)
-    kinds = [('', deployment.Deployment)] + monitoring * [
-        (' with metrics', MonitoredDeployment)]
+    if parameters.get('monitoring'):
+        return compare(cells, parameters, repeat)
     samples = {'build': [], 'accepted to ACTIVE': [], 'floor': []}
     made = []
-    for number in range(repeat):
-        for suffix, kind in kinds[::-1 if number % 2 else 1]:
-            found = {'build': [], 'accepted to ACTIVE': []}
-            with tempfile.TemporaryDirectory() as path:
-                directory = pathlib.Path(path)
-                with (pinned_to(parameters.get('cpu')),
-                      kind(directory / 'cells', cells, options=DURABLE
-                           ) as world,
-                      selections(found if monitoring else None)):
-                    made.append(build(world, parameters, found))
-                samples['floor'].append(commit(directory, made[-1]))
-            for name, each in found.items():
-                samples.setdefault(name + suffix, []).extend(each)
-    return samples, {
-        'commits per build': sum(made) / len(made),
-        **({f'{name}, times as long': statistics.median(
-            samples[f'{name} with metrics']) / statistics.median(samples[name])
-            for name in ('build', 'select')} if monitoring else {})}
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as path:
+            directory = pathlib.Path(path)
+            with (pinned_to(parameters.get('cpu')), deployment.Deployment(
+                    directory / 'cells', cells, options=DURABLE) as world):
+                prepare(world)
+                made.append(build(world, parameters, samples))
+            samples['floor'].append(commit(directory, made[-1]))
+    return samples, {'commits per build': sum(made) / len(made)}
+
+
+def compare(cells, parameters, repeat):
+    """Return the samples with and without metrics, and their ratios."""
+    samples = {name + suffix: [] for suffix in ('', ' with metrics')
+               for name in ('build', 'accepted to ACTIVE', 'select')}
+    ratios = {'build': [], 'select': []}
+    with (tempfile.TemporaryDirectory() as path,
+          pinned_to(parameters.get('cpu')),
+          MonitoredDeployment(pathlib.Path(path), cells,
+                              options=DURABLE) as world):
+        prepare(world)
+        for number in range(repeat):
+            pair = {}
+            for on in (True, False)[::-1 if number % 2 else 1]:
+                world.switch(on)
+                found = pair[on] = {'build': [], 'accepted to ACTIVE': []}
+                with selections(found):
+                    build(world, parameters, found)
+                for name, each in found.items():
+                    samples[name + on * ' with metrics'] += each
+            for name, each in ratios.items():
+                each.append(statistics.median(pair[True][name])
+                            / statistics.median(pair[False][name]))
+    return samples, {f'{name}, times as long': statistics.median(each)
+                     for name, each in ratios.items()}
+
+
+class SwitchedMetrics(metrics.PrometheusMetrics):
+    """Metrics that record nothing while they are off."""
+
+    def add_all(self, readings):
+        if self.is_on:
+            super().add_all(readings)
+
+    def add_later(self, read):
+        if self.is_on:
+            super().add_later(read)
 
 
 class MonitoredDeployment(deployment.Deployment):
@@ -96,9 +129,14 @@ class MonitoredDeployment(deployment.Deployment):
         super().__init__(*args, **kwargs)
         self._recorded, self._end = [], threading.Event()
 
+    def switch(self, on):
+        """Turn the metrics on or off."""
+        for each in self._recorded:
+            each.is_on = on
+
     def _parts(self, conf):
         parts = super()._parts(conf)
-        parts.metrics = metrics.PrometheusMetrics('scheduler')
+        parts.metrics = SwitchedMetrics('scheduler')
         self._recorded.append(parts.metrics)
         return parts
 
@@ -114,15 +152,13 @@ class MonitoredDeployment(deployment.Deployment):
     def _scrape(self):
         while not self._end.wait(SCRAPE_S):
             for each in self._recorded:
-                each.exposition('')
+                if each.is_on:
+                    each.exposition('')
 
 
 @contextlib.contextmanager
 def selections(samples):
-    """Add the time of each selection to samples; None adds none."""
-    if samples is None:
-        yield
-        return
+    """Add the time of each selection to samples."""
     place = placer.Placer.place
 
     def timed(*args, **kwargs):
@@ -153,44 +189,45 @@ def pinned_to(cpu):
         os.sched_setaffinity(0, usable)
 
 
-def build(world, parameters, samples):
-    """Build the servers; return the commits per server."""
+def prepare(world):
+    """Build some servers on each host.
+
+    Work that happens once is not timed: the first read of the hosts, and
+    SQLAlchemy's compilation of statements for each database.
+    """
     world.api.flavors.create(context.admin(), 'small', 1, 512, 1)
-    user = context.member('benchmark', 'benchmark')
-    servers, batch = parameters['servers'], parameters['batch']
-    count = sqlalchemy.select(sqlalchemy.func.count()).where(
-        models.instances.c.vm_state == 'active')
-
-    def active():
-        return sum(row[0] for row in ask(world, count))
-
-    # Work that happens once is not timed: the first read of the hosts, and
-    # SQLAlchemy's compilation of statements for each database.
-    first = FIRST * len(world.agents)
+    hosts = len(world.agents)
     for number in range(FIRST):
-        accept(world, user, f'first{number}', len(world.agents))
-    wait_for(first, active, time.time())
+        accept(world, f'first{number}', hosts)
+    wait_for(FIRST * hosts, lambda: count_active(world), time.time())
     # A service does this after its start.
     launch.freeze_objects()
+
+
+def build(world, parameters, samples):
+    """Build the servers; return the commits per server."""
+    servers, batch = parameters['servers'], parameters['batch']
+    before = count_active(world)
     accepted, commits = {}, []
     committed = commits.append
     sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', committed)
     try:
         start = time.time()
         for number in range(0, servers, batch):
-            accepted |= accept(world, user, f'server{number}', batch)
-        wait_for(servers + first, active, start)
+            accepted |= accept(world, f'server{number}', batch)
+        wait_for(servers, lambda: count_active(world) - before, start)
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, 'commit', committed)
     ends = launched(world)
-    samples['build'].append((max(ends.values()) - start) / servers)
+    samples['build'].append(
+        (max(ends[uuid] for uuid in accepted) - start) / servers)
     samples['accepted to ACTIVE'] += times(ends, accepted)
     return len(commits) / servers
 
 
-def accept(world, user, name, count=1):
+def accept(world, name, count=1):
     """Request servers; return the times of acceptance by uuid."""
-    uuids = world.api.servers.create(user, name, 'small', min_count=count)
+    uuids = world.api.servers.create(USER, name, 'small', min_count=count)
     return dict.fromkeys(uuids, time.time())
 
 
@@ -210,6 +247,13 @@ def wait_for(number, active, start):
                                f'{TIMEOUT_S} s')
         rest_s = (now - start) * (number - done) / max(done, 1)
         time.sleep(min(max(LEAST_S, rest_s / 2), MOST_S))
+
+
+def count_active(world):
+    """Return the number of ACTIVE servers."""
+    return sum(row[0] for row in ask(world, sqlalchemy.select(
+        sqlalchemy.func.count()).where(models.instances.c.vm_state == 'active'
+                                       )))
 
 
 def launched(world):

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import importlib
 from importlib import metadata
 import itertools
@@ -350,7 +351,7 @@ class PrometheusMetrics(Metrics):
         """Return the gauges and the facts."""
         gauges: dict[_Key, float] = {(WORKERS, ()): 1}
         facts: dict[_Key, float] = {
-            (VERSION, (metadata.version('cellsched'),)): 1}
+            (VERSION, (_version(),)): 1}
         for source in self._sources:
             try:
                 for figure, labels, value in source():
@@ -385,6 +386,12 @@ class PrometheusMetrics(Metrics):
             for bound, number in zip(bounds, numbers, strict=True):
                 yield (figure, '_bucket', (*figure.labels, 'le'),
                        (*labels, bound), number)
+
+
+@functools.cache
+def _version() -> str:
+    """Return the release; finding it takes as long as half a scrape."""
+    return metadata.version('cellsched')
 
 
 def _library() -> Any:
