@@ -153,6 +153,8 @@ class HostTable:
         self._inflight_builds = InflightBuilds()
         # Allocations that are in the overlay only, by node.
         self._pending: dict[str, list[PendingAllocation]] = {}
+        #: The number of reservations since the start.
+        self._reserved = 0
         # The overlay entry count at the last reservation of each node.
         self._noted_at: dict[str, int] = {}
         # The same for all nodes, up to when the entries were last discarded.
@@ -311,6 +313,7 @@ class HostTable:
                 PendingAllocation(node, resources, hosts.now,
                                   self._given(node, resources))
                 for node, resources in taken]
+            self._reserved += len(allocations)
             snapshot = self._published
             overlay = snapshot.overlay
             for allocation in allocations:
@@ -362,6 +365,21 @@ class HostTable:
         """Return the allocations that are neither confirmed nor undone."""
         with self._lock:
             return list(self._unclaimed())
+
+    def settled(self) -> int | None:
+        """Return the number of reservations so far.
+
+        While it is the same, views of the table count no reservation that may
+        be rolled back, or that the reported usage may already include.
+
+        :returns: None if there is such a reservation
+        """
+        with self._lock:
+            if any(not each.claimed or each.maybe_reported
+                   for allocations in self._pending.values()
+                   for each in allocations):
+                return None
+            return self._reserved
 
     def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
         """Watch all allocations that are neither confirmed nor rolled back.

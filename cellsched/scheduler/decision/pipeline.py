@@ -412,7 +412,10 @@ class Candidates:
         besides: Sequence[int],
     ) -> Iterator[Rejection]:
         for stage in self.stages:
-            rows = np.setdiff1d(self.rejected(stage), besides)
+            rows = self.rejected(stage)
+            # Most stages reject nothing.
+            if len(rows):
+                rows = np.setdiff1d(rows, besides)
             if len(rows):
                 nearest = calls.ask(
                     stage, _nearest, stage, self.filtered.hosts.at(rows),

@@ -13,6 +13,7 @@ import functools
 import math
 import types
 from typing import Any
+from typing import NoReturn
 from typing import TypeVar
 
 import os_resource_classes
@@ -121,6 +122,11 @@ class PlacementAttempt:
         instance has no host
     :param lost_hosts: hosts that are down, whose members do not bind the
         affinity group of the request
+    :param is_known: whether no newer facts can be read if the selection finds
+        no hosts
+    :param is_last: whether the request fails then
+    :param settled: the state of the table before the selection, if the facts
+        are known; see :meth:`cellsched.hosts.table.HostTable.settled`
     :param why: the diagnosis of the hosts; None if no error can need it
     :param decision: the record of the decision
     :param allocations: the reservations in the table
@@ -146,6 +152,9 @@ class PlacementAttempt:
     places: list[list[objects.Selection]] = dataclasses.field(
         default_factory=list)
     lost_hosts: frozenset[str] = frozenset()
+    is_known: bool = False
+    is_last: bool = False
+    settled: int | None = None
     why: diagnosis.Diagnosis | None = None
     decision: decision_record.Decision = dataclasses.field(
         init=False, repr=False)
@@ -343,14 +352,14 @@ class Placer:
         query_own = claim and bool(attempt.request.get('migration_uuid'))
         while rounds < self.attempts_max:
             # 1. Select a host for each instance and reserve it in the table.
+            attempt.is_known = fresh and query_own == claim
             with self._phase(attempt, 'select') as span:
                 self._locate(attempt, query_own)
                 self._select_and_reserve(attempt)
                 _describe(attempt, span)
             # 2. If no host is found and neither a newer nor a larger table is
             # available, wait for pending claims and select a last time.
-            if (not attempt.places and fresh and query_own == claim
-                    and not self.loader.extend()):
+            if not attempt.places and attempt.is_known:
                 self._select_after_pending(attempt)
             # 3. If no host is found, refresh the table and retry. The refresh
             # is skipped if another thread read it since the request started.
@@ -455,6 +464,7 @@ class Placer:
         table = self.loader.table
         attempt.allocations = ()
         for check in _CHECKS:
+            attempt.settled = table.settled() if attempt.is_known else None
             hosts = table.view(
                 self.clock.steady(), attempt.located.nodes, count_pending)
             try:
@@ -506,11 +516,17 @@ class Placer:
                 for each in located.claims.get(uuid, ())])
             for uuid in uuids)
         # 2. Diagnose before the alternates are selected, which rejects more
-        # hosts. A complete first round needs no diagnosis if another round
-        # can follow.
-        quiet = not attempt.refusals and complete and self.attempts_max > 1
-        attempt.why = None if quiet else selector.diagnosis(
-            self.loader.silent, len(uuids), self.loader.left_out())
+        # hosts. It takes as long as the selection, so only if the request can
+        # fail now.
+        if complete:
+            is_last = bool(attempt.refusals) or self.attempts_max == 1
+        else:
+            is_last = attempt.is_last or (
+                attempt.settled is not None
+                and attempt.settled == self.loader.table.settled())
+        attempt.why = selector.diagnosis(
+            self.loader.silent, len(uuids), self.loader.left_out()
+        ) if is_last else None
         # 3. Add the alternates and the record of the decision.
         attempt.places = (
             selector.selections(attempt.alternates) if complete else [])
@@ -522,11 +538,17 @@ class Placer:
     def _select_after_pending(self, attempt: PlacementAttempt) -> None:
         """Wait for pending claims, then select again.
 
-        A pending claim must not cause NoValidHost.
+        A pending claim must not cause NoValidHost. If the last selection
+        counted none, the request fails at once. If the table can be larger,
+        the caller selects in that.
 
         :raises cellsched.exception.NoValidHost: see :meth:`place`
         :raises cellsched.exception.HostStateUncertain: see :meth:`place`
         """
+        if self.loader.extend():
+            return
+        if attempt.why is not None:
+            self._refuse(attempt)
         events = []
 
         def watcher() -> Callable[[], None]:
@@ -540,10 +562,18 @@ class Placer:
         for event in events:
             event.wait(max(deadline - self.clock.monotonic(), 0))
         # 2. Select again. The claim store arbitrates, if it is asked.
+        attempt.is_last = True
         self._select_and_reserve(attempt, count_pending=not attempt.claim)
-        if attempt.places:
-            return
-        # 3. Fail the request, and release the claims of its failed builds.
+        attempt.is_last = False
+        if not attempt.places:
+            self._refuse(attempt)
+
+    def _refuse(self, attempt: PlacementAttempt) -> NoReturn:
+        """Fail a request, and release the claims of its failed builds.
+
+        :raises cellsched.exception.NoValidHost: see :meth:`place`
+        :raises cellsched.exception.HostStateUncertain: see :meth:`place`
+        """
         error = self._error(attempt)
         if isinstance(error, exception.NoValidHost):
             self._release_stale(attempt)
@@ -795,7 +825,8 @@ class Placer:
         self.loader.follow(context)
         with self._timed(context) as pipeline:
             attempt = PlacementAttempt(
-                context, pipeline, request, uuids, alternates, reserve=False)
+                context, pipeline, request, uuids, alternates, reserve=False,
+                is_last=True)
             while True:
                 self._locate(attempt, query_own=True)
                 self._select_and_reserve(attempt)

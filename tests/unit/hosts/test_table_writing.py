@@ -336,6 +336,28 @@ class TestTakings(base.TestCase):
 
         self.assertEqual(before, self.contents())
 
+    def test_table_is_settled_while_no_allocation_can_be_undone(self):
+        self.assertEqual(0, self.hosts.settled())
+
+        allocations = self.hosts.reserve(self.choose(1))
+        self.assertIsNone(self.hosts.settled())
+
+        self.hosts.confirm(allocations)
+        self.assertEqual(1, self.hosts.settled())
+
+        self.hosts.rollback(self.hosts.reserve(self.choose(1)))
+        self.assertEqual(2, self.hosts.settled())
+
+    def test_allocation_that_may_be_reported_is_not_settled(self):
+        allocations = self.hosts.reserve(self.choose(1))
+        self.hosts.set_usages([
+            (each.node, {'VCPU': 30}, {}, 1, {}) for each in allocations])
+        for each in allocations:
+            each.claimed = True
+
+        self.assertTrue(allocations[0].maybe_reported)
+        self.assertIsNone(self.hosts.settled())
+
     def test_view_stays_as_it_was(self):
         view = self.choose()
         before = view['vcpus_used'].tolist(), len(view)

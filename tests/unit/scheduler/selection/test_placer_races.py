@@ -7,6 +7,7 @@ import threading
 import time
 from unittest import mock
 
+import fixtures
 import hypothesis
 from hypothesis import strategies
 
@@ -15,6 +16,8 @@ from cellsched.conductor.tasks import saga
 from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.host_manager import manager
+from cellsched.hosts import table
+from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -85,6 +88,46 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.loader.before = somebody_reads
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
+
+    def test_refusal_takes_two_selections_and_one_diagnosis(self):
+        choose = self.patch(selector.Selector, 'choose')
+        diagnosis = self.patch(selector.Selector, 'diagnosis')
+
+        self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertEqual((2, 1), (choose.call_count, diagnosis.call_count))
+
+    def test_reservation_made_during_the_last_selection_refuses_nobody(self):
+        made = self.loader.table
+        settled, watch = made.settled, made.watch
+        reserved = []
+
+        def settled_before_a_reservation():
+            before = settled()
+            if not reserved:
+                self.world.claims.release(self.consumers[-1:])
+                self.loader.reload([self.world.providers['b2']])
+                hosts = made.view(self.world.clock.timestamp())
+                hosts.take(hosts.row(self.world.providers['b2']), {'VCPU': 4})
+                reserved.extend(made.reserve(hosts, table.Verify.NONE))
+            return before
+
+        def watch_until_it_is_rolled_back(make_watcher):
+            watch(make_watcher)
+            made.rollback(reserved)
+
+        self.useFixture(fixtures.MockPatchObject(
+            made, 'settled', settled_before_a_reservation))
+        self.useFixture(fixtures.MockPatchObject(
+            made, 'watch', watch_until_it_is_rolled_back))
+
+        self.assertEqual([['b2']], schedulers.hosts(self.place()))
+
+    def patch(self, owner, name):
+        """Return a mock that calls the method in its place."""
+        return self.useFixture(fixtures.MockPatchObject(
+            owner, name, autospec=True, side_effect=getattr(owner, name)
+        )).mock
 
     def test_how_many_fit_is_said_in_time_that_stands_still(self):
         self.world.claims.release(self.consumers[:2])
