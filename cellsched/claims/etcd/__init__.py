@@ -27,6 +27,7 @@ from typing import Self
 from oslo_config import cfg
 
 from cellsched.claims import base
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims.etcd import batches
 from cellsched.claims.etcd import calls
 from cellsched.claims.etcd import options
@@ -69,6 +70,7 @@ class EtcdClaims(base.ClaimStore):
         pending batch of several transactions
     :param ops_max: number of operations that a transaction may have
     :param close: closes the connections of the client
+    :param locks: of contended providers between processes; None for none
     """
 
     # etcd cannot find keys by their values.
@@ -82,6 +84,7 @@ class EtcdClaims(base.ClaimStore):
         retry_timeout_s: float = 30.0, batch_timeout_s: float = 5.0,
         ops_max: int = protocol.OPS_MAX,
         close: Callable[[], None] = lambda: None,
+        locks: ProviderLocks | None = None,
     ) -> None:
         self._url = url
         self._close = close
@@ -91,7 +94,8 @@ class EtcdClaims(base.ClaimStore):
         self._batches = batches.Batches(self._calls, batch_timeout_s)
         self._providers = ProviderFigures(self._calls, self._batches)
         self._claimer = requests.Claimer(
-            self._calls, self._batches, self._providers)
+            self._calls, self._batches, self._providers,
+            locks or ProviderLocks(clock))
         self._feed = ProviderFeed(self._calls, self._providers)
 
     @classmethod
@@ -111,7 +115,7 @@ class EtcdClaims(base.ClaimStore):
             sender, parts.clock, parts.random, place.prefix, str(place),
             conf.etcd.retry_timeout, conf.etcd.batch_timeout,
             conf.etcd.max_txn_ops,
-            sender.close)
+            sender.close, parts.locks)
 
     def close(self) -> None:
         self._close()

@@ -17,6 +17,7 @@ import math
 from typing import Any
 
 from cellsched.claims import base
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims.etcd import batches
 from cellsched.claims.etcd import calls
 from cellsched.claims.etcd.providers import ProviderFigures
@@ -162,11 +163,12 @@ class Claimer:
 
     def __init__(
         self, calls_: calls.Calls, batches_: batches.Batches,
-        figures: ProviderFigures,
+        figures: ProviderFigures, locks: ProviderLocks,
     ) -> None:
         self._calls = calls_
         self._batches = batches_
         self._figures = figures
+        self._locks = locks
 
     def claim(self, requests: Sequence[Request]) -> list[Outcome]:
         """Return the outcomes of requests; may block.
@@ -186,7 +188,7 @@ class Claimer:
     def _claim_in_turn(self, requests: Sequence[Request]) -> list[Request]:
         """Return requests with outcomes, by this thread or another one."""
         own = [Request(each.batches) for each in requests]
-        first = itertools.chain.from_iterable(map(self._first, own))
+        first = [*itertools.chain.from_iterable(map(self._first, own))]
         # The members of a group are read first, so a member is alone.
         item = None if any(each.scope.groups for each in own) else own
         with self._calls.queue.turn(first, item) as items:
@@ -195,7 +197,8 @@ class Claimer:
                 for each in own:
                     each.is_left = True
                 own = [Request(each.batches) for each in requests]
-                self._write(own, items)
+                with self._locks.held(first):
+                    self._write(own, items)
         return own
 
     def _first(self, request: Request) -> Sequence[str]:
@@ -278,7 +281,9 @@ class Claimer:
         outcomes = self._calls.change_all([
             [(each.draft, each.scope) for each in plans] for plans in writing])
         for plans, (alternative, other) in zip(writing, outcomes):
-            is_old |= other is not None or alternative > 0
+            if other is not None or alternative > 0:
+                is_old = True
+                self._locks.note_conflict(plans[0].first)
             if other is None:
                 _keep(plans[alternative])
                 self._calls.learn(plans[0].first, alternative)

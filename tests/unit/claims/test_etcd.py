@@ -2,10 +2,12 @@
 """Claims in a model of etcd."""
 
 from concurrent import futures
+import contextlib
 import itertools
 import time
 
 from cellsched.claims import base as claims
+from cellsched.claims import coordination
 from cellsched.claims.etcd import protocol
 from cellsched import clock
 from cellsched import exception
@@ -238,6 +240,29 @@ class TestAlternatives(on_model.TestCase):
         # The other process took the last place of the first host.
         self.assertEqual((1, 1), (len(sent), outcome.chosen))
         self.assertEqual({'g': 3, 'h': 1, 'i': 0}, self.used())
+
+    def test_claim_holds_the_locks_of_hosts_that_others_changed(self):
+        held = []
+
+        class Locks(coordination.ProviderLocks):
+            @contextlib.contextmanager
+            def held(self, providers):
+                names = list(filter(self.is_contended, providers))
+                held.append(names)
+                yield
+                held.append('free')
+
+        self.store = self.make_store(locks=Locks(self.clock))
+        self.store.usages()
+        self.store.claim_any(self.request('h'))
+        self.peer.claim_any(self.request('g'))
+        for _ in range(2):
+            self.store.claim_any(self.request('g'))
+
+        self.assertEqual([[], 'free', [], 'free', ['g'], 'free'], held)
+        self.clock.advance(coordination.CONTENDED_S)
+        self.store.claim_any(self.request('i'))
+        self.assertEqual([[], 'free'], held[-2:])
 
     def check_two_requests(self, taken):
         """Claim the last place of a contended host, and one of the next."""

@@ -63,7 +63,7 @@ class TestPage(base.TestCase):
         conf = self.configuration()
 
         store = claims.load(conf, types.SimpleNamespace(
-            clock=clock.Clock(), random=random.Random()))
+            clock=clock.Clock(), random=random.Random(), locks=None))
 
         self.assertIsInstance(store, etcd.EtcdClaims)
         self.assertEqual('/etc/cellsched/etcd.pem', conf.etcd.certfile)
