@@ -153,8 +153,8 @@ class HostTable:
         self._inflight_builds = InflightBuilds()
         # Allocations that are in the overlay only, by node.
         self._pending: dict[str, list[PendingAllocation]] = {}
-        #: The number of reservations since the start.
-        self._reserved = 0
+        #: How often an allocation could be rolled back or counted twice.
+        self._doubts = 0
         # The overlay entry count at the last reservation of each node.
         self._noted_at: dict[str, int] = {}
         # The same for all nodes, up to when the entries were last discarded.
@@ -313,7 +313,7 @@ class HostTable:
                 PendingAllocation(node, resources, hosts.now,
                                   self._given(node, resources))
                 for node, resources in taken]
-            self._reserved += len(allocations)
+            self._doubts += len(allocations)
             snapshot = self._published
             overlay = snapshot.overlay
             for allocation in allocations:
@@ -367,19 +367,18 @@ class HostTable:
             return list(self._unclaimed())
 
     def settled(self) -> int | None:
-        """Return the number of reservations so far.
+        """Return a number, or None while the table is not settled.
 
-        While it is the same, views of the table count no reservation that may
-        be rolled back, or that the reported usage may already include.
-
-        :returns: None if there is such a reservation
+        While it returns the same number, views of the table count no
+        allocation that may be rolled back, or that the reported usage may
+        already include.
         """
         with self._lock:
             if any(not each.claimed or each.maybe_reported
                    for allocations in self._pending.values()
                    for each in allocations):
                 return None
-            return self._reserved
+            return self._doubts
 
     def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
         """Watch all allocations that are neither confirmed nor rolled back.
@@ -673,6 +672,7 @@ class HostTable:
                     self._fold(reported=uuid)
                     for allocation in self._pending.get(uuid, ()):
                         allocation.maybe_reported = True
+                        self._doubts += 1
                 rows.append(row)
                 of_hosts.append(usage)
             if rows:
@@ -725,7 +725,9 @@ class HostTable:
                 [self._pending.get(node, [])] if node
                 else self._pending.values()):
             for allocation in allocations:
-                allocation.maybe_reported |= uuid in allocation.providers
+                if uuid in allocation.providers:
+                    allocation.maybe_reported = True
+                    self._doubts += 1
         self._changed = True
         if not node:
             self._others.set_available(uuid, remaining, units)

@@ -352,11 +352,13 @@ class TestTakings(base.TestCase):
         allocations = self.hosts.reserve(self.choose(1))
         self.hosts.set_usages([
             (each.node, {'VCPU': 30}, {}, 1, {}) for each in allocations])
-        for each in allocations:
-            each.claimed = True
+        self.hosts.confirm(allocations)
 
         self.assertTrue(allocations[0].maybe_reported)
         self.assertIsNone(self.hosts.settled())
+
+        self.hosts.rollback(allocations)
+        self.assertEqual(2, self.hosts.settled())
 
     def test_view_stays_as_it_was(self):
         view = self.choose()
