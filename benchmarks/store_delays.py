@@ -22,6 +22,7 @@ import random
 import statistics
 import sys
 import tempfile
+import threading
 import time
 import uuid
 
@@ -42,6 +43,8 @@ import schedulers  # noqa: E402
 import stores  # noqa: E402
 from stores import base  # noqa: E402
 
+from cellsched.claims import coordination  # noqa: E402
+from cellsched import clock  # noqa: E402
 from cellsched import context  # noqa: E402
 from cellsched.scale import exactness  # noqa: E402
 from cellsched.scale import stores as models  # noqa: E402
@@ -288,7 +291,26 @@ def scheduler(count):
             lambda: schedulers.ask(driver, str(uuid.uuid4())))
         refresh_ms = per_call(lambda: driver.loader.refresh(context.admin()))
     return {'decision_ms': round(decision_ms, 3),
-            'cell_ms': round(refresh_ms / schedulers.CELLS, 3), **machine()}
+            'cell_ms': round(refresh_ms / schedulers.CELLS, 3),
+            'lock_ms': round(lock_ms(count), 3), **machine()}
+
+
+def lock_ms(count):
+    """Return the CPU time of a lock of a contended provider, by a file."""
+    with tempfile.TemporaryDirectory() as directory:
+        locks = coordination.ProviderLocks(
+            clock.Clock(), f'file://{directory}',
+            lambda function: threading.Thread(target=function).start())
+        locks.note_conflict(['p'])
+
+        def use():
+            with locks.held(['p']):
+                pass
+
+        use()
+        times = max(count // PARTS, 1)
+        return min(part_of(use, list, times)['client']
+                   for _ in range(PARTS)) / times
 
 
 def machine():

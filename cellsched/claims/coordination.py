@@ -65,6 +65,17 @@ def backend_url(conf: cfg.ConfigOpts) -> str:
     return f'{dialect}://{rest}' if dialect in _WAITING else ''
 
 
+def _coordinator(backend_url: str) -> Any:
+    """Return a coordinator of tooz that is started."""
+    # Few processes need the library, and to import it takes CPU.
+    from tooz import coordination
+
+    coordinator = coordination.get_coordinator(
+        backend_url, uuidutils.generate_uuid().encode())
+    coordinator.start(start_heart=True)
+    return coordinator
+
+
 class _Use:
     """One use of a lock, in a thread of its own."""
 
@@ -87,15 +98,18 @@ class ProviderLocks:
     :param backend_url: URL of a backend of tooz; empty for no locks, so that
         only conflicts are remembered
     :param start: runs a function in a new daemon thread
+    :param connect: returns the started coordinator of a URL
     """
 
     def __init__(
         self, clock: Clock, backend_url: str = '',
         start: Callable[[Callable[[], None]], None] | None = None,
+        connect: Callable[[str], Any] = _coordinator,
     ) -> None:
         self._clock = clock
         self._url = backend_url
         self._start = start
+        self._connect = connect
         self._blocking = _WAITING.get(
             parse.urlsplit(backend_url).scheme.partition('+')[0])
         #: By provider, until when it counts as contended.
@@ -196,15 +210,9 @@ class ProviderLocks:
         return None
 
     def _connected(self) -> Any:
-        # Few processes need the library, and to import it takes CPU.
-        from tooz import coordination
-
         with self._connecting:
             if self._coordinator is None:
-                coordinator = coordination.get_coordinator(
-                    self._url, uuidutils.generate_uuid().encode())
-                coordinator.start(start_heart=True)
-                self._coordinator = coordinator
+                self._coordinator = self._connect(self._url)
             return self._coordinator
 
     def _fail(self, error: Exception) -> None:

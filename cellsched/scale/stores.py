@@ -35,6 +35,7 @@ from oslo_config import cfg
 from cellsched.claims import base
 from cellsched.claims import cassandra
 from cellsched.claims.cassandra import requests as cassandra_requests
+from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims import etcd
 from cellsched.claims.etcd import protocol
 from cellsched.claims import memory
@@ -120,8 +121,9 @@ def measured() -> Mapping[str, Mapping[str, Any]]:
 def scheduler_times() -> Mapping[str, float]:
     """Return the CPU times of a scheduler.
 
-    ``decision_ms`` is that of a decision on a few hosts, and ``cell_ms`` that
-    of reading a cell in which nothing has changed.
+    ``decision_ms`` is that of a decision on a few hosts, ``cell_ms`` that of
+    reading a cell in which nothing has changed, and ``lock_ms`` that of a lock
+    between schedulers.
     """
     return measured()['scheduler']
 
@@ -200,6 +202,10 @@ class StoreServer:
         self.writes = 0
         #: The model of the server, for stores of production.
         self.model: Any = None
+
+    def spawn(self, function: Callable[[], None]) -> None:
+        """Start a thread of a scheduler."""
+        self.engine.spawn(function)
 
     def lock(self, name: str) -> SimulatedLock:
         """Return the lock of a record."""
@@ -517,6 +523,21 @@ class ServerClient:
         raise NotImplementedError
 
 
+class Coordinator:
+    """Gives locks between schedulers, in the place of tooz.
+
+    :param spend: lets CPU time of the scheduler pass
+    """
+
+    def __init__(self, server: StoreServer, spend: Spend) -> None:
+        self._server = server
+        self._spend = spend
+
+    def get_lock(self, name: bytes) -> SimulatedLock:
+        self._spend(scheduler_times()['lock_ms'] / 1000)
+        return self._server.lock(name.decode())
+
+
 class EtcdClient(ServerClient):
     """A failed transaction waits for the disk, too."""
 
@@ -649,7 +670,10 @@ def store_of(
     kind = server.kind.kind
     if kind in _PRODUCTION:
         client, _, make = _PRODUCTION[kind]
-        return make(client(server, spend), clock, random)
+        return make(
+            client(server, spend), clock, random, locks=ProviderLocks(
+                clock, 'simulated', server.spawn,
+                lambda _: Coordinator(server, spend)))
     return _MODELS[kind](server, ledger, spend)
 
 

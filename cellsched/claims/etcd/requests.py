@@ -197,7 +197,8 @@ class Claimer:
                 for each in own:
                     each.is_left = True
                 own = [Request(each.batches) for each in requests]
-                with self._locks.held(first):
+                # A few conflicts take less time than the lock.
+                with self._locks.held(first if self._calls.is_busy else ()):
                     self._write(own, items)
         return own
 

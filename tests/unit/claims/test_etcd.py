@@ -241,7 +241,7 @@ class TestAlternatives(on_model.TestCase):
         self.assertEqual((1, 1), (len(sent), outcome.chosen))
         self.assertEqual({'g': 3, 'h': 1, 'i': 0}, self.used())
 
-    def test_claim_holds_the_locks_of_hosts_that_others_changed(self):
+    def test_lock_of_a_host_is_held_while_most_claims_have_conflicts(self):
         held = []
 
         class Locks(coordination.ProviderLocks):
@@ -253,15 +253,16 @@ class TestAlternatives(on_model.TestCase):
                 held.append('free')
 
         self.store = self.make_store(locks=Locks(self.clock))
+        self.store.set_inventory('g', {'VCPU': claims.Inventory(30)})
         self.store.usages()
-        self.store.claim_any(self.request('h'))
-        self.peer.claim_any(self.request('g'))
-        for _ in range(2):
+        for _ in range(6):
+            self.peer.claim_any(self.request('g'))
             self.store.claim_any(self.request('g'))
 
-        self.assertEqual([[], 'free', [], 'free', ['g'], 'free'], held)
+        self.assertEqual([[], 'free'] * 2, held[:4])
+        self.assertEqual([['g'], 'free'], held[-2:])
         self.clock.advance(coordination.CONTENDED_S)
-        self.store.claim_any(self.request('i'))
+        self.store.claim_any(self.request('g'))
         self.assertEqual([[], 'free'], held[-2:])
 
     def check_two_requests(self, taken):
