@@ -3,8 +3,9 @@
 
 Parameters: ``hosts``, ``cells``, ``zones``, ``seed``, and ``fill`` with the
 smallest and the largest used share. The host of each request changes before
-the next request. ``known`` requests have the same flavor, ``other`` requests
-have amounts that no request had before.
+the next request. ``other`` requests have amounts that no request had before.
+After each, two requests have one and the same flavor: ``returned`` follows the
+other request, and ``known`` follows a request like it.
 
 The floor is that of ``decision.py``.
 """
@@ -25,13 +26,14 @@ def run(parameters, repeat):
     known = builders.request(vcpus=4, memory_mb=8192, root_gb=40)
     read = decision.columns_read(decides, table, {}, known, 1)
     numbers = np.random.default_rng(0).random(len(table))
-    samples = {'known': [], 'other': [], 'floor': []}
+    samples = {'known': [], 'returned': [], 'other': [], 'floor': []}
     for _ in range(3):
         mixed.decide(decides, table, {}, known)
     for number in range(repeat):
         other = builders.request(
             vcpus=1 + number % 8, memory_mb=4097 + number, root_gb=1 + number)
-        for name, request in ('known', known), ('other', other):
+        for name, request in (
+                ('other', other), ('returned', known), ('known', known)):
             samples[name].append(decision.timed(
                 mixed.decide, decides, table, {}, request))
         samples['floor'].append(decision.timed(
