@@ -199,6 +199,7 @@ def claim_together(
             batch.new = len(batch.remaining)
         return True
     if guards.is_of_provider(answer):
+        _keep_known(due)
         return None
     if answer.is_conflict:
         batches[0].empty.learn(answer, batches[0].consumers)
@@ -206,15 +207,27 @@ def claim_together(
         del batches[1:]
         return None
     # 3. Refuse those that do not fit.
-    for batch in due:
-        if answer.status == 400:
+    if answer.status == 400:
+        for batch in due:
             batch.empty.remove(guard, batch.consumers)
+    else:
+        _keep_known(due)
     refusals = resource_providers.refusals(
         server, [batch.remaining for batch in due])
     for batch, refusal in zip(due, refusals):
         if refusal is not None:
             batch.refuse(refusal)
     return None if any(not batch.is_over for batch in batches) else True
+
+
+def _keep_known(batches: Iterable[BatchClaim]) -> None:
+    """Note that a write of batches was not executed.
+
+    Placement compares the generations of the consumers before it looks at the
+    providers, so they still hold what they held before.
+    """
+    for batch in batches:
+        batch.is_known = True
 
 
 class Release:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of several batches with one request."""
+
+import random
+import threading
+import uuid
+
+from cellsched.claims import base as claims
+from cellsched.claims import placement
+from cellsched.claims.placement import guards
+from cellsched.claims.placement import messages
+from cellsched.claims.placement import operations
+from cellsched.claims.placement import server
+from cellsched import exception
+from cellsched.simulator.servers import placement as servers
+from cellsched.testing import clock
+from tests.unit import base
+from tests.unit.claims import test_placement
+
+PROVIDER = str(uuid.UUID(int=1))
+
+
+class TestClaimTogether(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.client = test_placement.Client(servers.PlacementModel())
+        self.clock = clock.FakeClock()
+        store = placement.PlacementClaims(
+            self.client, self.clock, random.Random(1))
+        store.set_inventory(PROVIDER, {'VCPU': claims.Inventory(2)})
+        self.server = server.PlacementServer(self.client)
+        self.owners = messages.Owners('INSTANCE', *2 * [str(uuid.uuid4())])
+        self.guards = guards.Guards(
+            self.server, self.owners, self.clock, random.Random(1), 1)
+        with self.guards.taken() as held:
+            self.guards.find(held.guard)
+
+    def batch(self, amount):
+        claim = claims.Claim(str(uuid.uuid4()), PROVIDER, {'VCPU': amount})
+        return operations.BatchClaim(
+            self.server, operations.EmptyConsumers(
+                self.server, self.owners, self.clock, 1.0),
+            self.owners, [claim], threading.Lock())
+
+    def claim(self, *batches):
+        """Return the consumers whose allocations were read."""
+        with self.guards.taken([PROVIDER]) as held:
+            del self.client.requests[:]
+            while operations.claim_together(
+                    self.server, self.guards, held.guard,
+                    [*batches]) is None:
+                pass
+        return [each.rpartition('/')[2] for each in self.client.requests
+                if each.startswith('GET /allocations/')]
+
+    def test_only_consumers_of_refused_batches_are_read(self):
+        batches = [self.batch(amount) for amount in (1, 2, 1)]
+
+        read = self.claim(*batches)
+
+        self.assertEqual(batches[1].consumers, read)
+        self.assertEqual([1, None, 1], [each.new for each in batches])
+        self.assertIsInstance(batches[1].error, exception.ClaimRefused)
+
+    def test_consumers_are_not_read_after_a_conflict_at_a_host(self):
+        answer = messages.PlacementAnswer(409, {'errors': [{
+            'status': 409, 'code': 'placement.concurrent_update',
+            'detail': 'Inventory and/or allocations changed'}]})
+        send, failures = self.client.send, [answer]
+        self.client.send = lambda request: (
+            failures.pop() if failures and request.method == 'POST'
+            and request.path == '/allocations' else send(request))
+        batches = [self.batch(1), self.batch(1)]
+
+        self.assertEqual([], self.claim(*batches))
+        self.assertEqual([1, 1], [each.new for each in batches])
