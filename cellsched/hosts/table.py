@@ -285,20 +285,24 @@ class HostTable:
     # Reservations.
 
     def reserve(
-        self, hosts: host_view.Hosts, check: Verify = Verify.UNCHANGED
+        self, hosts: host_view.Hosts, check: Verify = Verify.UNCHANGED,
+        chosen: Sequence[tuple[int, Mapping[str, int]]] | None = None,
     ) -> list[PendingAllocation] | None:
         """Add the allocations of a view to the overlay, for all decisions.
 
         This is the only step of a decision that is serialized by the lock. It
         checks the selected hosts again.
 
+        :param chosen: rows of the view, and amounts by resource class; None
+            for those that the view has taken
         :returns: the allocations; None, with nothing reserved, if the check
             fails for any host
         """
         columns = hosts.columns
         taken = [(columns.snapshot.columns['uuid'][row],
                   tuple(resources.items()))
-                 for row, resources in columns.taken]
+                 for row, resources in (
+                     columns.taken if chosen is None else chosen)]
         with self._lock:
             # 1. Check the selected hosts again if the table has changed.
             if check is not Verify.NONE and self._is_behind(columns) and (

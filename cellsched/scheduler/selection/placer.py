@@ -24,6 +24,7 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager.source import HostSource
+from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts.table import Verify
 from cellsched import metrics
@@ -96,7 +97,7 @@ _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
 _TURNS_MOST = 10
 
 #: Seconds to wait for pending claims of other requests.
-_PENDING_S = 10.0
+PENDING_S = 10.0
 
 #: The results of requests that fail, in the metrics.
 _RESULTS = (
@@ -549,18 +550,9 @@ class Placer:
             return
         if attempt.why is not None:
             self._refuse(attempt)
-        events = []
-
-        def watcher() -> Callable[[], None]:
-            events.append(self.clock.event())
-            return events[-1].set
-
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
-            self.loader.table.watch(watcher)
-        deadline = self.clock.monotonic() + _PENDING_S
-        for event in events:
-            event.wait(max(deadline - self.clock.monotonic(), 0))
+            await_pending(self.loader.table, self.clock, PENDING_S)
         # 2. Select again. The claim store arbitrates, if it is asked.
         attempt.is_last = True
         self._select_and_reserve(attempt, count_pending=not attempt.claim)
@@ -845,6 +837,26 @@ class Placer:
             gone = existing_claims.held_on(hosts, host, held)
         if gone:
             self.claims.release(gone)
+
+
+def await_pending(
+    table: HostTable, clock: Clock, timeout_s: float
+) -> bool:
+    """Wait until each pending claim is confirmed or rolled back.
+
+    :returns: whether there was any
+    """
+    events = []
+
+    def watcher() -> Callable[[], None]:
+        events.append(clock.event())
+        return events[-1].set
+
+    table.watch(watcher)
+    deadline = clock.monotonic() + timeout_s
+    for event in events:
+        event.wait(max(deadline - clock.monotonic(), 0))
+    return bool(events)
 
 
 def _read_decision(

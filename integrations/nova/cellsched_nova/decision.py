@@ -150,6 +150,40 @@ class Watcher(Protocol):
 
 
 @dataclasses.dataclass
+class Reservations:
+    """The hosts of a request that other requests count as taken.
+
+    :param hosts: the view of the request
+    :param known: the table of all requests; None to reserve nothing
+    :param check: the condition on each host
+    """
+
+    hosts: view.Hosts
+    known: table.HostTable | None = None
+    check: table.Verify = table.Verify.NONE
+    allocations: list[table.PendingAllocation] = dataclasses.field(
+        default_factory=list)
+
+    def add(self, row: int, resources: Mapping[str, int]) -> bool:
+        """Reserve a host; return False if others took its capacity."""
+        if self.known is None:
+            return True
+        found = self.known.reserve(
+            self.hosts, self.check, [(row, resources)])
+        self.allocations += found or ()
+        return found is not None
+
+    def undo_last(self) -> None:
+        """Undo the last reservation: its claim was refused."""
+        if self.known is not None:
+            self.known.rollback([self.allocations.pop()])
+
+    def undo(self) -> None:
+        if self.known is not None:
+            self.known.rollback(self.allocations)
+
+
+@dataclasses.dataclass
 class Chooser:
     """Selects and claims the best host for each instance in turn.
 
@@ -157,6 +191,8 @@ class Chooser:
 
     :param claim: claims an allocation request for an instance, and returns
         False if capacity is missing
+    :param reserve: reserves the resources of the host in a row, and returns
+        False if other requests took them since the view was made
     :param watcher: observes the ranking for the first instance
     :param changed: returns which of some rows changed since they were read
     :ivar refused: compute nodes with refused claims
@@ -168,6 +204,8 @@ class Chooser:
     request: objects.RequestSpec
     offers: Offers
     claim: Callable[[str, AllocationRequest], bool]
+    reserve: Callable[[int, Mapping[str, int]], bool] = (
+        lambda row, resources: True)
     watcher: Watcher | None = None
     changed: Callable[[Sequence[int]], set[int]] = lambda rows: set()
 
@@ -201,6 +239,9 @@ class Chooser:
             request = self.offers.first(uuid)
             if request is None:
                 continue
+            own = _own_resources(uuid, request)
+            if not self.reserve(row, own):
+                continue
             if alternates is not None:
                 self._check(row, [] if self._chosen else [
                     each.row for each in self._alternates(
@@ -211,7 +252,7 @@ class Chooser:
             self._chosen.append(ChosenHost(row, request, self._limits(row)))
             self._picks.append(self._pick(ranking, row, instance, request))
             self.offers.chosen(uuid, instance, request)
-            self.hosts.take(row, _own_resources(uuid, request), instance)
+            self.hosts.take(row, own, instance)
             self._taken = row
             return True
         return False
@@ -661,12 +702,25 @@ class RequestDecision:
         """
         for _ in range(_FREED_MAX):
             try:
-                return self._on_fresh_hosts(choose)
+                return self._on_settled_hosts(choose)
             except nova_exception.NoValidHost:
                 if not self._parts.hosts.find_freed(
                         self._context, resources, self._readings,
                         self._deadline.remaining_s()):
                     raise
+        return self._on_unchanged_hosts(choose)
+
+    def _on_settled_hosts(
+        self, choose: Callable[[], list[list[Any]]]
+    ) -> list[list[Any]]:
+        """Select hosts; before a refusal, wait for pending claims."""
+        try:
+            return self._on_fresh_hosts(choose)
+        except nova_exception.NoValidHost:
+            if not placer.await_pending(
+                    self._parts.hosts.table, clock.Clock(),
+                    min(placer.PENDING_S, self._deadline.remaining_s())):
+                raise
         return self._on_unchanged_hosts(choose)
 
     def _rebuild(self) -> list[list[Any]]:
@@ -711,24 +765,24 @@ class RequestDecision:
         self._readings = self._parts.hosts.readings
         hosts = self._view(located)
         policy = self._note_basis(hosts, asked, located)
-        watcher = self._watcher
-        if watcher is not None:
-            watcher.begin(hosts)
+        if self._watcher is not None:
+            self._watcher.begin(hosts)
         claimed = claims.ServerClaims(
             self._parts.claims, self._context, self._spec)
         batch: list[tuple[str, AllocationRequest]] = []
+        reserved = self._reservations(hosts)
 
         def claim(uuid: str, request: AllocationRequest) -> bool:
             if together:
                 batch.append((uuid, request))
-            return together or not self._claiming or self._count_claim(
-                lambda: claimed.claim(uuid, request))
+            return together or self._claim(claimed, reserved, uuid, request)
 
-        # 2. Select a host for each instance and claim it, or collect the
-        #    claims for one write. An error releases all claims.
+        # 2. Select a host for each instance, reserve it in the table of all
+        #    requests, and claim it, or collect the claims for one write. An
+        #    error undoes all of it.
         chooser = Chooser(
-            pipeline, policy, hosts, self._request, offers, claim, watcher,
-            self._checks(hosts))
+            pipeline, policy, hosts, self._request, offers, claim,
+            reserved.add, self._watcher, self._checks(hosts))
         self._passed = chooser.refused
         try:
             for instance in self._instances:
@@ -747,14 +801,25 @@ class RequestDecision:
             self._decision = chooser.decision()
         except BaseException:
             claimed.release()
+            reserved.undo()
             self._parts.hosts.expire(chooser.refused)
             raise
-        # 3. Count the selected hosts in the table of all requests.
-        if self._counts:
-            self._reserve(hosts, chooser.refused, claimed.writes)
+        # 3. Count the claims as made.
+        self._confirm(hosts, reserved, chooser.refused, claimed.writes)
         LOG.info('Placed %d instances on hosts %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
+
+    def _claim(
+        self, claimed: claims.ServerClaims, reserved: Reservations, uuid: str,
+        request: AllocationRequest,
+    ) -> bool:
+        """Claim a reserved host; undo the reservation if it is refused."""
+        if not self._claiming or self._count_claim(
+                lambda: claimed.claim(uuid, request)):
+            return True
+        reserved.undo_last()
+        return False
 
     def _count_claim(self, claim: Callable[[], bool | None]) -> bool:
         """Claim, and record the result in the metrics.
@@ -801,8 +866,17 @@ class RequestDecision:
         self._spec.instance_uuid = instance
         self._spec.obj_reset_changes(['instance_uuid'])
 
-    def _reserve(
-        self, hosts: view.Hosts, refused: Iterable[str],
+    def _reservations(self, hosts: view.Hosts) -> Reservations:
+        if not self._counts:
+            return Reservations(hosts)
+        # Placement may know of capacity that the table does not have yet.
+        return Reservations(hosts, self._parts.hosts.table, (
+            table.Verify.CAPACITY if self._way is not None
+            and self._way.name == COLUMNS else table.Verify.NONE))
+
+    def _confirm(
+        self, hosts: view.Hosts, reserved: Reservations,
+        refused: Iterable[str],
         writes: Iterable[dict[str, dict[str, int]]],
     ) -> None:
         """Make other requests count the selected hosts, claimed or not.
@@ -810,9 +884,10 @@ class RequestDecision:
         :param refused: compute nodes with refused claims
         :param writes: for each write, the amounts taken from each provider
         """
+        if not self._counts:
+            return
         known = self._parts.hosts
-        allocations = known.table.reserve(hosts, table.Verify.NONE) or ()
-        known.confirm(allocations, self._claiming)
+        known.confirm(reserved.allocations, self._claiming)
         known.table.reuse(hosts)
         known.claimed(writes)
         if refused:

@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 import random
 import tempfile
+import threading
 import time
 import types
 import unittest
@@ -25,6 +26,7 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
 from cellsched.scheduler import replay
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
 from cellsched.weighers import resources
@@ -614,6 +616,89 @@ class TestPendingSelection(TestCase):
 
         self.assertEqual([False], self.parts.hosts.confirmed)
         self.assertEqual([], self.store.claims)
+
+
+class TestPendingClaims(TestCase):
+    """Requests during the claim of another one; only host b has room."""
+
+    SERVER = '20000000-0000-4000-8000-000000000002'
+
+    def during(self, claim, servers=1, memory_mb=1500):
+        """Select for a request, in whose claim others are made.
+
+        :param claim: called in the first claim
+        :returns: the nodes of the claims
+        """
+        before = self.store.claim
+
+        def claim_once(claims):
+            self.store.claim = before
+            claim()
+            return before(claims)
+
+        self.store.claim = claim_once
+        RequestDecision(self.parts, self.context, self.spec(
+            memory_mb, num_instances=servers), [SERVER, self.SERVER][:servers],
+            0).select()
+        return [each.provider for each in self.store.claims]
+
+    def other(self, memory_mb=1500):
+        return RequestDecision(
+            self.parts, self.context, self.spec(memory_mb),
+            ['30000000-0000-4000-8000-000000000003'], 0).select()
+
+    def test_selected_host_counts_as_taken(self):
+        [b, a] = [self.parts.hosts.table['uuid'][row] for row in (1, 0)]
+
+        self.assertEqual(
+            [a, b], self.during(lambda: self.other(800), memory_mb=1500))
+
+    def test_all_hosts_of_one_request_count_as_taken(self):
+        self.addCleanup(setattr, placer, 'PENDING_S', placer.PENDING_S)
+        placer.PENDING_S = 0
+
+        self.during(lambda: self.assertRaises(
+            nova_exception.NoValidHost, self.other, 1100), 2, 900)
+
+    def test_refused_claim_frees_its_host(self):
+        def refuse():
+            raise exception.ClaimRefused(
+                consumer=SERVER, provider='b', resource='MEMORY_MB', amount=1)
+
+        self.assertRaises(
+            nova_exception.NoValidHost, self.during, refuse)
+        self.assertEqual([], self.parts.hosts.table.pending())
+        self.other()
+        self.assertEqual(1, len(self.store.claims))
+
+    def test_error_of_a_claim_frees_its_host(self):
+        def fail():
+            raise exception.DatabaseUnreachable(
+                schema='claims', url='', reason='')
+
+        self.assertRaises(nova_exception.NoValidHost, self.during, fail)
+        self.assertEqual([], self.parts.hosts.table.pending())
+
+    def test_request_waits_for_a_claim_that_may_be_refused(self):
+        found = []
+
+        def refuse():
+            waiting = threading.Thread(target=lambda: found.append(
+                self.other()))
+            watched = threading.Event()
+            self.parts.hosts.table.watch = lambda make: (
+                watch(make), watched.set())
+            waiting.start()
+            self.addCleanup(waiting.join)
+            watched.wait(60)
+            raise exception.ClaimRefused(
+                consumer=SERVER, provider='b', resource='MEMORY_MB', amount=1)
+
+        watch = self.parts.hosts.table.watch
+        self.assertRaises(
+            nova_exception.NoValidHost, self.during, refuse)
+        self.doCleanups()
+        self.assertEqual(1, len(found))
 
 
 class TestChangedHosts(TestCase):
