@@ -26,8 +26,15 @@ LOG = log.getLogger(__name__)
 #: Seconds for which a provider counts as contended after a conflict.
 CONTENDED_S = 10.0
 
-#: Seconds to wait for a lock. Its holder may be dead, or suspended.
-WAIT_S = 1.0
+#: Seconds to wait for a lock: its holder may be dead, or suspended. If writes
+#: take long, it is waited for as many of them, within a bound.
+WAIT_S, _WRITES, _WAIT_MOST_S = 1.0, 10, 10.0
+
+#: Weight of the last write in the mean of their durations.
+_NEWEST = 0.2
+
+#: Seconds after which a lock that is acquired was held by another process.
+_WAITED_S = 0.01
 
 #: Seconds after which a lock is released although its write has not ended.
 _HELD_S = 60.0
@@ -77,9 +84,13 @@ def _coordinator(backend_url: str) -> Any:
 
 
 class _Use:
-    """One use of a lock, in a thread of its own."""
+    """One use of a lock, in a thread of its own.
 
-    def __init__(self, clock: Clock) -> None:
+    :param until: when the caller stops to wait for the lock
+    """
+
+    def __init__(self, clock: Clock, until: float) -> None:
+        self.until = until
         #: Set once the lock is acquired, or cannot be.
         self.answered = clock.event()
         #: Set when the lock is not needed any more.
@@ -114,7 +125,11 @@ class ProviderLocks:
             parse.urlsplit(backend_url).scheme.partition('+')[0])
         #: By provider, until when it counts as contended.
         self._contended: dict[str, float] = {}
+        #: The latest of these times.
+        self._any_until = 0.0
         self._lock = threading.Lock()
+        #: The mean duration of writes.
+        self._write_s = 0.0
         self._uses: dict[int, _Use] = {}
         self._connecting = clock.lock()
         self._coordinator: Any = None
@@ -128,7 +143,7 @@ class ProviderLocks:
     def note_conflict(self, providers: Iterable[str]) -> None:
         """Remember that other writers disturbed a write of providers."""
         with self._lock:
-            until = self._clock.monotonic() + CONTENDED_S
+            self._any_until = until = self._clock.monotonic() + CONTENDED_S
             self._contended |= dict.fromkeys(providers, until)
             while len(self._contended) > _REMEMBERED_MAX:
                 self._contended.pop(next(iter(self._contended)))
@@ -139,26 +154,44 @@ class ProviderLocks:
                 > self._clock.monotonic())
 
     @contextlib.contextmanager
-    def held(self, providers: Iterable[str]) -> Iterator[None]:
-        """Hold the locks of contended providers, if they are free in time."""
+    def held(
+        self, providers: Iterable[str], eager: bool = False
+    ) -> Iterator[None]:
+        """Hold the locks of contended providers, if they are free in time.
+
+        :param eager: whether a conflict at any provider makes all of them
+            contended, because it takes much longer than a lock
+        """
         if not self.is_enabled:
             yield
             return
+        began = self._clock.monotonic()
         names = {zlib.crc32(each.encode()) % _LOCKS: each
-                 for each in providers if self.is_contended(each)}
-        until = self._clock.monotonic() + WAIT_S
+                 for each in providers if self.is_contended(each)
+                 or eager and self._any_until > began}
+        until = began + max(WAIT_S, min(
+            _WRITES * self._write_s, _WAIT_MOST_S))
         with contextlib.ExitStack() as stack:
             for name in sorted(names):
                 use = self._acquire(name, until)
                 if use is not None:
                     stack.callback(use.done.set)
+            if names:
+                stack.callback(self._learn, self._clock.monotonic())
+                if self._clock.monotonic() - began > _WAITED_S:
+                    self.note_conflict(names.values())
             yield
+
+    def _learn(self, since: float) -> None:
+        """Learn how long a write took."""
+        self._write_s += _NEWEST * (
+            self._clock.monotonic() - since - self._write_s)
 
     def _acquire(self, name: int, until: float) -> _Use | None:
         """Wait for a lock; return its use, or None without one."""
         assert self._start is not None
         while self._clock.monotonic() < until:
-            use = _Use(self._clock)
+            use = _Use(self._clock, until)
             with self._lock:
                 if self._paused_until > self._clock.monotonic():
                     return None
@@ -167,10 +200,13 @@ class ProviderLocks:
                 self._start(lambda: self._hold(name, use))
                 use.answered.wait(until - self._clock.monotonic())
                 return use
+            wait_until = until
             if not earlier.answered.is_set():
-                # An earlier caller has waited for it in vain.
-                return None
-            earlier.ended.wait(until - self._clock.monotonic())
+                wait_until = min(until, earlier.until)
+                if wait_until <= self._clock.monotonic():
+                    # An earlier caller has waited for it in vain.
+                    return None
+            earlier.ended.wait(wait_until - self._clock.monotonic())
         return None
 
     def _hold(self, name: int, use: _Use) -> None:

@@ -208,17 +208,15 @@ class Ledger:
             self._known[provider] = figures
 
     def _work(self, entries: Sequence[Entry]) -> None:
-        with self._locks.held({entry.provider for entry in entries}):
-            self._work_locked(entries)
-
-    def _work_locked(self, entries: Sequence[Entry]) -> None:
         """Apply entries until each has an outcome, or until the timeout."""
         work = _Work(
             self._session, self._known, bool(self.adds), self._locks)
         for _ in self._session.attempts():
-            while work.proceed([entry for entry in entries
-                                if entry.outcome is EntryOutcome.OPEN]):
-                pass
+            # Providers are contended after the first conflict.
+            with self._locks.held({entry.provider for entry in entries}):
+                while work.proceed([entry for entry in entries
+                                    if entry.outcome is EntryOutcome.OPEN]):
+                    pass
             if all(entry.outcome is not EntryOutcome.OPEN
                    for entry in entries):
                 break

@@ -438,10 +438,11 @@ class PlacementClaims(base.ClaimStore):
         providers: Sequence[str],
     ) -> _Outcome:
         """Repeat an attempt with a guard."""
-        with self._locks.held(providers), self._guards.taken(
-                providers) as held:
+        with self._guards.taken(providers) as held:
             def once() -> _Outcome | None:
-                outcome = attempt(held.guard)
+                # Providers are contended after the first conflict.
+                with self._locks.held(providers, eager=True):
+                    outcome = attempt(held.guard)
                 if outcome is None:
                     self._guards.lost(held, providers)
                 return outcome

@@ -11,6 +11,7 @@ from tooz import coordination as tooz
 from cellsched.claims import coordination
 from cellsched import clock
 from cellsched.conf import opts
+from cellsched.testing import clock as fake_clock
 from tests.unit import base
 
 
@@ -83,6 +84,70 @@ class TestProviderLocks(base.TestCase):
         lock.release()
         with locks.held(['p']):
             pass
+
+    def contended(self, locks, provider='p'):
+        """Return for how many seconds a provider stays contended."""
+        return next(seconds for seconds in range(100) if not (
+            locks._contended[provider] > locks._clock.monotonic() + seconds))
+
+    def test_provider_whose_lock_was_waited_for_stays_contended(self):
+        holder = tooz.get_coordinator(self.url, b'holder')
+        holder.start()
+        self.addCleanup(holder.stop)
+        lock = holder.get_lock(b'cellsched-%d' % self.name())
+        locks = self.make()
+        self.patch(coordination, 'CONTENDED_S', 50.0)
+        self.assertTrue(lock.acquire(blocking=False))
+        threading.Timer(0.05, lock.release).start()
+        with locks.held(['p']):
+            pass
+
+        self.assertGreater(self.contended(locks), 40)
+
+    def test_lock_is_waited_for_as_long_as_ten_writes_take(self):
+        fake = fake_clock.FakeClock()
+        locks = coordination.ProviderLocks(fake, self.url, start)
+        waits = []
+        locks._acquire = lambda name, until: waits.append(
+            until - fake.monotonic())
+        locks.note_conflict(['p'])
+        for write_s in 0.01, 2.0, 60.0, 0:
+            with locks.held(['p']):
+                fake.advance(write_s)
+            locks.note_conflict(['p'])
+
+        for expected, seconds in zip((1.0, 1.0, 4.0, 10.0), waits):
+            self.assertAlmostEqual(expected, seconds, delta=0.1)
+
+    def test_conflict_of_one_provider_makes_all_contended_if_asked(self):
+        locks = self.make(contended='q')
+        with locks.held(['p'], eager=True):
+            self.assertFalse(self.is_free())
+
+    def test_second_caller_waits_as_long_as_the_first(self):
+        holder = tooz.get_coordinator(self.url, b'holder')
+        holder.start()
+        self.addCleanup(holder.stop)
+        lock = holder.get_lock(b'cellsched-%d' % self.name())
+        self.patch(coordination, 'WAIT_S', 60.0)
+        locks, held = self.make(), []
+
+        def write():
+            with locks.held(['p']):
+                held.append(self.is_free())
+
+        self.assertTrue(lock.acquire(blocking=False))
+        writers = [threading.Thread(target=write) for _ in range(2)]
+        for each in writers:
+            each.start()
+        while not locks._uses:
+            pass
+        self.assertEqual([], held)
+        lock.release()
+        for each in writers:
+            each.join()
+
+        self.assertEqual([False, False], held)
 
     def test_nothing_waits_for_a_backend_that_fails(self):
         for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in Placement, on a model of it."""
 
+import contextlib
 import random
 import threading
 import uuid
 
 from cellsched.claims import base as claims
+from cellsched.claims import coordination
 from cellsched.claims import listing
 from cellsched.claims import placement
 from cellsched.claims.placement import messages
@@ -66,6 +68,30 @@ class TestPlacementClaims(
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
 
         self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
+
+    def test_claim_takes_the_lock_of_its_host_after_a_conflict(self):
+        held = []
+
+        class Locks(coordination.ProviderLocks):
+            @contextlib.contextmanager
+            def held(self, providers, eager=False):
+                held.append([*map(self.is_contended, providers)])
+                yield
+
+        provider = self.make_provider(self.store, VCPU=8)
+        store = placement.PlacementClaims(
+            self.client, clock.Clock(), random.Random(1),
+            locks=Locks(clock.Clock()))
+        store.claim([self.make_claim(provider, VCPU=1)])
+        send, failures = self.client.send, [messages.PlacementAnswer(409, {
+            'errors': [{'status': 409, 'code': 'placement.concurrent_update',
+                        'detail': 'Inventory and/or allocations changed'}]})]
+        self.client.send = lambda request: (
+            failures.pop() if failures and request.method == 'POST'
+            else send(request))
+        store.claim([self.make_claim(provider, VCPU=1)])
+
+        self.assertEqual([[False], [False], [True]], held)
 
     def test_list_of_consumers_is_one_request_of_each_provider(self):
         providers = [self.make_provider(self.store, VCPU=8) for _ in range(3)]
