@@ -670,9 +670,10 @@ class RequestDecision:
         try:
             return choose()
         except nova_exception.NoValidHost:
-            if not hosts.refresh(
-                    self._context, self._asked_at, self._deadline.remaining_s()
-            ) and hosts.unread_reason is None:
+            was_read = hosts.refresh(
+                self._context, self._asked_at, self._deadline.remaining_s(),
+                whole=True)
+            if not was_read and hosts.unread_reason is None:
                 raise
         hosts.await_placement(self._context, self._deadline.remaining_s())
         return choose()

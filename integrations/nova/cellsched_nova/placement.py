@@ -12,7 +12,9 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import threading
+import time
 from typing import Any
 from typing import NamedTuple
 from typing import TypeVar
@@ -37,6 +39,10 @@ _FEW = 8
 #: If at least ``_MANY`` providers changed, a summary of all is read first.
 #: Later reads add the missing fields, ``_AT_ONCE`` providers at a time.
 _MANY, _AT_ONCE = 200, 20
+
+#: Seconds after which inventories and traits of a changed provider are read
+#: again. Until then only its usage is, unless a request would be refused.
+_WHOLE_S = 10.0
 
 #: A provider with this trait shares resources in its aggregates.
 _SHARES = 'MISC_SHARES_VIA_AGGREGATE'
@@ -83,11 +89,19 @@ class _Known:
 
     :param generation: its generation before the read
     :param is_host: whether it was the root provider of a known host
+    :param whole_at: monotonic time of the last read of inventories and traits
+    :param is_whole: whether they were read with this generation
     """
 
     generation: int
     facts: ProviderFacts
     is_host: bool
+    whole_at: float
+    is_whole: bool = True
+
+    @property
+    def is_recent(self) -> bool:
+        return time.monotonic() - self.whole_at < _WHOLE_S
 
 
 class _ListEntry(NamedTuple):
@@ -120,6 +134,8 @@ class ProviderReader:
         self._known: dict[str, _Known] = {}
         # Providers to read again, with any generation.
         self._outdated: set[str] = set()
+        # Providers of which the usage is to be read again.
+        self._uncounted: set[str] = set()
         # Providers with unknown bounds.
         self._partial: set[str] = set()
         self._is_reading = False
@@ -146,7 +162,7 @@ class ProviderReader:
         with self._lock:
             if self._is_reading:
                 # The current read may or may not include the claim.
-                self._outdated.add(uuid)
+                self._uncounted.add(uuid)
                 return
             known = self._known.get(uuid)
             if known is None:
@@ -191,7 +207,7 @@ class ProviderReader:
         :param taken: usage as returned by :meth:`with_capacity`
         """
         with self._lock:
-            outdated = frozenset(self._outdated)
+            outdated = self._outdated | self._uncounted
         return [uuid for uuid, amounts in taken.items()
                 if (known := self.facts(uuid)) is not None
                 and (uuid in outdated or any(
@@ -204,27 +220,33 @@ class ProviderReader:
         return None if known is None else known.facts
 
     def changes(
-        self, context: Any, nodes: Iterable[str]
+        self, context: Any, nodes: Iterable[str], whole: bool = True
     ) -> Iterator[tuple[str, ProviderFacts]]:
         """Yield the changed providers of compute nodes.
 
         :param nodes: uuids of all compute nodes
+        :param whole: False if inventories and traits may be older by some
+            seconds. Most changes of a provider are claims
         :raises PlacementUnavailable: some changes may have been yielded before
         """
         with self._lock:
             self._is_reading = True
             for uuid in self._outdated & self._known.keys():
                 self._known[uuid] = dataclasses.replace(
+                    self._known[uuid], generation=_NONE, whole_at=-math.inf)
+            for uuid in self._uncounted & self._known.keys():
+                self._known[uuid] = dataclasses.replace(
                     self._known[uuid], generation=_NONE)
             self._outdated.clear()
+            self._uncounted.clear()
         try:
-            yield from self._changes(context, frozenset(nodes))
+            yield from self._changes(context, frozenset(nodes), whole)
         finally:
             with self._lock:
                 self._is_reading = False
 
     def _changes(
-        self, context: Any, nodes: frozenset[str]
+        self, context: Any, nodes: frozenset[str], whole: bool
     ) -> Iterator[tuple[str, ProviderFacts]]:
         # 1. List all providers with their generations, and drop the deleted.
         listed = read(self._client, context, '/resource_providers',
@@ -237,9 +259,15 @@ class ProviderReader:
         # 2. Find the changed providers. If there are many, a summary replaces
         #    most of the requests; the missing fields follow later.
         changed = [
-            uuid for uuid, each in listed.items() if uuid not in self._known
-            or self._known[uuid].generation != each.generation
-            or self._known[uuid].is_host != (uuid in nodes)]
+            uuid for uuid, each in listed.items()
+            if (known := self._known.get(uuid)) is None
+            or known.generation != each.generation
+            or known.is_host != (uuid in nodes)
+            or not (known.is_whole or known.is_recent and not whole)]
+        counted = {uuid: known for uuid in changed
+                   if (known := self._known.get(uuid)) is not None
+                   and known.is_recent and not whole
+                   and known.is_host == (uuid in nodes)}
         summaries = (self._summaries(context) if len(changed) >= _MANY else {})
         self._partial.difference_update(changed)
         self._partial.update(uuid for uuid in changed if uuid in summaries)
@@ -248,8 +276,9 @@ class ProviderReader:
         for uuid, facts in itertools.chain(
                 ((uuid, summaries[uuid]) for uuid in changed
                  if uuid in summaries),
-                self._read_all(functools.partial(self._read, context), [
-                    uuid for uuid in changed if uuid not in summaries]),
+                self._read_all(
+                    functools.partial(self._read, context, counted), [
+                        uuid for uuid in changed if uuid not in summaries]),
                 self._completed(context, listed.keys() - set(changed))):
             provider = listed[uuid]
             self._other_classes.pop(uuid, None)
@@ -258,7 +287,10 @@ class ProviderReader:
                 yield uuid, facts
             elif provider.root != uuid or _SHARES in facts.traits:
                 self._other_classes[uuid] = frozenset(facts.capacity)
-            self._known[uuid] = _Known(provider.generation, facts, is_host)
+            is_whole = uuid in summaries or uuid not in counted
+            self._known[uuid] = _Known(
+                provider.generation, facts, is_host, time.monotonic()
+                if is_whole else counted[uuid].whole_at, is_whole)
 
     def _summaries(self, context: Any) -> dict[str, ProviderFacts]:
         """Return the summaries of all providers with free VCPUs.
@@ -300,10 +332,18 @@ class ProviderReader:
         with futures.ThreadPoolExecutor(self._threads) as executor:
             yield from zip(uuids, executor.map(read, uuids))
 
-    def _read(self, context: Any, uuid: str) -> ProviderFacts:
-        inventories = self._inventories(context, uuid)
+    def _read(
+        self, context: Any, counted: Mapping[str, _Known], uuid: str
+    ) -> ProviderFacts:
+        """Return the facts of a provider.
+
+        :param counted: the providers of which only the usage is read
+        """
         used = self._get(context, f'/resource_providers/{uuid}/usages',
                          {'usages': {}})['usages']
+        if uuid in counted:
+            return dataclasses.replace(counted[uuid].facts, used=used)
+        inventories = self._inventories(context, uuid)
         return _facts(inventories, used, self.read_traits(context, uuid))
 
     def read_traits(self, context: Any, uuid: str) -> frozenset[str]:

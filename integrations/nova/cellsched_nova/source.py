@@ -82,6 +82,8 @@ class NovaHosts(source.HostSource):
         # Monotonic times of the start of the last read, and of the end of the
         # last one that Placement answered.
         self._read_at = self._good_at = -math.inf
+        # The start of the last read with all inventories and traits.
+        self._whole_at = -math.inf
         # Duration of the last read in seconds.
         self._took_s = 0.0
         self._expired = False
@@ -145,25 +147,27 @@ class NovaHosts(source.HostSource):
 
     def refresh(
         self, context: Any, since: float | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float | None = None, whole: bool = False,
     ) -> bool:
         """Read the hosts; one thread at a time.
 
         :param since: a monotonic time; do nothing after a read since then
         :param timeout_s: longest wait for the read of another thread; None
             for no limit
+        :param whole: whether inventories and traits must not be older; they
+            may be older by some seconds otherwise
         :returns: whether the hosts were read by this call
         """
         def is_recent() -> bool:
-            return (not self._expired and since is not None
-                    and self._read_at >= since)
+            return (not self._expired and since is not None and since <= (
+                self._whole_at if whole else self._read_at))
 
         if is_recent():
             return False
         with self._reading(timeout_s) as may_read:
             if not may_read or is_recent():
                 return False
-            self._renew(context)
+            self._renew(context, whole)
             return True
 
     @contextlib.contextmanager
@@ -391,19 +395,21 @@ class NovaHosts(source.HostSource):
 
     # The methods below require the lock.
 
-    def _renew(self, context: Any) -> None:
+    def _renew(self, context: Any, whole: bool = False) -> None:
         # A change during the read may be missing.
         began_at, self._expired = time.monotonic(), False
         with self.table.batch():
-            self._read(context)
+            self._read(context, whole)
         self.readings += 1
         self._read_at = began_at
+        if whole:
+            self._whole_at = began_at
         now = time.monotonic()
         self._took_s = now - began_at
         if self.unread_reason is None:
             self._good_at, self._is_refused = now, False
 
-    def _read(self, context: Any) -> None:
+    def _read(self, context: Any, whole: bool) -> None:
         # 1. Read the changes in the cells.
         self.last_changes = {}
         new = self._read_cells(context)
@@ -417,7 +423,7 @@ class NovaHosts(source.HostSource):
         # 3. Read the changed providers. Without an answer the facts remain.
         try:
             for uuid, facts in self._providers.changes(
-                    context, list(self._nodes)):
+                    context, list(self._nodes), whole):
                 before = self._providers.facts(uuid)
                 if before is not None and before != facts:
                     self.last_changes.setdefault(uuid, before)

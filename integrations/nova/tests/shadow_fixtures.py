@@ -83,7 +83,7 @@ class Hosts:
         self._placement = placement
         self.uuids = list(self.table['uuid'])
 
-    def refresh(self, context, since=None, timeout_s=None):
+    def refresh(self, context, since=None, timeout_s=None, whole=False):
         self.table.put(self.uuids, {
             'last_seen_up': [time.time()] * len(self.uuids)})
         for uuid, free_mb in zip(self.uuids, FREE_MB):

@@ -68,7 +68,7 @@ class Hosts:
     def follow(self, context, timeout_s=0.0):
         return False
 
-    def refresh(self, context, since=None, timeout_s=None):
+    def refresh(self, context, since=None, timeout_s=None, whole=False):
         return False
 
     def await_placement(self, context, timeout_s):
@@ -718,7 +718,7 @@ class TestChangedHosts(TestCase):
         def find_changed(context, view, rows, with_traits):
             return {row for row in rows if view['host'][row] in disabled}
 
-        def refresh(context, since=None, timeout_s=None):
+        def refresh(context, since=None, timeout_s=None, whole=False):
             hosts.table.put([uuids[name] for name in disabled],
                             {'free_ram_mb': 0})
             disabled.clear()

@@ -101,9 +101,9 @@ class TestProviderReader(unittest.TestCase):
         self.placement = Placement()
         self.reader = placement.ProviderReader(self.placement)
 
-    def read(self, *nodes):
+    def read(self, *nodes, whole=True):
         self.placement.asked.clear()
-        return dict(self.reader.changes(CONTEXT, nodes or [HOST]))
+        return dict(self.reader.changes(CONTEXT, nodes or [HOST], whole))
 
     def test_capacity_is_the_unreserved_total_times_the_ratio(self):
         self.placement.put(HOST, 1, traits=['HW_CPU_X86_AVX'])
@@ -128,6 +128,46 @@ class TestProviderReader(unittest.TestCase):
         self.placement.put(HOST, 2, total=16)
 
         self.assertEqual({'VCPU': 30}, self.read()[HOST].capacity)
+
+    def test_only_the_usage_of_a_changed_provider_is_read_at_first(self):
+        self.placement.put(HOST, 1, traits=['A'])
+        self.read()
+        self.placement.put(HOST, 2, total=16)
+        self.placement.providers[HOST]['usages'] = {'VCPU': 5}
+
+        facts = self.read(whole=False)[HOST]
+
+        self.assertEqual(
+            ['/resource_providers', f'/resource_providers/{HOST}/usages'],
+            self.placement.asked)
+        self.assertEqual(
+            ({'VCPU': 5}, {'VCPU': 14}, {'A'}),
+            (facts.used, facts.capacity, facts.traits))
+        # With the same generation, a whole read reads the rest.
+        self.assertEqual({'VCPU': 30}, self.read()[HOST].capacity)
+        self.assertEqual({}, self.read())
+
+    def test_rest_of_a_changed_provider_is_read_after_some_seconds(self):
+        self.addCleanup(setattr, placement, '_WHOLE_S', placement._WHOLE_S)
+        self.placement.put(HOST, 1)
+        self.read()
+        self.placement.put(HOST, 2, total=16)
+        self.read(whole=False)
+        self.assertEqual({}, self.read(whole=False))
+        placement._WHOLE_S = 0
+
+        self.assertEqual(
+            {'VCPU': 30}, self.read(whole=False)[HOST].capacity)
+        self.assertEqual({}, self.read(whole=False))
+
+    def test_forgotten_provider_is_read_as_a_whole(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.placement.put(HOST, 2, total=16)
+        self.reader.forget([HOST])
+
+        self.assertEqual(
+            {'VCPU': 30}, self.read(whole=False)[HOST].capacity)
 
     def test_deleted_provider_has_no_capacity(self):
         self.placement.put(HOST, 1)
