@@ -52,10 +52,10 @@ from cellsched.scheduler.drivers import filter_scheduler  # noqa: E402
 
 NAMES = ('postgresql', 'mariadb', 'etcd', 'cassandra', 'placement')
 
-#: Names of the programs of the servers.
+#: How the names of the programs of the servers begin.
 PROGRAMS = {'postgresql': ('postgres',), 'mariadb': ('mariadbd',),
             'etcd': ('etcd',), 'cassandra': ('java',),
-            'placement': ('postgres', 'python', 'python3', 'uwsgi')}
+            'placement': ('postgres', 'python', 'uwsgi', 'gunicorn')}
 
 #: The client classes that send requests, by store.
 CLIENTS = {'etcd': ('cellsched.claims.etcd.client', 'EtcdClient'),
@@ -253,7 +253,7 @@ def running(programs):
     """Yield the ids of processes of these programs."""
     for path in pathlib.Path('/proc').glob('[0-9]*'):
         with contextlib.suppress(OSError):
-            if (path / 'comm').read_text().strip() in programs and (
+            if (path / 'comm').read_text().startswith(programs) and (
                     int(path.name) != os.getpid()):
                 yield int(path.name)
 
