@@ -33,7 +33,7 @@ WAIT_S, _WRITES, _WAIT_MOST_S = 1.0, 10, 10.0
 #: Weight of the last write in the mean of their durations.
 _NEWEST = 0.2
 
-#: Seconds after which a lock that is acquired was held by another process.
+#: A lock that takes more seconds to acquire was held, most likely.
 _WAITED_S = 0.01
 
 #: Seconds after which a lock is released although its write has not ended.

@@ -841,11 +841,8 @@ class Placer:
 
 def await_pending(
     table: HostTable, clock: Clock, timeout_s: float
-) -> bool:
-    """Wait until each pending claim is confirmed or rolled back.
-
-    :returns: whether there was any
-    """
+) -> None:
+    """Wait until each pending claim is confirmed or rolled back."""
     events = []
 
     def watcher() -> Callable[[], None]:
@@ -856,7 +853,6 @@ def await_pending(
     deadline = clock.monotonic() + timeout_s
     for event in events:
         event.wait(max(deadline - clock.monotonic(), 0))
-    return bool(events)
 
 
 def _read_decision(

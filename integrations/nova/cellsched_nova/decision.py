@@ -156,6 +156,7 @@ class Reservations:
     :param hosts: the view of the request
     :param known: the table of all requests; None to reserve nothing
     :param check: the condition on each host
+    :ivar made: the number of reservations, with those that are undone
     """
 
     hosts: view.Hosts
@@ -163,6 +164,7 @@ class Reservations:
     check: table.Verify = table.Verify.NONE
     allocations: list[table.PendingAllocation] = dataclasses.field(
         default_factory=list)
+    made: int = 0
 
     def add(self, row: int, resources: Mapping[str, int]) -> bool:
         """Reserve a host; return False if others took its capacity."""
@@ -171,6 +173,7 @@ class Reservations:
         found = self.known.reserve(
             self.hosts, self.check, [(row, resources)])
         self.allocations += found or ()
+        self.made += len(found or ())
         return found is not None
 
     def undo_last(self) -> None:
@@ -460,8 +463,10 @@ class RequestDecision:
         self._alternates = alternates
         self._asked_at = time.monotonic()
         self._request: Any = None
-        # The number of host reads at the last selection.
+        # The number of host reads at the last selection, and the state of
+        # the table; see HostTable.settled.
         self._readings = 0
+        self._settled: int | None = None
         # The last decision, and the way that led to it.
         self._decision: decision_record.Decision | None = None
         self._way: decision_record.Way | None = None
@@ -659,7 +664,7 @@ class RequestDecision:
                                      *self._cells()])
             return self._choose(pipeline, AllocationCandidates(
                 by_provider, self._spec, states), states)
-        return self._on_fresh_hosts(choose)
+        return self._on_settled_hosts(choose)
 
     def _on_fresh_hosts(
         self, choose: Callable[[], list[list[Any]]]
@@ -714,14 +719,19 @@ class RequestDecision:
     def _on_settled_hosts(
         self, choose: Callable[[], list[list[Any]]]
     ) -> list[list[Any]]:
-        """Select hosts; before a refusal, wait for pending claims."""
+        """Select hosts; before a refusal, wait for pending claims.
+
+        A claim that ended after the selection may have been counted in it.
+        """
+        known = self._parts.hosts.table
         try:
             return self._on_fresh_hosts(choose)
         except nova_exception.NoValidHost:
-            if not placer.await_pending(
-                    self._parts.hosts.table, clock.Clock(),
-                    min(placer.PENDING_S, self._deadline.remaining_s())):
+            if self._settled is not None and (
+                    self._settled == known.settled()):
                 raise
+        placer.await_pending(known, clock.Clock(), min(
+            placer.PENDING_S, self._deadline.remaining_s()))
         return self._on_unchanged_hosts(choose)
 
     def _rebuild(self) -> list[list[Any]]:
@@ -759,11 +769,12 @@ class RequestDecision:
         :param together: claim for all instances with one request
         :raises claims.NotTogether: the claim for all instances was refused
         """
-        # 1. Take a view of the hosts. The counter is read before, so that a
-        #    read that ends meanwhile counts as new.
+        # 1. Take a view of the hosts. The counters are read before, so that
+        #    a read or a claim that ends meanwhile counts as new.
         asked = pipeline.located(self._request)
         located = self._parts.hosts.reported_nodes(asked)
         self._readings = self._parts.hosts.readings
+        self._settled = self._parts.hosts.table.settled()
         hosts = self._view(located)
         policy = self._note_basis(hosts, asked, located)
         if self._watcher is not None:
@@ -802,8 +813,7 @@ class RequestDecision:
             self._decision = chooser.decision()
         except BaseException:
             claimed.release()
-            reserved.undo()
-            self._parts.hosts.expire(chooser.refused)
+            self._undo(reserved, chooser.refused)
             raise
         # 3. Count the claims as made.
         self._confirm(hosts, reserved, chooser.refused, claimed.writes)
@@ -874,6 +884,19 @@ class RequestDecision:
         return Reservations(hosts, self._parts.hosts.table, (
             table.Verify.CAPACITY if self._way is not None
             and self._way.name == COLUMNS else table.Verify.NONE))
+
+    def _undo(
+        self, reserved: Reservations, refused: Iterable[str]
+    ) -> None:
+        """Free the hosts of a failed selection; read the refused ones again.
+
+        :param refused: compute nodes with refused claims
+        """
+        reserved.undo()
+        if self._settled is not None:
+            # This selection counted none of its own reservations.
+            self._settled += reserved.made
+        self._parts.hosts.expire(refused)
 
     def _confirm(
         self, hosts: view.Hosts, reserved: Reservations,

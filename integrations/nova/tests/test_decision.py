@@ -679,6 +679,19 @@ class TestPendingClaims(TestCase):
         self.assertRaises(nova_exception.NoValidHost, self.during, fail)
         self.assertEqual([], self.parts.hosts.table.pending())
 
+    def test_claim_that_is_refused_after_the_selection_refuses_nothing(self):
+        hosts = self.parts.hosts
+        view = hosts.table.view(time.time())
+        reserved = hosts.table.reserve(
+            view, chosen=[(1, {'MEMORY_MB': 1500})])
+        # It is called after the selection.
+        hosts.refresh = lambda *args, **named: (
+            hosts.table.rollback(reserved) and False)
+
+        self.other()
+
+        self.assertEqual(1, len(self.store.claims))
+
     def test_request_waits_for_a_claim_that_may_be_refused(self):
         found = []
 

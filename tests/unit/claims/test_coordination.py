@@ -130,24 +130,33 @@ class TestProviderLocks(base.TestCase):
         self.addCleanup(holder.stop)
         lock = holder.get_lock(b'cellsched-%d' % self.name())
         self.patch(coordination, 'WAIT_S', 60.0)
-        locks, held = self.make(), []
+        locks, written, seen = self.make(), [], threading.Event()
+
+        class Ended(threading.Event):
+            def wait(self, timeout=None):
+                seen.set()
+                return super().wait(timeout)
 
         def write():
             with locks.held(['p']):
-                held.append(self.is_free())
+                written.append(1)
+                seen.set()
 
         self.assertTrue(lock.acquire(blocking=False))
-        writers = [threading.Thread(target=write) for _ in range(2)]
-        for each in writers:
-            each.start()
+        first, second = (threading.Thread(target=write) for _ in range(2))
+        first.start()
         while not locks._uses:
             pass
-        self.assertEqual([], held)
-        lock.release()
-        for each in writers:
-            each.join()
+        [use] = locks._uses.values()
+        use.ended = Ended()
+        second.start()
+        self.assertTrue(seen.wait(60))
 
-        self.assertEqual([False, False], held)
+        self.assertEqual([], written)
+        lock.release()
+        first.join()
+        second.join()
+        self.assertEqual([1, 1], written)
 
     def test_nothing_waits_for_a_backend_that_fails(self):
         for url in 'nothing://x', 'postgresql://127.0.0.1:1/x':
