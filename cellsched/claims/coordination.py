@@ -28,7 +28,7 @@ CONTENDED_S = 10.0
 
 #: Seconds to wait for a lock: its holder may be dead, or suspended. If writes
 #: take long, it is waited for as many of them, within a bound.
-WAIT_S, _WRITES, _WAIT_MOST_S = 1.0, 10, 10.0
+WAIT_S, _WRITES, _WAIT_MOST_S = 1.0, 30, 15.0
 
 #: Weight of the last write in the mean of their durations.
 _NEWEST = 0.2
@@ -156,14 +156,16 @@ class ProviderLocks:
     @contextlib.contextmanager
     def held(
         self, providers: Iterable[str], eager: bool = False
-    ) -> Iterator[None]:
+    ) -> Iterator[bool]:
         """Hold the locks of contended providers, if they are free in time.
+
+        Yields whether there are any: other processes write them, too.
 
         :param eager: whether a conflict at any provider makes all of them
             contended, because it takes much longer than a lock
         """
         if not self.is_enabled:
-            yield
+            yield False
             return
         began = self._clock.monotonic()
         names = {zlib.crc32(each.encode()) % _LOCKS: each
@@ -180,7 +182,7 @@ class ProviderLocks:
                 stack.callback(self._learn, self._clock.monotonic())
                 if self._clock.monotonic() - began > _WAITED_S:
                     self.note_conflict(names.values())
-            yield
+            yield bool(names)
 
     def _learn(self, since: float) -> None:
         """Learn how long a write took."""

@@ -155,6 +155,8 @@ class PlacementClaims(base.ClaimStore):
         self._queue = remote.ProviderQueue(clock, _BATCHES_MAX, _TURN_S)
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)
+        #: Of contended providers.
+        self._inventories: resource_providers.Inventories = {}
         #: Why a provider could not be read last.
         self._unreadable: dict[str, str] = {}
         #: Of the consumers of calls in progress, a lock and its users.
@@ -237,8 +239,9 @@ class PlacementClaims(base.ClaimStore):
                 batches = [each for each in batches if not each.is_over]
                 providers = sorted(set[str]().union(
                     *(each.providers for each in batches)))
-                self._guarded(lambda guard: operations.claim_together(
-                    self._server, self._guards, guard, batches), providers)
+                self._guarded(lambda guard, shared: operations.claim_together(
+                    self._server, self._guards, guard, batches,
+                    self._inventories if shared else None), providers)
             items[:] = [each for each in items if each.is_over]
 
     def release(self, consumers: Iterable[str]) -> None:
@@ -431,18 +434,23 @@ class PlacementClaims(base.ClaimStore):
             providers = {provider for holds in change.held.values()
                          for provider in holds.allocations}
             with self._queue.turn(providers):
-                return self._guarded(change.attempt, sorted(providers))
+                return self._guarded(
+                    lambda guard, _: change.attempt(guard), sorted(providers))
 
     def _guarded(
-        self, attempt: Callable[[Guard], _Outcome | None],
+        self, attempt: Callable[[Guard, bool], _Outcome | None],
         providers: Sequence[str],
     ) -> _Outcome:
-        """Repeat an attempt with a guard."""
+        """Repeat an attempt with a guard.
+
+        :param attempt: called with the guard, and whether other processes
+            write the providers, too
+        """
         with self._guards.taken(providers) as held:
             def once() -> _Outcome | None:
                 # Providers are contended after the first conflict.
-                with self._locks.held(providers, eager=True):
-                    outcome = attempt(held.guard)
+                with self._locks.held(providers, eager=True) as shared:
+                    outcome = attempt(held.guard, shared)
                 if outcome is None:
                     self._guards.lost(held, providers)
                 return outcome

@@ -166,6 +166,7 @@ class BatchClaim:
 def claim_together(
     server: PlacementServer, guards: Guards, guard: Guard,
     batches: list[BatchClaim],
+    inventories: resource_providers.Inventories | None = None,
 ) -> bool | None:
     """Claim batches with one request.
 
@@ -174,6 +175,8 @@ def claim_together(
 
     :param batches: batches without an outcome; all but the first are removed
         if the server finds a conflict with a consumer
+    :param inventories: earlier inventories of providers that other processes
+        write, too, so that their usage is read before a write; None of others
     :returns: None to be repeated
     """
     # 1. Find out what earlier attempts without an answer have done, perhaps
@@ -186,6 +189,9 @@ def claim_together(
     for batch in unknown:
         batch.look()
     due = [batch for batch in batches if not batch.is_over]
+    if inventories is not None:
+        _refuse(server, due, inventories)
+        due = [batch for batch in due if not batch.is_over]
     if not due:
         return True
     # 2. Write all of them.
@@ -206,18 +212,34 @@ def claim_together(
         # The conflict may be one with a consumer of another batch.
         del batches[1:]
         return None
-    # 3. Refuse those that do not fit.
+    # 3. Refuse those that do not fit. Of a single batch the answer says why.
+    if len(due) == 1:
+        due[0].error = resource_providers.named_refusal(
+            answer, due[0].remaining)
+        if due[0].error is not None:
+            return True
     if answer.status == 400:
         for batch in due:
             batch.empty.remove(guard, batch.consumers)
     else:
         _keep_known(due)
+    _refuse(server, due)
+    return None if any(not batch.is_over for batch in batches) else True
+
+
+def _refuse(
+    server: PlacementServer, batches: Sequence[BatchClaim],
+    known: resource_providers.Inventories | None = None,
+) -> None:
+    """Refuse the batches that do not fit beside those before them.
+
+    :param known: see :func:`resource_providers.refusals`
+    """
     refusals = resource_providers.refusals(
-        server, [batch.remaining for batch in due])
-    for batch, refusal in zip(due, refusals):
+        server, [batch.remaining for batch in batches], known)
+    for batch, refusal in zip(batches, refusals):
         if refusal is not None:
             batch.refuse(refusal)
-    return None if any(not batch.is_over for batch in batches) else True
 
 
 def _keep_known(batches: Iterable[BatchClaim]) -> None:

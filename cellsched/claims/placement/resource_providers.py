@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inventories, usages, traits and queries of providers in Placement."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import math
+import re
 from typing import Any
 from urllib import parse
 
@@ -25,6 +28,15 @@ _NOTHING = {'total': 1, 'reserved': 1, 'allocation_ratio': 1.0, **_ANY}
 
 #: Errors of answers with other fields than expected.
 ANSWER_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
+
+#: The refusal of a claim that exceeds the capacity, or does not suit the units
+#: of the inventory.
+_REFUSED = re.compile(
+    r"Unable to create allocation for '(?P<resource>\w+)' on resource "
+    r"provider '(?P<provider>[0-9a-f-]+)'")
+
+#: Number of remembered inventories.
+_KNOWN_MAX = 1000
 
 Inventories = dict[str, dict[str, base.Inventory]]
 
@@ -94,30 +106,78 @@ def generations(server: PlacementServer) -> Generations:
             if provider not in messages.GUARDS}
 
 
+def named_refusal(
+    answer: messages.PlacementAnswer, claims: Sequence[base.Claim]
+) -> exception.ClaimRefused | None:
+    """Return the refusal that Placement's answer to a write of claims names.
+
+    Placement compares the consumers before the capacity, so they held nothing.
+
+    :returns: None if it does not name one of the claims only
+    """
+    match = _REFUSED.search(answer.detail)
+    named = [] if match is None else [
+        exception.ClaimRefused(
+            provider=claim.provider, resource=name, amount=amount,
+            consumer=claim.consumer)
+        for claim in claims for name, amount in claim.resources.items()
+        if (claim.provider, name) == match.group('provider', 'resource')]
+    return named[0] if len(named) == 1 else None
+
+
 def refusals(
-    server: PlacementServer, batches: Sequence[Sequence[base.Claim]]
+    server: PlacementServer, batches: Sequence[Sequence[base.Claim]],
+    known: Inventories | None = None,
+) -> list[exception.ClaimRefused | None]:
+    """Return why each batch does not fit beside those before it, or None.
+
+    :param known: earlier inventories, which refuse nothing before they are
+        read again, and get those that are read; None to read all
+    """
+    providers = dict.fromkeys(
+        claim.provider for claims in batches for claim in claims)
+    inventories = {
+        provider: known[provider] for provider in providers
+        if known is not None and provider in known}
+    earlier = list(inventories)
+    inventories |= _inventories(server, providers.keys() - inventories.keys())
+    used = {provider: used_of(server, provider) for provider in inventories}
+    found = _judge(batches, inventories, used)
+    if earlier and any(found):
+        inventories |= _inventories(server, earlier)
+        found = _judge(batches, inventories, used)
+    if known is not None:
+        if len(known) > _KNOWN_MAX:
+            known.clear()
+        known |= inventories
+    return found
+
+
+def _inventories(
+    server: PlacementServer, providers: Iterable[str]
+) -> Inventories:
+    """Return the inventories that can be read; others refuse each claim."""
+    found: Inventories = {}
+    for provider in providers:
+        with contextlib.suppress(*ANSWER_ERRORS):
+            found[provider] = inventories_of(server, provider) or {}
+    return found
+
+
+def _judge(
+    batches: Sequence[Sequence[base.Claim]], inventories: Inventories,
+    used: Mapping[str, Mapping[str, int]],
 ) -> list[exception.ClaimRefused | None]:
     """Return why each batch does not fit beside those before it, or None."""
-    inventories: dict[str, dict[str, base.Inventory]] = {}
-    used: dict[str, dict[str, int]] = {}
-    for provider in dict.fromkeys(
-            claim.provider for claims in batches for claim in claims):
-        try:
-            inventory = inventories_of(server, provider)
-        except ANSWER_ERRORS:
-            # An unreadable inventory refuses each claim.
-            inventory = None
-        if inventory is not None:
-            inventories[provider] = inventory
-            used[provider] = used_of(server, provider)
+    taken = {provider: dict(amounts) for provider, amounts in used.items()}
     found = []
     for claims in batches:
-        refusal = validation.find_refusal(claims, inventories, used)
+        refusal = validation.find_refusal(claims, inventories, taken)
         found.append(refusal)
         for claim in claims if refusal is None else ():
             for name, amount in claim.resources.items():
-                taken = used[claim.provider]
-                taken[name] = taken.get(name, 0) + amount
+                amounts = taken[claim.provider]
+                amounts[name] = amounts.get(name, 0) + amount
     return found
 
 

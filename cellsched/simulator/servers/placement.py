@@ -257,14 +257,19 @@ class PlacementModel:
             where = provider, name
             more[where] = more.get(where, 0) + amount
             has = self.providers[provider].inventories.get(name)
-            room = has is not None and (
-                has['total'] - has['reserved']) * has['allocation_ratio']
+            if has is None:
+                raise _Refused(409, 'undefined_code', (
+                    f"Unable to allocate inventory: Inventory for '{name}' "
+                    f"on resource provider '{provider}' invalid."))
+            room = (has['total'] - has['reserved']) * has['allocation_ratio']
             total = rest.get(where, 0) + more[where]
-            if (has is None or not has['min_unit'] <= amount <= has['max_unit']
+            if (not has['min_unit'] <= amount <= has['max_unit']
                     or amount % has['step_size']
                     or total > room and total > before.get(where, -1)):
                 raise _Refused(409, 'undefined_code', (
-                    'Unable to allocate inventory: …'))
+                    'Unable to allocate inventory: Unable to create '
+                    f"allocation for '{name}' on resource provider "
+                    f"'{provider}'. …"))
         return self._with_requested(begun, rows)
 
     def _other_rows(self, begun: Begun, rows: _Rows) -> _Rows:

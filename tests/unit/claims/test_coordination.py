@@ -104,7 +104,7 @@ class TestProviderLocks(base.TestCase):
 
         self.assertGreater(self.contended(locks), 40)
 
-    def test_lock_is_waited_for_as_long_as_ten_writes_take(self):
+    def test_lock_is_waited_for_as_long_as_thirty_writes_take(self):
         fake = fake_clock.FakeClock()
         locks = coordination.ProviderLocks(fake, self.url, start)
         waits = []
@@ -116,7 +116,7 @@ class TestProviderLocks(base.TestCase):
                 fake.advance(write_s)
             locks.note_conflict(['p'])
 
-        for expected, seconds in zip((1.0, 1.0, 4.0, 10.0), waits):
+        for expected, seconds in zip((1.0, 1.0, 12.0, 15.0), waits):
             self.assertAlmostEqual(expected, seconds, delta=0.1)
 
     def test_conflict_of_one_provider_makes_all_contended_if_asked(self):

@@ -43,13 +43,13 @@ class TestClaimTogether(base.TestCase):
                 self.server, self.owners, self.clock, 1.0),
             self.owners, [claim], threading.Lock())
 
-    def claim(self, *batches):
+    def claim(self, *batches, inventories=None):
         """Return the consumers whose allocations were read."""
         with self.guards.taken([PROVIDER]) as held:
             del self.client.requests[:]
             while operations.claim_together(
                     self.server, self.guards, held.guard,
-                    [*batches]) is None:
+                    [*batches], inventories) is None:
                 pass
         return [each.rpartition('/')[2] for each in self.client.requests
                 if each.startswith('GET /allocations/')]
@@ -62,6 +62,50 @@ class TestClaimTogether(base.TestCase):
         self.assertEqual(batches[1].consumers, read)
         self.assertEqual([1, None, 1], [each.new for each in batches])
         self.assertIsInstance(batches[1].error, exception.ClaimRefused)
+
+    def test_answer_to_a_single_batch_says_why_it_is_refused(self):
+        batch = self.batch(3)
+        [consumer] = batch.consumers
+
+        self.claim(batch)
+
+        self.assertEqual(['POST /allocations'], self.client.requests)
+        self.assertEqual((PROVIDER, 'VCPU', 3, consumer), tuple(
+            batch.error.kwargs[name]
+            for name in ('provider', 'resource', 'amount', 'consumer')))
+
+    def reads(self):
+        return [each.rpartition('/')[2] for each in self.client.requests
+                if each.startswith('GET /resource_providers')]
+
+    def test_usage_of_a_shared_provider_is_read_before_a_write(self):
+        known = {}
+        for new, reads in ((1, ['inventories', 'usages']), (1, ['usages'])):
+            batch = self.batch(1)
+            self.claim(batch, inventories=known)
+            self.assertEqual((new, reads), (batch.new, self.reads()))
+        batch = self.batch(1)
+
+        self.claim(batch, inventories=known)
+
+        self.assertIsInstance(batch.error, exception.ClaimRefused)
+        self.assertNotIn('POST /allocations', self.client.requests)
+
+    def test_earlier_inventory_refuses_nothing(self):
+        known = {PROVIDER: {'VCPU': claims.Inventory(1)}}
+        batch = self.batch(2)
+
+        self.claim(batch, inventories=known)
+
+        self.assertEqual(2, known[PROVIDER]['VCPU'].total)
+        self.assertEqual(1, batch.new)
+
+    def test_remembered_inventories_are_bounded(self):
+        known = {str(number): {} for number in range(1001)}
+
+        self.claim(self.batch(1), inventories=known)
+
+        self.assertEqual([PROVIDER], [*known])
 
     def test_consumers_are_not_read_after_a_conflict_at_a_host(self):
         answer = messages.PlacementAnswer(409, {'errors': [{
