@@ -405,11 +405,15 @@ class HostManager(source.HostSource):
         if not self._reading.acquire(timeout=wait_s):
             return
         try:
+            with self._lock:
+                before = frozenset(self._doubtful)
             with claims_base.translated_errors():
                 changes = self.claims.usages(since=self._claims_token)
             with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
+                self._doubtful.difference_update(before.intersection(
+                    each.provider for each in changes.usages))
                 doubtful = sorted(self._doubtful | self._flaws.keys())
             if doubtful:
                 with claims_base.translated_errors():

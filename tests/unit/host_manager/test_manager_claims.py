@@ -98,6 +98,17 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual([8, 2], [
             self.value(host, 'available:VCPU') for host in ('a1', 'b1')])
 
+    def test_reloaded_host_that_changed_is_read_once(self):
+        self.refresh()
+        self.world.claim('a1', 3)
+        del self.world.claims.asked[:]
+
+        self.loader.reload([self.a1])
+
+        self.assertEqual([None], [
+            providers for _, providers in self.world.claims.asked])
+        self.assertEqual(5, self.available('a1'))
+
     def test_reload_that_fails_is_made_up_for(self):
         self.refresh()
         allocation.take(self.loader.table, self.loader.table.row(self.a1),
