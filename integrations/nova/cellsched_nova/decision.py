@@ -467,6 +467,8 @@ class RequestDecision:
         # the table; see HostTable.settled.
         self._readings = 0
         self._settled: int | None = None
+        # Whether Placement has no capacity for an instance.
+        self._is_full = False
         # The last decision, and the way that led to it.
         self._decision: decision_record.Decision | None = None
         self._way: decision_record.Way | None = None
@@ -667,14 +669,20 @@ class RequestDecision:
         return self._on_settled_hosts(choose)
 
     def _on_fresh_hosts(
-        self, choose: Callable[[], list[list[Any]]]
+        self, choose: Callable[[], list[list[Any]]],
+        may_fit: Callable[[], bool] = lambda: True,
     ) -> list[list[Any]]:
-        """Select hosts; before a refusal, read the hosts again."""
+        """Select hosts; before a refusal, read the hosts again.
+
+        :param may_fit: returns False if the read is useless
+        """
         hosts = self._parts.hosts
         choose = functools.partial(self._on_unchanged_hosts, choose)
         try:
             return choose()
         except nova_exception.NoValidHost:
+            if not may_fit():
+                raise
             was_read = hosts.refresh(
                 self._context, self._asked_at, self._deadline.remaining_s(),
                 whole=True)
@@ -706,33 +714,47 @@ class RequestDecision:
 
         :param resources: the resources of each instance
         """
+        hosts = self._parts.hosts
+
+        def may_fit() -> bool:
+            self._await_pending()
+            self._is_full = not hosts.may_fit(self._context, resources)
+            return not self._is_full
+
         for _ in range(_FREED_MAX):
             try:
-                return self._on_settled_hosts(choose)
+                return self._on_settled_hosts(choose, may_fit)
             except nova_exception.NoValidHost:
-                if not self._parts.hosts.find_freed(
+                if self._is_full or not hosts.find_freed(
                         self._context, resources, self._readings,
                         self._deadline.remaining_s()):
                     raise
         return self._on_unchanged_hosts(choose)
 
     def _on_settled_hosts(
-        self, choose: Callable[[], list[list[Any]]]
+        self, choose: Callable[[], list[list[Any]]],
+        may_fit: Callable[[], bool] = lambda: True,
     ) -> list[list[Any]]:
         """Select hosts; before a refusal, wait for pending claims.
 
         A claim that ended after the selection may have been counted in it.
+
+        :param may_fit: see :meth:`_on_fresh_hosts`
         """
         known = self._parts.hosts.table
         try:
-            return self._on_fresh_hosts(choose)
+            return self._on_fresh_hosts(choose, may_fit)
         except nova_exception.NoValidHost:
-            if self._settled is not None and (
+            if self._is_full or self._settled is not None and (
                     self._settled == known.settled()):
                 raise
-        placer.await_pending(known, clock.Clock(), min(
-            placer.PENDING_S, self._deadline.remaining_s()))
+        self._await_pending()
         return self._on_unchanged_hosts(choose)
+
+    def _await_pending(self) -> None:
+        placer.await_pending(
+            self._parts.hosts.table, clock.Clock(), min(
+                placer.PENDING_S, self._deadline.remaining_s()))
 
     def _rebuild(self) -> list[list[Any]]:
         """Return the host of a server that is rebuilt with another image.

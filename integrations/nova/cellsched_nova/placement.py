@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -42,7 +43,7 @@ _MANY, _AT_ONCE = 200, 20
 
 #: Seconds after which inventories and traits of a changed provider are read
 #: again. Until then only its usage is, unless a request would be refused.
-_WHOLE_S = 10.0
+_WHOLE_S = 60.0
 
 #: A provider with this trait shares resources in its aggregates.
 _SHARES = 'MISC_SHARES_VIA_AGGREGATE'
@@ -153,6 +154,11 @@ class ProviderReader:
         for uuid in providers:
             self._outdated.add(uuid)
 
+    def recount(self, providers: Iterable[str]) -> None:
+        """Read at least the usage of these providers with the next read."""
+        for uuid in providers:
+            self._uncounted.add(uuid)
+
     def claimed(self, uuid: str, resources: Mapping[str, int]) -> None:
         """Count a claim of this process, which then needs no read.
 
@@ -229,18 +235,47 @@ class ProviderReader:
             seconds. Most changes of a provider are claims
         :raises PlacementUnavailable: some changes may have been yielded before
         """
+        with self._reading():
+            yield from self._changes(context, frozenset(nodes), whole)
+
+    def outdated(
+        self, context: Any
+    ) -> Iterator[tuple[str, ProviderFacts]]:
+        """Yield the compute nodes that must be read again, and no others.
+
+        :raises PlacementUnavailable: some may have been yielded before
+        """
+        with self._reading() as uuids:
+            for uuid in uuids:
+                known = self._known[uuid]
+                if not known.is_host:
+                    # The next read of all changes reads it.
+                    continue
+                is_recent = known.is_recent
+                generation, facts = self._read(
+                    context, {uuid: known} if is_recent else {}, uuid)
+                yield uuid, facts
+                self._known[uuid] = dataclasses.replace(
+                    known, generation=generation, facts=facts,
+                    whole_at=known.whole_at if is_recent else time.monotonic(),
+                    is_whole=not is_recent)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[list[str]]:
+        """Yield the providers that must be read again, with any generation."""
         with self._lock:
             self._is_reading = True
-            for uuid in self._outdated & self._known.keys():
+            whole = self._outdated & self._known.keys()
+            uuids = whole | self._uncounted & self._known.keys()
+            for uuid in uuids:
+                known = self._known[uuid]
                 self._known[uuid] = dataclasses.replace(
-                    self._known[uuid], generation=_NONE, whole_at=-math.inf)
-            for uuid in self._uncounted & self._known.keys():
-                self._known[uuid] = dataclasses.replace(
-                    self._known[uuid], generation=_NONE)
+                    known, generation=_NONE, whole_at=(
+                        -math.inf if uuid in whole else known.whole_at))
             self._outdated.clear()
             self._uncounted.clear()
         try:
-            yield from self._changes(context, frozenset(nodes), whole)
+            yield sorted(uuids)
         finally:
             with self._lock:
                 self._is_reading = False
@@ -273,8 +308,8 @@ class ProviderReader:
         self._partial.update(uuid for uuid in changed if uuid in summaries)
         # 3. Yield the facts of hosts, and keep the classes of the providers
         #    that are not the root of a host.
-        for uuid, facts in itertools.chain(
-                ((uuid, summaries[uuid]) for uuid in changed
+        for uuid, (generation, facts) in itertools.chain(
+                ((uuid, (_NONE, summaries[uuid])) for uuid in changed
                  if uuid in summaries),
                 self._read_all(
                     functools.partial(self._read, context, counted), [
@@ -289,8 +324,9 @@ class ProviderReader:
                 self._other_classes[uuid] = frozenset(facts.capacity)
             is_whole = uuid in summaries or uuid not in counted
             self._known[uuid] = _Known(
-                provider.generation, facts, is_host, time.monotonic()
-                if is_whole else counted[uuid].whole_at, is_whole)
+                max(provider.generation, generation), facts, is_host,
+                time.monotonic() if is_whole else counted[uuid].whole_at,
+                is_whole)
 
     def _summaries(self, context: Any) -> dict[str, ProviderFacts]:
         """Return the summaries of all providers with free VCPUs.
@@ -309,7 +345,7 @@ class ProviderReader:
 
     def _completed(
         self, context: Any, among: Set[str]
-    ) -> Iterator[tuple[str, ProviderFacts]]:
+    ) -> Iterator[tuple[str, tuple[int, ProviderFacts]]]:
         """Yield some providers with the fields that a summary lacks.
 
         Their generation is unchanged, and so are usage and traits.
@@ -319,7 +355,8 @@ class ProviderReader:
                 functools.partial(self._inventories, context), uuids):
             self._partial.discard(uuid)
             known = self._known[uuid].facts
-            yield uuid, _facts(inventories, known.used, known.traits)
+            yield uuid, (_NONE, _facts(
+                inventories, known.used, known.traits))
 
     def _read_all(
         self, read: Callable[[str], _T], uuids: Sequence[str]
@@ -334,17 +371,22 @@ class ProviderReader:
 
     def _read(
         self, context: Any, counted: Mapping[str, _Known], uuid: str
-    ) -> ProviderFacts:
-        """Return the facts of a provider.
+    ) -> tuple[int, ProviderFacts]:
+        """Return the generation before the read, and facts of a provider.
 
         :param counted: the providers of which only the usage is read
         """
-        used = self._get(context, f'/resource_providers/{uuid}/usages',
-                         {'usages': {}})['usages']
+        found = self._get(
+            context, f'/resource_providers/{uuid}/usages', {
+                'resource_provider_generation': _NONE, 'usages': {}})
+        generation, used = (
+            found['resource_provider_generation'], found['usages'])
         if uuid in counted:
-            return dataclasses.replace(counted[uuid].facts, used=used)
+            return generation, dataclasses.replace(
+                counted[uuid].facts, used=used)
         inventories = self._inventories(context, uuid)
-        return _facts(inventories, used, self.read_traits(context, uuid))
+        return generation, _facts(
+            inventories, used, self.read_traits(context, uuid))
 
     def read_traits(self, context: Any, uuid: str) -> frozenset[str]:
         """Return the traits that a provider has now.

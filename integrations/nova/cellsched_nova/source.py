@@ -43,6 +43,9 @@ _DELETING_S = 3.0
 #: Seconds to count a build that no host reports, or a selection without claim.
 _PENDING_S = 60.0
 
+#: The pause between two reads, as a multiple of the duration of a read.
+_PAUSES = 4
+
 
 class HostsChanged(Exception):
     """The facts of a selected host changed since they were read."""
@@ -120,13 +123,14 @@ class NovaHosts(source.HostSource):
         :raises cellsched_nova.placement.PlacementUnavailable: there is no
             recent read until then
         """
-        # A thread waits for the interval after the end of each read. The age
-        # of the table counts from the start of a read, so it may be larger by
-        # the duration of a read.
-        fresh_s = 2 * self._conf.cellsched.refresh_interval
+        # A thread pauses after the end of each read. The age of the table
+        # counts from the start of a read, so it may be larger by the duration
+        # of a read.
+        interval_s = self._conf.cellsched.refresh_interval
+        fresh_s = 2 * interval_s
         if fresh_s:
             fresh_s = max(fresh_s, min(
-                fresh_s + self._took_s,
+                interval_s + self._pause_s(interval_s) + self._took_s,
                 self._conf.cellsched.stale_hosts_timeout))
         since = time.monotonic() - fresh_s
         # 1. Read the hosts, or wait for the read of another thread.
@@ -159,15 +163,18 @@ class NovaHosts(source.HostSource):
         :returns: whether the hosts were read by this call
         """
         def is_recent() -> bool:
-            return (not self._expired and since is not None and since <= (
-                self._whole_at if whole else self._read_at))
+            return since is not None and since <= (
+                self._whole_at if whole else self._read_at)
 
-        if is_recent():
+        if is_recent() and not self._expired:
             return False
         with self._reading(timeout_s) as may_read:
-            if not may_read or is_recent():
+            if not may_read or is_recent() and not self._expired:
                 return False
-            self._renew(context, whole)
+            if is_recent() and self.unread_reason is None:
+                self._renew_expired(context)
+            else:
+                self._renew(context, whole)
             return True
 
     @contextlib.contextmanager
@@ -210,9 +217,21 @@ class NovaHosts(source.HostSource):
         self.refresh(self._make_context(), timeout_s=_WAIT_S)
 
     def expire(self, providers: Iterable[str]) -> None:
-        """Read these hosts again before the next decision."""
-        self._providers.forget(providers)
+        """Read the usage of these hosts before the next decision."""
+        self._providers.recount(providers)
         self._expired = True
+
+    def may_fit(self, context: Any, resources: Mapping[str, int]) -> bool:
+        """Return False if Placement has no provider with these resources.
+
+        Blocks for one request. It costs less than a read of all changes.
+        """
+        try:
+            return not resources or bool(
+                self._providers.with_capacity(context, resources, 1))
+        except placement.PlacementUnavailable:
+            # The following reads report why.
+            return True
 
     def find_freed(
         self, context: Any, resources: Mapping[str, int], readings: int,
@@ -347,7 +366,7 @@ class NovaHosts(source.HostSource):
     def start(self, every_s: float) -> None:
         """Start the thread that reads the hosts periodically."""
         def work() -> None:
-            while not self._stopping.wait(every_s):
+            while not self._stopping.wait(self._pause_s(every_s)):
                 try:
                     self.refresh(self._make_context())
                 except Exception as exc:
@@ -393,6 +412,15 @@ class NovaHosts(source.HostSource):
             place, node=by_name.get((place.host, place.node)))
             for uuid, place in found.items()}, is_complete
 
+    def _pause_s(self, least_s: float) -> float:
+        """Return the seconds between two reads.
+
+        Reads that take long are themselves a load on Placement.
+        """
+        return max(least_s, min(
+            _PAUSES * self._took_s,
+            self._conf.cellsched.stale_hosts_timeout / 2))
+
     # The methods below require the lock.
 
     def _renew(self, context: Any, whole: bool = False) -> None:
@@ -409,6 +437,13 @@ class NovaHosts(source.HostSource):
         if self.unread_reason is None:
             self._good_at, self._is_refused = now, False
 
+    def _renew_expired(self, context: Any) -> None:
+        """Read the expired hosts again; the others are recent."""
+        self._expired = False
+        with self.table.batch():
+            self._read_facts(self._providers.outdated(context))
+        self.readings += 1
+
     def _read(self, context: Any, whole: bool) -> None:
         # 1. Read the changes in the cells.
         self.last_changes = {}
@@ -420,10 +455,20 @@ class NovaHosts(source.HostSource):
             self._providers.forget([self._freed.popleft()[1]])
         pending_since = timeutils.utcnow_ts(microsecond=True) - _PENDING_S
         self._providers.forget(self._pending_choices.expire(pending_since))
-        # 3. Read the changed providers. Without an answer the facts remain.
+        # 3. Read the changed providers.
+        self._read_facts(self._providers.changes(
+            context, list(self._nodes), whole))
+        # 4. Update the aggregates of hosts.
+        self._aggregates.read(context)
+        self.apply_aggregates(new)
+        self.table.expire(pending_since)
+
+    def _read_facts(
+        self, changes: Iterable[tuple[str, placement.ProviderFacts]]
+    ) -> None:
+        """Read changed providers. Without an answer the facts remain."""
         try:
-            for uuid, facts in self._providers.changes(
-                    context, list(self._nodes), whole):
+            for uuid, facts in changes:
                 before = self._providers.facts(uuid)
                 if before is not None and before != facts:
                     self.last_changes.setdefault(uuid, before)
@@ -434,10 +479,6 @@ class NovaHosts(source.HostSource):
             self._is_refused = isinstance(exc, placement.PlacementRefused)
             LOG.warning('Placement cannot be read: %s; decisions use the '
                         'last known hosts', self.unread_reason)
-        # 4. Update the aggregates of hosts.
-        self._aggregates.read(context)
-        self.apply_aggregates(new)
-        self.table.expire(pending_since)
 
     def _read_cells(self, context: Any) -> set[str]:
         """Read the changes in the cells; return the new compute nodes."""

@@ -101,6 +101,9 @@ class Hosts:
     def follow(self, context, timeout_s=0.0):
         return False
 
+    def may_fit(self, context, resources):
+        return True
+
     def find_freed(self, context, resources, readings, timeout_s=0.0):
         return False
 

@@ -75,6 +75,9 @@ class Hosts:
         if self.unread_reason is not None:
             raise placement.PlacementUnavailable(reason=self.unread_reason)
 
+    def may_fit(self, context, resources):
+        return True
+
     def find_freed(self, context, resources, readings, timeout_s=0.0):
         if self.freed:
             self.freed.pop(0)()
@@ -599,6 +602,36 @@ class TestFreedCapacity(TestCase):
         self.assertRaises(
             nova_exception.NoValidHost, self.select, self.spec(4096))
         self.assertGreater(len(looks), 10)
+
+    def test_hosts_are_not_read_again_if_placement_is_full(self):
+        asked = []
+        hosts = self.parts.hosts
+        hosts.may_fit = lambda context, resources: (
+            asked.append(resources) or False)
+        hosts.refresh = hosts.find_freed = None
+
+        self.assertRaises(
+            nova_exception.NoValidHost, self.select, self.spec(4096))
+        self.assertEqual([4096], [each['MEMORY_MB'] for each in asked])
+
+    def test_claims_that_may_be_refused_are_awaited_before_the_question(self):
+        hosts = self.parts.hosts
+        pending = hosts.table.reserve(
+            hosts.table.view(time.time()), chosen=[(0, {'MEMORY_MB': 1})])
+        watch, order = hosts.table.watch, []
+
+        def end(make):
+            watch(make)
+            order.append('awaited')
+            hosts.table.rollback(pending)
+
+        hosts.table.watch = end
+        hosts.may_fit = lambda context, resources: (
+            order.append('asked') or False)
+
+        self.assertRaises(
+            nova_exception.NoValidHost, self.select, self.spec(4096))
+        self.assertEqual(['awaited', 'asked'], order)
 
 
 class TestPendingSelection(TestCase):

@@ -62,7 +62,10 @@ class Placement:
         _, _, uuid, what = path.split('/')
         if uuid not in self.providers:
             return Answer(404)
-        return Answer(200, {what: self.providers[uuid][what]})
+        return Answer(200, {
+            'resource_provider_generation':
+            self.providers[uuid]['generation'],
+            what: self.providers[uuid][what]})
 
 
 class TestRead(unittest.TestCase):
@@ -168,6 +171,60 @@ class TestProviderReader(unittest.TestCase):
 
         self.assertEqual(
             {'VCPU': 30}, self.read(whole=False)[HOST].capacity)
+
+    def outdated(self):
+        self.placement.asked.clear()
+        return dict(self.reader.outdated(CONTEXT))
+
+    def test_only_the_usage_of_an_outdated_provider_is_read(self):
+        for uuid in HOST, OTHER:
+            self.placement.put(uuid, 1)
+        self.read(HOST, OTHER)
+        for uuid in HOST, OTHER:
+            self.placement.put(uuid, 2, total=16)
+        self.reader.recount([HOST])
+
+        found = self.outdated()
+
+        self.assertEqual({HOST: {'VCPU': 14}}, {
+            uuid: facts.capacity for uuid, facts in found.items()})
+        self.assertEqual(
+            [f'/resource_providers/{HOST}/usages'], self.placement.asked)
+        self.assertEqual({}, self.outdated())
+        # The read of the usage found the generation.
+        self.assertEqual([OTHER], [*self.read(HOST, OTHER, whole=False)])
+        self.assertEqual(
+            {'VCPU': 30}, self.read(HOST, OTHER)[HOST].capacity)
+
+    def test_forgotten_provider_is_outdated_as_a_whole(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.placement.put(HOST, 2, total=16)
+        self.reader.forget([HOST])
+
+        self.assertEqual({'VCPU': 30}, self.outdated()[HOST].capacity)
+        self.assertEqual({}, self.read())
+
+    def test_outdated_provider_that_is_no_host_is_read_with_the_changes(self):
+        self.placement.put(HOST, 1)
+        self.placement.put(CHILD, 1, root=HOST, resource='VGPU')
+        self.read()
+        self.placement.put(CHILD, 1, root=HOST, resource='PGPU')
+        self.reader.recount([CHILD])
+
+        self.assertEqual({}, self.outdated())
+        self.read()
+        self.assertEqual({'PGPU'}, self.reader.non_host_classes)
+
+    def test_provider_is_read_again_after_a_failed_read(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.reader.recount([HOST])
+        self.placement.failure = ks_exceptions.ConnectFailure('gone')
+        self.assertRaises(placement.PlacementUnavailable, self.outdated)
+        self.placement.failure = None
+
+        self.assertEqual([HOST], [*self.read()])
 
     def test_deleted_provider_has_no_capacity(self):
         self.placement.put(HOST, 1)

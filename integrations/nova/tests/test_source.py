@@ -286,6 +286,41 @@ class TestSilentPlacement(HostsTestCase):
 
         self.assertRegex(logged.output[-1], 'as they were 2.* gone')
 
+    def test_only_expired_hosts_are_read_if_the_others_are_recent(self):
+        readings = self.hosts.readings
+        self.placement.providers[HOST]['usages'] = {'VCPU': 7}
+        self.hosts.expire([HOST])
+        self.placement.asked.clear()
+
+        self.assertTrue(self.hosts.follow(self.context, 0.0))
+
+        self.assertEqual(
+            [f'/resource_providers/{HOST}/usages'], self.placement.asked)
+        self.assertEqual({'VCPU': 7}, self.hosts.facts(HOST).used)
+        self.assertEqual(readings + 1, self.hosts.readings)
+        self.assertFalse(self.hosts.follow(self.context, 0.0))
+
+    def test_pause_is_longer_after_a_long_read(self):
+        """A table of that age is recent enough for a request."""
+        now = [time.monotonic()]
+        clock = fixtures.MonkeyPatch('time.monotonic', lambda: now[0])
+        clock.setUp()
+        self.addCleanup(clock.cleanUp)
+        get = self.placement.get
+
+        def get_late(path, **named):
+            now[0] += 1.0
+            return get(path, **named)
+
+        self.placement.get = get_late
+        self.hosts.refresh(self.context)
+        self.placement.asked.clear()
+        now[0] += 5.0
+
+        self.assertFalse(self.hosts.follow(self.context, 0.0))
+        now[0] += 5.0
+        self.assertTrue(self.hosts.follow(self.context, 0.0))
+
     def test_refused_read_is_not_repeated(self):
         self.placement.failure = ks_exceptions.Unauthorized('no such user')
         self.refresh()
@@ -387,6 +422,16 @@ class TestFindFreed(unittest.TestCase):
             self.assertFalse(self.find(self.hosts.readings))
 
         self.assertIn('gone', logged.output[0])
+
+    def test_resources_may_fit_if_placement_has_them_or_is_away(self):
+        self.assertFalse(self.hosts.may_fit(self.context, {'VCPU': 1}))
+        self.assertTrue(self.hosts.may_fit(self.context, {}))
+        self.free()
+        self.assertTrue(self.hosts.may_fit(self.context, {'VCPU': 1}))
+        self.assertIn('&limit=1', self.placement.asked[-1])
+        self.placement.summarised = []
+        self.placement.failure = ks_exceptions.ConnectFailure('gone')
+        self.assertTrue(self.hosts.may_fit(self.context, {'VCPU': 1}))
 
     def test_placement_is_not_awaited_without_hosts(self):
         self.placement.failure = ks_exceptions.ConnectFailure('gone')
