@@ -136,9 +136,9 @@ def refusals(
     """
     providers = dict.fromkeys(
         claim.provider for claims in batches for claim in claims)
-    inventories = {
-        provider: known[provider] for provider in providers
-        if known is not None and provider in known}
+    # Other threads may clear the earlier ones.
+    inventories = {provider: has for provider in providers
+                   if (has := (known or {}).get(provider)) is not None}
     earlier = list(inventories)
     inventories |= _inventories(server, providers.keys() - inventories.keys())
     used = {provider: used_of(server, provider) for provider in inventories}
