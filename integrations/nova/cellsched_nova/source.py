@@ -124,8 +124,7 @@ class NovaHosts(source.HostSource):
             recent read until then
         """
         # A thread pauses after the end of each read. The age of the table
-        # counts from the start of a read, so it may be larger by the duration
-        # of a read.
+        # counts from the start of a read, and includes its duration.
         interval_s = self._conf.cellsched.refresh_interval
         fresh_s = 2 * interval_s
         if fresh_s:
@@ -218,8 +217,10 @@ class NovaHosts(source.HostSource):
 
     def expire(self, providers: Iterable[str]) -> None:
         """Read the usage of these hosts before the next decision."""
-        self._providers.recount(providers)
-        self._expired = True
+        providers = list(providers)
+        if providers:
+            self._providers.recount(providers)
+            self._expired = True
 
     def may_fit(self, context: Any, resources: Mapping[str, int]) -> bool:
         """Return False if Placement has no provider with these resources.

@@ -300,6 +300,11 @@ class TestSilentPlacement(HostsTestCase):
         self.assertEqual(readings + 1, self.hosts.readings)
         self.assertFalse(self.hosts.follow(self.context, 0.0))
 
+    def test_no_expired_host_needs_no_read(self):
+        self.hosts.expire([])
+
+        self.assertFalse(self.hosts.follow(self.context, 0.0))
+
     def test_pause_is_longer_after_a_long_read(self):
         """A table of that age is recent enough for a request."""
         now = [time.monotonic()]
