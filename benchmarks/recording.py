@@ -69,12 +69,14 @@ def run(parameters, repeat):
         writer = Writer(recording.Recorder(
             pathlib.Path(directory) / 'decisions', 2 ** 30,
             lambda: replay.header_of(conf), time.monotonic))
+        clock = StillClock()
         plain, recorded = (placer.Placer(
             Source(document.HostDocument(table, builders.NOW)),
-            filter_scheduler.pipeline_of(conf), claims.ClaimBatcher(store),
-            StillClock(), filter_scheduler.selection_policy(
-                conf, random.Random(1)), 4, lambda *args: None,
-            recorder=recorder) for recorder in (None, writer.recorder))
+            filter_scheduler.pipeline_of(conf),
+            claims.ClaimBatcher(store, clock), clock,
+            filter_scheduler.selection_policy(conf, random.Random(1)), 4,
+            lambda *args: None, recorder=recorder)
+            for recorder in (None, writer.recorder))
         with writer:
             for number in range(repeat):
                 if number % parameters['report_every'] == 0:

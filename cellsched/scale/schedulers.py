@@ -482,12 +482,10 @@ class Scheduler:
         self._counts = ClaimCounts()
         placer = Placer(
             source, filter_scheduler.pipeline_of(conf),
-            ClaimBatcher(store, make_lock=clock.lock,
-                         monotonic=clock.monotonic),
-            clock, filter_scheduler.selection_policy(conf, random),
-            conf.scheduler.claim_attempts,
-            lambda *args: None, down_s=conf.service_down_time,
-            metrics=self._counts)
+            ClaimBatcher(store, clock), clock,
+            filter_scheduler.selection_policy(conf, random),
+            conf.scheduler.claim_attempts, lambda *args: None,
+            down_s=conf.service_down_time, metrics=self._counts)
         self.is_down = False
         spawn = world.engine.spawn
         name = f'scheduler {self.number}'

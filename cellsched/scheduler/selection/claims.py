@@ -10,16 +10,20 @@ from collections.abc import Sequence
 import contextlib
 import copy
 import dataclasses
+import math
 import threading
 from typing import Any
 
 from cellsched import batching
 from cellsched.claims import base
-from cellsched import clock
+from cellsched.claims.coordination import CONTENDED_S
+from cellsched.clock import Clock
+from cellsched.clock import Event
 from cellsched import exception
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
+from cellsched.scheduler.selection.turns import Turns
 
 #: Seconds for which the store is not asked again about a provider with locked
 #: rows: it would wait for them each time.
@@ -71,22 +75,31 @@ class ClaimBatcher:
     on it fail, and the store is not asked about it for a short time.
 
     :param at_once: the maximum number of concurrent transactions
-    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
-    :param monotonic: see :meth:`cellsched.clock.Clock.monotonic`; None to ask
-        the store about all providers at any time
     """
 
     def __init__(
-        self, store: base.ClaimStore, at_once: int = 2,
-        make_lock: Callable[[], clock.Lock] = threading.Lock,
-        monotonic: Callable[[], float] | None = None,
+        self, store: base.ClaimStore, clock: Clock, at_once: int = 2
     ) -> None:
         self._store = store
-        self._monotonic = monotonic
+        self._clock = clock
         #: The times until which providers are busy.
         self._busy: dict[str, float] = {}
         self._group_commit = batching.GroupCommit(
-            self._take, at_once, make_lock)
+            self._take, at_once, clock.lock)
+        self.turns = Turns(clock)
+        #: Until when requests take turns.
+        self._contended_until = -math.inf
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which a request selects hosts and claims them.
+
+        Other schedulers may take the last capacity while a request waits to
+        claim. So for some seconds after a refusal, requests wait before they
+        select, if the store is as fast with one claim at a time.
+        """
+        if self._contended_until <= self._clock.monotonic():
+            return contextlib.nullcontext()
+        return self.turns.taken()
 
     def claims_of(
         self, consumers: Iterable[str]
@@ -124,7 +137,10 @@ class ClaimBatcher:
             self._claim([own])
             return own.result()
         self._group_commit.do(own)
-        return own.result()
+        outcome = own.result()
+        if outcome.chosen is None and self._store.takes_turns:
+            self._contended_until = self._clock.monotonic() + CONTENDED_S
+        return outcome
 
     def _take(self, requests: Sequence[_Request]) -> None:
         """Claim for requests; those that cannot share a transaction alone."""
@@ -170,16 +186,15 @@ class ClaimBatcher:
 
     def _note(self, busy: exception.ClaimBusy) -> None:
         """Remember the busy providers for a short time."""
-        if self._monotonic is not None:
-            until = self._monotonic() + BUSY_S
-            # Threads replace the mapping, and never change it.
-            self._busy = {**self._busy, **dict.fromkeys(busy.providers, until)}
+        until = self._clock.monotonic() + BUSY_S
+        # Threads replace the mapping, and never change it.
+        self._busy = {**self._busy, **dict.fromkeys(busy.providers, until)}
 
     def _busy_now(self) -> dict[str, exception.ClaimBusy]:
         """Return the providers that were busy a short time ago."""
-        if not self._busy or self._monotonic is None:
+        if not self._busy:
             return {}
-        now = self._monotonic()
+        now = self._clock.monotonic()
         self._busy = busy = {
             each: until for each, until in self._busy.items() if until > now}
         error = exception.ClaimBusy(
@@ -241,12 +256,12 @@ class SingleFlight:
     """
 
     def __init__(
-        self, make_event: Callable[[], clock.Event] = threading.Event
+        self, make_event: Callable[[], Event] = threading.Event
     ) -> None:
         self._make_event = make_event
         self._lock = threading.Lock()
         #: The event that is set when an instance's request is answered.
-        self._answered: dict[str, clock.Event] = {}
+        self._answered: dict[str, Event] = {}
 
     @contextlib.contextmanager
     def alone(self, uuids: Iterable[str]) -> Iterator[None]:
@@ -267,7 +282,7 @@ class SingleFlight:
                     del self._answered[uuid]
             answered.set()
 
-    def _enter(self, own: dict[str, clock.Event]) -> clock.Event | None:
+    def _enter(self, own: dict[str, Event]) -> Event | None:
         """Enter, or return the event to wait for before the next attempt."""
         with self._lock:
             for uuid in own:

@@ -11,7 +11,6 @@ import copy
 import dataclasses
 import functools
 import math
-import types
 from typing import Any
 from typing import NoReturn
 from typing import TypeVar
@@ -45,6 +44,7 @@ from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
+from cellsched.scheduler.selection.turns import Turns
 from cellsched import tracing
 
 LOG = log.getLogger(__name__)
@@ -92,9 +92,6 @@ Choice = Mapping[str, ChosenHost]
 _CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
            Verify.NONE)
 
-
-#: How many times a selection waits while other ones take their turns.
-_TURNS_MOST = 10
 
 #: Seconds to wait for pending claims of other requests.
 PENDING_S = 10.0
@@ -185,9 +182,6 @@ class Placer:
     :param ignores_demands: whether requirements that no stage reads are
         ignored instead of refused
     :param down_s: seconds without a report after which a host is down
-    :param turn_s: seconds that a selection waits for one that has its turn.
-        A selection takes about a millisecond, and as long as a plug-in that
-        waits for something
     :param metrics: records requests, filters, claims and plug-ins
     :param recorder: records decisions to files
     """
@@ -202,7 +196,6 @@ class Placer:
     slow_plugin_s: float = math.inf
     ignores_demands: bool = False
     down_s: float = math.inf
-    turn_s: float = 0.1
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     recorder: recording.Recorder | None = None
 
@@ -210,10 +203,10 @@ class Placer:
         # Every process makes the same plan from the same hosts.
         self._planned = dataclasses.replace(self.policy, start=0.0)
         self._single_flight = SingleFlight(self.clock.event)
-        #: Held during the selection for one instance.
-        self._turn = self.clock.lock()
-        #: The number of turns that were taken. Copies share it, as the lock.
-        self._turns = types.SimpleNamespace(taken=0)
+        #: Of selections for one instance. Copies of the placer share them.
+        #: A selection takes about a millisecond, and as long as a plug-in
+        #: that waits for something.
+        self.turns = Turns(self.clock)
         self._requirements = requirements.RequirementCheck(
             self.pipeline.reads, self.ignores_demands)
 
@@ -352,16 +345,24 @@ class Placer:
         # first round omits the query, which costs as much as a claim.
         query_own = claim and bool(attempt.request.get('migration_uuid'))
         while rounds < self.attempts_max:
-            # 1. Select a host for each instance and reserve it in the table.
+            is_claimed = False
             attempt.is_known = fresh and query_own == claim
-            with self._phase(attempt, 'select') as span:
-                self._locate(attempt, query_own)
-                self._select_and_reserve(attempt)
-                _describe(attempt, span)
-            # 2. If no host is found and neither a newer nor a larger table is
-            # available, wait for pending claims and select a last time.
-            if not attempt.places and attempt.is_known:
-                self._select_after_pending(attempt)
+            with contextlib.ExitStack() as turn:
+                turn.enter_context(self.claims.turn())
+                # 1. Select a host for each instance and reserve it.
+                self._find_places(attempt, query_own, turn)
+                # 2. Claim the hosts, and confirm or roll back the reservation.
+                try:
+                    if attempt.places and claim:
+                        is_claimed = self._claim(attempt)
+                    elif attempt.places:
+                        self.loader.confirm(attempt.allocations, claimed=False)
+                except exception.ClaimConflict:
+                    # Query the claims that the instances hold, and retry.
+                    if query_own:
+                        raise
+                    query_own = True
+                    continue
             # 3. If no host is found, refresh the table and retry. The refresh
             # is skipped if another thread read it since the request started.
             if not attempt.places:
@@ -370,28 +371,36 @@ class Placer:
                         self.loader.refresh(context, since=asked_at)
                 fresh, query_own = True, claim
                 continue
-            # 4. Claim the hosts, and confirm or roll back the reservation. On
-            # a conflict, query the claims that the instances hold and retry.
-            try:
-                if not claim:
-                    self.loader.confirm(attempt.allocations, claimed=False)
-                is_claimed = self._claim(attempt) if claim else True
-            except exception.ClaimConflict:
-                if query_own:
-                    raise
-                query_own = True
-                continue
             rounds += 1
-            if is_claimed:
+            if is_claimed or not claim:
                 _log_selected(attempt)
                 self._record_decision(attempt)
                 return attempt.places
-            # 5. If a claim is refused, retry with the group members that the
+            # 4. If a claim is refused, retry with the group members that the
             # store reported.
             attempt.request = attempt.refusals.inform(attempt.request)
-        # 6. The claim store refused the hosts of every round.
+        # 5. The claim store refused the hosts of every round.
         self._explain_refusals(attempt)
         raise self._error(attempt)
+
+    def _find_places(
+        self, attempt: PlacementAttempt, query_own: bool,
+        turn: contextlib.ExitStack,
+    ) -> None:
+        """Select hosts and reserve them in the table.
+
+        :param turn: ends when the request waits for other ones
+        """
+        with self._phase(attempt, 'select') as span:
+            self._locate(attempt, query_own)
+            self._select_and_reserve(attempt)
+            _describe(attempt, span)
+        if not attempt.places:
+            turn.close()
+            # If neither a newer nor a larger table is available, wait for
+            # pending claims and select a last time.
+            if attempt.is_known:
+                self._select_after_pending(attempt)
 
     def _locate(self, attempt: PlacementAttempt, query_own: bool) -> None:
         """Locate the instances that the filters and weighers compare with.
@@ -437,27 +446,9 @@ class Placer:
         :param count_pending: subtract claims that the reported usage may
             already include
         """
-        has_turn = (len(attempt.uuids) == 1 and attempt.reserve
-                    and self._take_turn())
-        try:
+        takes_turns = len(attempt.uuids) == 1 and attempt.reserve
+        with self.turns.taken() if takes_turns else contextlib.nullcontext():
             self._select_in_turn(attempt, count_pending)
-        finally:
-            if has_turn:
-                self._turn.release()
-
-    def _take_turn(self) -> bool:
-        """Wait while other selections take their turns.
-
-        :returns: False if one of them takes long: do without a turn then
-        """
-        for _ in range(_TURNS_MOST):
-            taken = self._turns.taken
-            if self._turn.acquire(timeout=self.turn_s):
-                self._turns.taken += 1
-                return True
-            if self._turns.taken == taken:
-                break
-        return False
 
     def _select_in_turn(
         self, attempt: PlacementAttempt, count_pending: bool

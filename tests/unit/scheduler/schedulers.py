@@ -28,6 +28,8 @@ ATTEMPTS_MAX = 4
 class Claims(memory.MemoryClaims):
     """A store that says what it is asked, and refuses what it is told to."""
 
+    takes_turns = False
+
     def __init__(self):
         super().__init__()
         self.batches = []
@@ -85,7 +87,7 @@ class World(world.World):
             weighers = [liking()]
         return placer.Placer(
             made, pipeline.Pipeline(filters, weighers, first),
-            ClaimBatcher(self.claims), self.clock,
+            ClaimBatcher(self.claims, self.clock), self.clock,
             policy or selector.SelectionPolicy(random.Random(0)),
             attempts_max, self.record, slow_plugin_s=slow_plugin_s,
             ignores_demands=ignores_demands), made

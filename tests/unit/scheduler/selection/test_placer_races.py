@@ -5,7 +5,7 @@ from concurrent import futures
 import functools
 import threading
 import time
-from unittest import mock
+import types
 
 import fixtures
 import hypothesis
@@ -17,7 +17,10 @@ from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.host_manager import manager
 from cellsched.hosts import table
+from cellsched.scheduler.selection import claims
+from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection import selector
+from cellsched.scheduler.selection.turns import Turns
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -149,7 +152,7 @@ class TestTurns(schedulers.PlacingTestCase):
                 time.sleep(0.01)
 
         placer, loader = self.world.placer(filters=[Slow(None)])
-        placer.turn_s = 60
+        placer.turns.wait_s = 60
         loader.refresh(world.CONTEXT)
 
         found = racing.race(*(functools.partial(
@@ -180,37 +183,70 @@ class TestTurns(schedulers.PlacingTestCase):
             go_on.set()
             self.assertEqual(1, len(stuck.result(60)))
 
-    def waits(self, placer, passed):
-        """Return how often a selection waits, and if it has a turn at last.
 
-        :param passed: how many others have their turns before it
-        """
-        turns = mock.Mock()
+class WatchedLock:
+    """A lock that tells that a thread waits for it."""
 
-        def acquire(timeout):
-            if turns.acquire.call_count > passed:
-                return True
-            placer._turns.taken += 1
-            return False
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.awaited = threading.Event()
 
-        turns.acquire.side_effect = acquire
-        placer._turn = turns
-        # The provider scheduler selects with a copy for each request.
-        self.assertEqual(1, len(self.place(
-            by=placer.on(placer.loader), vcpus=1)))
-        return turns.acquire.call_count, turns.release.called
+    def acquire(self, timeout):
+        if self._lock.locked():
+            self.awaited.set()
+        return self._lock.acquire(timeout=timeout)
 
-    def test_selection_waits_while_other_ones_take_their_turns(self):
-        placer, loader = self.world.placer()
-        loader.refresh(world.CONTEXT)
+    def release(self):
+        self._lock.release()
 
-        self.assertEqual((6, True), self.waits(placer, passed=5))
 
-    def test_selection_does_without_a_turn_in_the_end(self):
-        placer, loader = self.world.placer()
-        loader.refresh(world.CONTEXT)
+class TestTurnsAfterRefusals(schedulers.PlacingTestCase):
+    """Requests of one process, while other schedulers take the last room."""
 
-        self.assertEqual((10, False), self.waits(placer, passed=1000))
+    def setUp(self):
+        super().setUp()
+        store = self.world.claims
+        store.takes_turns = True
+        self.lock = WatchedLock()
+        self.placer.claims = ClaimBatcher(store, self.world.clock)
+        self.placer.claims.turns = Turns(
+            types.SimpleNamespace(lock=lambda: self.lock), wait_s=60)
+        self.asked = []
+        self.before_claim = lambda: None
+        self.useFixture(fixtures.MockPatchObject(
+            store, 'claim_any', self.claim_any))
+
+    def claim_any(self, batches):
+        self.asked.append(batches[0][0].consumer)
+        self.before_claim()
+        return claims_base.ClaimStore.claim_any(self.world.claims, batches)
+
+    def test_waiting_request_claims_nothing_if_all_room_is_taken(self):
+        first, second, third = samples.uuids(3)
+        # 1. A claim is refused.
+        self.loader.refresh(world.CONTEXT)
+        self.fill(*self.hosts)
+        self.assertRaises(exception.NoValidHost, self.place, uuids=[first])
+        # 2. Another scheduler takes new room, which the table has.
+        self.world.claims.release(self.world.claims.consumers())
+        self.loader.refresh(world.CONTEXT)
+        self.fill(*self.hosts)
+        # 3. Of two requests, one claims while the other waits.
+        with futures.ThreadPoolExecutor(2) as pool:
+            others = []
+
+            def ask_for_another():
+                others.append(pool.submit(self.place, uuids=[third]))
+                assert self.lock.awaited.wait(60)
+                self.before_claim = lambda: None
+
+            self.before_claim = ask_for_another
+            self.assertRaises(
+                exception.NoValidHost, self.place, uuids=[second])
+            self.assertIsInstance(
+                others[0].exception(60), exception.NoValidHost)
+
+        self.assertEqual([first, second], self.asked)
 
 
 class TestConflict(schedulers.PlacingTestCase):
@@ -280,6 +316,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(5, len(self.world.claims.batches))
         self.assertTableIsRight()
         self.world.claims.locked = ()
+        self.world.clock.advance(claims.BUSY_S)
         self.assertEqual([['a1']], schedulers.hosts(self.place()))
 
     def test_host_that_breaks_a_unit_is_passed_over(self):
