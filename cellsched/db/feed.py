@@ -111,11 +111,19 @@ def mark_columns(table: str, nullable: bool = True) -> tuple[Any, ...]:
 def changed(
     table: sa.Table, since: Token, until: Token
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a row changed between two tokens."""
+    """Return the condition that a row changed between two tokens.
+
+    It has few forms, which are compiled once: the number of lanes is a power
+    of two, and lanes are repeated for it.
+    """
+    lanes = [(lane, then) for lane, (then, now)
+             in enumerate(zip(since, until)) if now > then]
+    if lanes:
+        lanes += lanes[-1:] * ((1 << (len(lanes) - 1).bit_length())
+                               - len(lanes))
     return sa.or_(sa.false(), *(
         sa.and_(table.c.lane == lane, table.c.position > then)
-        for lane, (then, now) in enumerate(zip(since, until))
-        if now > then))
+        for lane, then in lanes))
 
 
 def follows(since: Token, until: Token) -> bool:

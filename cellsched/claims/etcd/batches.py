@@ -341,8 +341,10 @@ def refusal(
 
     :param claims: claims of consumers that hold none
     """
+    named = {claim.provider: view.providers[claim.provider]
+             for claim in claims}
     return (validation.find_violation(claims, view.members())
             or validation.find_refusal(
-                claims, view.inventories(),
-                {name: provider.used
-                 for name, provider in view.providers.items()}))
+                claims, {name: provider.inventory or {}
+                         for name, provider in named.items()},
+                {name: provider.used for name, provider in named.items()}))

@@ -180,12 +180,6 @@ class View:
         return {name: consumer for name, consumer in self.present().items()
                 if not consumer.unreadable}
 
-    def inventories(self) -> dict[str, Mapping[str, base.Inventory]]:
-        """Return the inventories of the providers that have one."""
-        return {name: provider.inventory
-                for name, provider in self.providers.items()
-                if provider.inventory is not None}
-
     def members(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield group, consumer, member and host of all members."""
         for name, group in self.groups.items():

@@ -27,7 +27,7 @@ class Turns:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a request has a turn now."""
+        """True while a request has its turn."""
         return self._turn.locked()
 
     @contextlib.contextmanager

@@ -31,6 +31,16 @@ class TestFollows(base.TestCase):
         self.assertFalse(feed.follows((1, 2), (1, 2, 0)))
 
 
+class TestChanged(base.TestCase):
+
+    def test_condition_has_a_form_for_each_power_of_two_lanes(self):
+        forms = {str(feed.changed(THINGS, (0,) * 8, (1,) * lanes + (0,) * (
+            8 - lanes))) for lanes in range(9)}
+
+        # None, 1, 2, up to 4 and up to 8 lanes.
+        self.assertEqual(5, len(forms))
+
+
 class TestFeed(base.TestCase):
 
     def setUp(self):
