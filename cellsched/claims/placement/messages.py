@@ -127,8 +127,11 @@ class Owners:
         :param generation: the consumer's; None for a new consumer
         """
         return {
-            'allocations': {provider: {'resources': dict(resources)}
-                            for provider, resources in allocations.items()},
+            # Placement names the first class that does not fit, as this
+            # program does.
+            'allocations': {
+                provider: {'resources': dict(sorted(resources.items()))}
+                for provider, resources in allocations.items()},
             'consumer_generation': generation,
             'consumer_type': consumer_type or self.consumer_type,
             'project_id': project_id or self.project_id,

@@ -112,17 +112,22 @@ def named_refusal(
     """Return the refusal that Placement's answer to a write of claims names.
 
     Placement compares the consumers before the capacity, so they held nothing.
+    It compares the amounts in the order of the request.
 
-    :returns: None if it does not name one of the claims only
+    :returns: None if it does not name the first claim, and no other one
     """
     match = _REFUSED.search(answer.detail)
-    named = [] if match is None else [
-        exception.ClaimRefused(
-            provider=claim.provider, resource=name, amount=amount,
-            consumer=claim.consumer)
-        for claim in claims for name, amount in claim.resources.items()
-        if (claim.provider, name) == match.group('provider', 'resource')]
-    return named[0] if len(named) == 1 else None
+    if match is None:
+        return None
+    provider, resource = match.group('provider', 'resource')
+    named = [claim for claim in claims
+             if claim.provider == provider and resource in claim.resources]
+    if named != [claims[0]]:
+        # The first claim that does not fit may be another one.
+        return None
+    return exception.ClaimRefused(
+        provider=provider, resource=resource,
+        amount=claims[0].resources[resource], consumer=claims[0].consumer)
 
 
 def refusals(

@@ -240,6 +240,20 @@ class TestPlacementClaims(
                 exception.InvalidField, self.store.set_inventory, name, {})
             self.assertEqual('provider', error.field)
 
+    def test_refusal_names_the_first_of_what_does_not_fit(self):
+        first, second = sorted(
+            self.make_provider(self.store, DISK_GB=1, VCPU=1)
+            for _ in range(2))
+        for providers in [first], [first, second], [second, first]:
+            consumer = str(uuid.uuid4())
+            error = self.assertRaises(
+                exception.ClaimRefused, self.store.claim, [
+                    claims.Claim(consumer, each, {'VCPU': 2, 'DISK_GB': 2})
+                    for each in providers])
+
+            self.assertEqual(
+                (providers[0], 'DISK_GB'), (error.provider, error.resource))
+
     def test_class_that_placement_cannot_have_is_named(self):
         error = self.assertRaises(
             exception.InvalidField, self.store.set_inventory,
