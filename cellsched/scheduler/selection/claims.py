@@ -138,7 +138,9 @@ class ClaimBatcher:
             return own.result()
         self._group_commit.do(own)
         outcome = own.result()
-        if outcome.chosen is None and self._store.takes_turns:
+        if (outcome.chosen is None and self._store.takes_turns
+                and any(not isinstance(each, exception.ClaimBusy)
+                        for each in outcome.refusals.values())):
             self._contended_until = self._clock.monotonic() + CONTENDED_S
         return outcome
 

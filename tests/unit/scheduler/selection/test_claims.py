@@ -173,6 +173,16 @@ class TestTogether(base.TestCase):
                 now.advance(coordination.CONTENDED_S)
                 self.assertFalse(self.has_turn())
 
+    def test_locked_rows_are_no_reason_to_take_turns(self):
+        self.store.takes_turns = True
+        self.claiming.turns.wait_s = 0
+        self.lock(OTHER)
+
+        self.assertRaises(exception.ClaimBusy, self.claim,
+                          self.claims('a', provider=OTHER))
+
+        self.assertFalse(self.has_turn())
+
     def has_turn(self):
         """Return whether a second request would have to wait."""
         with self.claiming.turn():
