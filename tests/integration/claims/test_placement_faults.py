@@ -4,6 +4,7 @@
 from concurrent import futures
 import contextlib
 from http import server as http_server
+import itertools
 import random
 import threading
 import urllib.error
@@ -33,7 +34,7 @@ TIMEOUT_S = 5
 class Proxy(http_server.ThreadingHTTPServer):
     """A proxy of a server with faults.
 
-    :param faults: names of faults; one in seven requests has one
+    :param faults: names of faults; each seventh request has the next one
     """
 
     daemon_threads = True
@@ -42,15 +43,16 @@ class Proxy(http_server.ThreadingHTTPServer):
         super().__init__(('127.0.0.1', 0), _Handler)
         self.target = url
         self.faults = faults
-        self.random = random.Random(3)
+        self.requests = itertools.count(1)
         self.counts = dict.fromkeys(faults, 0)
 
     def fault(self):
-        if self.faults and self.random.random() < 0.15:
-            fault = self.random.choice(self.faults)
-            self.counts[fault] += 1
-            return fault
-        return ''
+        number, rest = divmod(next(self.requests), 7)
+        if rest:
+            return ''
+        fault = self.faults[number % len(self.faults)]
+        self.counts[fault] += 1
+        return fault
 
 
 class _Handler(http_server.BaseHTTPRequestHandler):
