@@ -14,7 +14,7 @@ Seconds between reads of the hosts.
 
 With 0 the scheduler reads the hosts for each request. A read is one query of
 each cell for its changes, and one of Placement. If reads take long, the time
-between them is four times as long as a read, and at most half of
+between them is eight times as long as a read, and at most half of
 ``stale_hosts_timeout``.
 """),
     cfg.FloatOpt('stale_hosts_timeout', default=30.0, min=1.0, help="""

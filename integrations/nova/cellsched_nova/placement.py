@@ -129,7 +129,7 @@ class ProviderReader:
     :param threads: number of parallel reads for many providers
     """
 
-    def __init__(self, client: Any, threads: int = 4) -> None:
+    def __init__(self, client: Any, threads: int = 2) -> None:
         self._client = client
         self._threads = threads
         self._known: dict[str, _Known] = {}

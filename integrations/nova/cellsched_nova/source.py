@@ -43,8 +43,9 @@ _DELETING_S = 3.0
 #: Seconds to count a build that no host reports, or a selection without claim.
 _PENDING_S = 60.0
 
-#: The pause between two reads, as a multiple of the duration of a read.
-_PAUSES = 4
+#: The pause between two reads, as a multiple of the duration of a read. A
+#: request during a read is answered more slowly, above all by Placement.
+_PAUSES = 8
 
 
 class HostsChanged(Exception):

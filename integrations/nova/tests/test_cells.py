@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute nodes and services of Nova fill columns."""
 
+from concurrent import futures
 import datetime
+import threading
 import types
 import unittest
 
+import fixtures
+from nova import context as nova_context
+from nova import exception as nova_exception
 from nova import objects as nova_objects
 
 from cellsched_nova import cells
+from tests import configuration_fixtures
 
 nova_objects.register_all()
 
@@ -72,6 +78,71 @@ class TestColumns(unittest.TestCase):
     def test_node_without_free_disk_has_not_reported(self):
         self.assertFalse(cells.has_reported(node(free_disk_gb=None)))
         self.assertTrue(cells.has_reported(node()))
+
+
+class TestReads(configuration_fixtures.TestCase):
+    """Reads of many cells, in Nova's threads."""
+
+    def setUp(self):
+        super().setUp()
+        self.context = nova_context.get_admin_context()
+        self.cells = [nova_objects.CellMapping(
+            id=number, uuid=f'{number:08}-0000-4000-8000-000000000000',
+            name=f'cell{number}', transport_url='none:///', disabled=False,
+            database_connection='sqlite://') for number in range(1, 13)]
+        for each in self.cells:
+            self.addCleanup(nova_context.CELL_CACHE.pop, each.uuid, None)
+
+    def replace(self, name, function):
+        replacement = fixtures.MonkeyPatch(
+            f'cellsched_nova.cells.{name}', function)
+        replacement.setUp()
+        self.addCleanup(replacement.cleanUp)
+
+    def changes(self):
+        return dict(cells.changes(self.context, self.cells, {}))
+
+    def test_request_reads_a_cell_while_the_changes_of_many_are_read(self):
+        begun, go_on = threading.Event(), threading.Event()
+
+        def read(context, before):
+            begun.set()
+            assert go_on.wait(60)
+            return context.cell_uuid
+
+        self.replace('_changes', read)
+        self.replace('_service_states', lambda context, hosts: {'host1': 1})
+        with futures.ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(self.changes)
+            try:
+                self.assertTrue(begun.wait(60))
+                self.assertEqual({'host1': 1}, cells.service_states(
+                    self.context, self.cells[:1], ['host1']))
+            finally:
+                go_on.set()
+            self.assertEqual({each.uuid: each.uuid for each in self.cells},
+                             reading.result(60))
+
+    def test_cells_after_a_silent_one_are_read_at_once(self):
+        asked = []
+        gather = nova_context.scatter_gather_cells
+
+        def counted(context, some, *arguments):
+            asked.append(len(some))
+            return gather(context, some, *arguments)
+
+        def read(context, before):
+            if context.cell_uuid == self.cells[2].uuid:
+                raise nova_exception.NovaException('the cell is away')
+            return context.cell_uuid
+
+        self.replace('_changes', read)
+        self.replace('nova_context.scatter_gather_cells', counted)
+
+        self.assertEqual({
+            each.uuid: None if each is self.cells[2] else each.uuid
+            for each in self.cells}, self.changes())
+        self.assertEqual([2, 2, 8], asked)
 
 
 class TestServices(unittest.TestCase):
