@@ -97,7 +97,8 @@ def changes(
         return _changes(cell_context, before.get(cell_context.cell_uuid, {}))
 
     # Requests use the same threads of Nova, and wait until one is free. After
-    # a cell that does not answer, the rest is read in the time of one cell.
+    # a cell that does not answer, all others are read at once: several such
+    # cells delay the read by at most two timeouts.
     rest, at_once = list(cells), _AT_ONCE
     while rest:
         some, rest = rest[:at_once], rest[at_once:]
