@@ -9,6 +9,7 @@ is a list of claims that is claimed as a whole.
 """
 
 import abc
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -491,21 +492,7 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.InvalidField: :func:`.check_claims` rejects
             a batch. Batches after the claimed one may not be checked
         """
-        refusals: dict[
-            int, exception.ClaimRefused | exception.ClaimBusy] = {}
-        for position, batch in enumerate(batches):
-            try:
-                return AnyOf(position, self.claim(batch), refusals)
-            except exception.ClaimConflict:
-                # An earlier call, whose reply was lost, may have claimed any.
-                held = self.claims_of({claim.consumer for claim in batch})
-                for chosen, other in enumerate(batches):
-                    if is_held(other, held):
-                        return AnyOf(chosen, 0, refusals)
-                raise
-            except (exception.ClaimRefused, exception.ClaimBusy) as exc:
-                refusals[position] = exc
-        return AnyOf(None, 0, refusals)
+        return claim_in_order(self, batches)
 
     def claim_each(
         self, requests: Sequence[Sequence[Sequence[Claim]]]
@@ -808,3 +795,36 @@ class ClaimStore(abc.ABC):
         :param providers: uuids; only these are returned, changed or not, and
             unknown ones are left out. The token of such a result is ``since``
         """
+
+
+def claim_in_order(
+    store: ClaimStore, batches: Sequence[Sequence[Claim]],
+    find_full: Callable[
+        [Sequence[Sequence[Claim]], int],
+        Mapping[int, exception.ClaimRefused]] = lambda batches, first: {},
+) -> AnyOf:
+    """Claim one batch after the other, as :meth:`ClaimStore.claim_any`.
+
+    :param find_full: returns the refusals, by position, of those batches from
+        a position on that need no attempt
+    """
+    refusals: dict[int, exception.ClaimRefused | exception.ClaimBusy] = {}
+    for position, batch in enumerate(batches):
+        try:
+            if position not in refusals:
+                refusals |= find_full(batches, position)
+            if position not in refusals:
+                new = store.claim(batch)
+                return AnyOf(position, new, {
+                    before: each for before, each in refusals.items()
+                    if before < position})
+        except exception.ClaimConflict:
+            # An earlier call, whose reply was lost, may have claimed any.
+            held = store.claims_of({claim.consumer for claim in batch})
+            for chosen, other in enumerate(batches):
+                if is_held(other, held):
+                    return AnyOf(chosen, 0, refusals)
+            raise
+        except (exception.ClaimRefused, exception.ClaimBusy) as exc:
+            refusals[position] = exc
+    return AnyOf(None, 0, refusals)

@@ -52,8 +52,9 @@ _VERSION_MIN = (4, 0)
 _RESTORE = ('restore its value, or delete the row if no later release wrote '
             'it, and audit again')
 
-#: Number of changed providers up to which they are read one by one.
-_SINGLE_READS_MAX = 100
+#: Number of changed providers, and their share of all, up to which they are
+#: read one by one.
+_SINGLE_READS_MAX, _SINGLE_READS_SHARE = 100, 0.25
 
 
 class CassandraClaims(base.ClaimStore):
@@ -163,6 +164,12 @@ class CassandraClaims(base.ClaimStore):
         self._prepare()
         return self._claim.claim(claims) if claims else 0
 
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        self._prepare()
+        return base.claim_in_order(self, batches, self._claim.find_full)
+
     def release(self, consumers: Iterable[str]) -> None:
         self._prepare()
         self._release.release(_kept(consumers))
@@ -244,7 +251,8 @@ class CassandraClaims(base.ClaimStore):
         changed = [provider for provider, generation in token.items()
                    if since.get(provider) != generation
                    or provider in self._unreadable]
-        if len(changed) <= _SINGLE_READS_MAX:
+        if len(changed) <= min(
+                _SINGLE_READS_MAX, _SINGLE_READS_SHARE * len(token)):
             return base.UsageChanges(token, self._usages_of(changed))
         names = {*changed}
         return base.UsageChanges(token, [
@@ -271,7 +279,7 @@ class CassandraClaims(base.ClaimStore):
 
     def _usages_of(self, providers: Iterable[str]) -> list[base.Usage]:
         found = self._session.ask_all([
-            requests.ReadFigures(provider)
+            requests.ReadFigures(provider, serial=False)
             for provider in _kept(dict.fromkeys(providers))])
         return [self._usage(each) for each in found if each is not None]
 

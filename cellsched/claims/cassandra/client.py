@@ -67,7 +67,7 @@ class CassandraClient:
         self._cluster: Any = None
         self._nodes: AskedNodes | None = None
         self._session: Any = None
-        self._prepared: dict[str, Any] = {}
+        self._prepared: dict[tuple[str, bool], Any] = {}
         self._tls = tls_context(conf) if address.tls else None
         self._serial = getattr(
             cassandra.ConsistencyLevel, conf.serial_consistency_level)
@@ -163,7 +163,7 @@ class CassandraClient:
         self, text: str, serial: bool = False, pages: bool = True
     ) -> Any:
         session = self._connected()
-        found = self._prepared.get(text)
+        found = self._prepared.get((text, serial))
         if found is None:
             with self._avoiding_timeouts():
                 found = session.prepare(text.format(self._address.keyspace))
@@ -172,15 +172,19 @@ class CassandraClient:
             if not pages:
                 # Without pages all rows are read at one moment.
                 found.fetch_size = None
-            self._prepared[text] = found
+            self._prepared[text, serial] = found
         return found
 
     def _read(
-        self, text: str, values: Sequence[Any], pages: bool = True
+        self, text: str, values: Sequence[Any], serial: bool = True,
+        pages: bool = True,
     ) -> Callable[[], _Rows]:
-        """Read a partition after all earlier conditional writes."""
+        """Read a partition after all earlier conditional writes.
+
+        :param serial: False for those that were acknowledged
+        """
         return self._execute(
-            self._make_prepared(text, serial=True, pages=pages), values)
+            self._make_prepared(text, serial, pages), values)
 
     def _ask(self, statement: statements.Statement) -> Callable[[], _Rows]:
         return self._execute(
@@ -211,7 +215,8 @@ class CassandraClient:
     def _read_figures(
         self, request: requests.ReadFigures
     ) -> Callable[[], requests.Figures | None]:
-        rows = self._read(statements.READ_FIGURES, (request.provider,))
+        rows = self._read(
+            statements.READ_FIGURES, (request.provider,), request.serial)
         return lambda: next(map(statements.figures_of, rows()), None)
 
     def _read_claims(

@@ -181,6 +181,8 @@ class Ledger:
         self._lanes = [
             batching.GroupCommit(self._work, make_lock=session.clock.lock)
             for _ in range(_LANES)]
+        self._readers = batching.GroupCommit(
+            self._read, make_lock=session.clock.lock)
 
     def do(self, entries: Sequence[Entry]) -> None:
         """Apply entries; each has an outcome afterwards. Blocks.
@@ -200,20 +202,42 @@ class Ledger:
         """Return the last known counters of a provider, if there are any."""
         return self._known.get(provider)
 
-    def learn(self, provider: str, figures: requests.Figures | None) -> None:
-        """Remember the counters that were read of a provider."""
-        if figures is None:
-            self._known.pop(provider, None)
-        else:
-            self._known[provider] = figures
+    def read(
+        self, providers: Iterable[str]
+    ) -> dict[str, requests.Figures | None]:
+        """Return the counters of each provider at some moment of the call.
+
+        Concurrent calls share their requests. The counters are remembered.
+        All acknowledged changes are in them.
+        """
+        found: dict[str, requests.Figures | None] = dict.fromkeys(providers)
+        self._readers.do(found)
+        return found
+
+    def _read(
+        self, calls: Sequence[dict[str, requests.Figures | None]]
+    ) -> None:
+        """Read the providers of several calls."""
+        names = list(dict.fromkeys(name for call in calls for name in call))
+        figures = dict(zip(names, self._session.ask_all([
+            requests.ReadFigures(name, serial=False) for name in names])))
+        for name, known in figures.items():
+            if known is None:
+                self._known.pop(name, None)
+            else:
+                self._known[name] = known
+        for call in calls:
+            call |= {name: figures[name] for name in call}
 
     def _work(self, entries: Sequence[Entry]) -> None:
         """Apply entries until each has an outcome, or until the timeout."""
         work = _Work(
             self._session, self._known, bool(self.adds), self._locks)
-        for _ in self._session.attempts():
-            # Providers are contended after the first conflict.
-            with self._locks.held({entry.provider for entry in entries}):
+        for number in self._session.attempts():
+            # A lock takes longer than most writes, so that only a call that
+            # was disturbed waits for one.
+            with self._locks.held({
+                    entry.provider for entry in entries} if number else ()):
                 while work.proceed([entry for entry in entries
                                     if entry.outcome is EntryOutcome.OPEN]):
                     pass

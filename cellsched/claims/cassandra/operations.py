@@ -80,8 +80,8 @@ class BatchClaim:
         # Remains of a claim of one provider use no capacity.
         names = [claim.consumer for claim in claims
                  ] if _is_several(claims) else []
-        if not names:
-            self._refuse_early(claims)
+        for refusal in self.find_full([claims]).values():
+            raise refusal
         with self._session.announced(names):
             for _ in self._session.attempts():
                 try:
@@ -91,28 +91,53 @@ class BatchClaim:
                         self._recovery.resolve(exc.consumer)
             self._session.unreachable(CONTENDED)
 
-    def _refuse_early(self, claims: Sequence[base.Claim]) -> None:
-        """Refuse a batch of one provider that is known to be full.
+    def find_full(
+        self, batches: Sequence[Sequence[base.Claim]], first: int = 0
+    ) -> dict[int, exception.ClaimRefused]:
+        """Return the refusals of batches whose provider is full.
 
-        That takes two reads, instead of intents that are deleted again.
+        That takes two reads, instead of intents that are deleted again. If
+        the provider of the first is not known to be full, nothing is read.
+
+        :param batches: alternatives for the same consumers
+        :param first: the position of the first batch to look at
+        :returns: by position; batches of several providers are left out
         """
-        provider = claims[0].provider
+        refusals: dict[int, exception.ClaimRefused] = {}
         for _ in range(_EARLY_MAX):
-            known = self._ledger.known(provider)
-            refusal = None if known is None or known.open else (
-                _refusal(claims, {provider: known}, {}))
-            if refusal is None:
-                return
+            if first not in refusals and not self._known_full(batches[first]):
+                break
+            doubtful = {
+                position: full for position in range(first, len(batches))
+                if position not in refusals
+                and (full := self._known_full(batches[position]))}
+            if not doubtful:
+                break
             # 1. Consumers that hold claims, or may, are not refused here.
             if any(self._session.read_all(
-                    claim.consumer for claim in claims).values()):
-                return
+                    claim.consumer for claim in batches[first]).values()):
+                return {}
             # 2. Equal counters, which include a generation, show that the
             #    provider was full when the consumers held nothing.
-            figures = self._session.ask(requests.ReadFigures(provider))
-            if figures == known:
-                raise refusal
-            self._ledger.learn(provider, figures)
+            figures = self._ledger.read(
+                known.provider for known, _ in doubtful.values())
+            refusals |= {
+                position: refusal
+                for position, (known, refusal) in doubtful.items()
+                if figures[known.provider] == known}
+        return refusals
+
+    def _known_full(
+        self, claims: Sequence[base.Claim]
+    ) -> tuple[requests.Figures, exception.ClaimRefused] | None:
+        """Return the last known counters of a full provider; None if not."""
+        if _is_several(claims):
+            return None
+        known = self._ledger.known(claims[0].provider)
+        if known is None or known.open:
+            return None
+        refusal = _refusal(claims, {known.provider: known}, {})
+        return None if refusal is None else (known, refusal)
 
     def _try(self, claims: Sequence[base.Claim]) -> int:
         # 1. Insert the intents of the consumers that hold nothing.

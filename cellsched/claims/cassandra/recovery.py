@@ -72,6 +72,8 @@ class ConsumerRecovery:
         #: process read that version first.
         self._unfinished: dict[str, tuple[str, float]] = {}
         self._sweep_at = -math.inf
+        #: The consumers of operations that the last sweep found.
+        self._noted: set[str] = set()
 
     # State.
 
@@ -210,7 +212,8 @@ class ConsumerRecovery:
         """End noted operations of clients that stopped, in some seconds.
 
         At most one call a second does so. An operation is given twice
-        ``abandoned_s``, as no other client waits for it.
+        ``abandoned_s``, as no other client waits for it. Most have ended when
+        the next call looks, so the rows of new ones are not read.
         """
         clock = self._session.clock
         now = clock.monotonic()
@@ -223,9 +226,10 @@ class ConsumerRecovery:
             for bucket in range(last - _BUCKETS, last + 1)])
         noted = {name for answer in answers
                  if not isinstance(answer, Exception) for name in answer}
+        lasting, self._noted = noted & self._noted, noted
         try:
             self.resolve_abandoned(
-                self.states(noted | self._unfinished.keys()), 2)
+                self.states(lasting | self._unfinished.keys()), 2)
         except exception.DatabaseError as exc:
             LOG.warning('Operations of clients that stopped are not ended '
                         'yet: %s', exc.format_message())

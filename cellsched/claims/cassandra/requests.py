@@ -103,9 +103,14 @@ class Written:
 
 @dataclasses.dataclass(frozen=True)
 class ReadFigures:
-    """Answered by :class:`Figures`; None for an unknown provider."""
+    """Answered by :class:`Figures`; None for an unknown provider.
+
+    :param serial: whether to wait for conditional writes in progress, which
+        costs as much as a write. All that were acknowledged are seen anyway
+    """
 
     provider: str
+    serial: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

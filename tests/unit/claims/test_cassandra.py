@@ -17,6 +17,7 @@ from cellsched.claims import remote
 from cellsched import clock
 from cellsched.conf import loader
 from cellsched import exception
+from cellsched.testing import clock as fake_clock
 from cellsched.testing.suite import claims as suite
 from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
@@ -84,6 +85,52 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             'ChangeProvider': 1,
         }, self.sent(lambda: store.release(
             claim.consumer for claim in batch)))
+
+    def test_full_providers_are_refused_by_a_read_each(self):
+        store = self.make_store()
+        *full, free = [self.make_provider(store, VCPU=number)
+                       for number in (1, 1, 1, 2)]
+        for provider in [*full, free]:
+            store.claim([self.make_claim(provider, VCPU=1)])
+        request = [[claims.Claim('c', provider, {'VCPU': 1})]
+                   for provider in [*full, free]]
+
+        self.assertEqual(
+            {'ReadConsumer': 1, 'ReadFigures': 3, 'WriteConsumer': 1,
+             'ChangeProvider': 1},
+            self.sent(lambda: self.assertEqual(
+                (3, {0, 1, 2}), self.chosen(store.claim_any(request)))))
+
+    def test_full_provider_that_has_room_again_is_claimed(self):
+        store = self.make_store()
+        provider, other = (
+            self.make_provider(store, VCPU=1) for _ in range(2))
+        claim = self.make_claim(provider, VCPU=1)
+        store.claim([claim])
+        peer = self.make_peer(store)
+        peer.release([claim.consumer])
+
+        self.assertEqual((0, set()), self.chosen(store.claim_any(
+            [[claims.Claim('c', each, {'VCPU': 1})]
+             for each in (provider, other)])))
+
+    def chosen(self, outcome):
+        return outcome.chosen, {*outcome.refusals}
+
+    def test_rows_of_operations_that_just_began_are_not_read(self):
+        now = fake_clock.FakeClock()
+        self.make_store()
+        store = base.make_store(None, self.client, now)
+        store.usages()
+        self.client.model.answer(requests.Announce(
+            int(now.timestamp() // requests.BUCKET_S), 'c'))
+
+        sent = []
+        for _ in range(3):
+            now.advance(1)
+            sent.append(self.sent(store.usages).get('ReadConsumer', 0))
+
+        self.assertEqual([0, 1, 1], sent)
 
     def test_only_what_changed_is_read(self):
         store = self.make_store()

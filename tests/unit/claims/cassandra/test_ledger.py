@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Combined changes of providers."""
 
+import contextlib
 import random
 
 from cellsched.claims import base as claims
@@ -116,6 +117,35 @@ class TestLedger(tests.TestCase):
 
         self.assertEqual((8, 3), (
             self.figures().used[0], self.figures().consumers))
+
+    def test_lock_is_held_by_calls_that_were_disturbed_only(self):
+        held = []
+
+        class Locks(coordination.ProviderLocks):
+            @contextlib.contextmanager
+            def held(self, providers):
+                held.append([*providers])
+                yield
+
+        now = clock.Clock()
+        self.ledger = ledger.Ledger(session.Session(
+            self.client, now, random.Random(), 5.0, 'x'), False, Locks(now))
+        self.do(ledger.Entry('p', [self.row('a')]))
+        other = self.model.answer
+
+        def disturbed(request):
+            if isinstance(request, requests.ChangeProvider):
+                self.model.answer = other
+                base.make_store(self.model).claim(
+                    [claims.Claim('b', 'p', {'VCPU': 1})])
+            return other(request)
+
+        self.model.answer = disturbed
+        self.do(ledger.Entry('p', [self.row('c')]))
+        self.do(ledger.Entry('p', [self.row('d')]))
+
+        self.assertEqual([[], [], ['p'], []], held)
+        self.assertEqual(4, self.figures().used[0])
 
     def test_refusal_is_by_figures_that_were_read_since(self):
         """A concurrent release by another client frees capacity."""
