@@ -48,7 +48,8 @@ Related options:
 Seconds between two readings of changes in the cells and the claim store.
 
 If a request finds no host, the scheduler reads changes at once. With 0 it
-reads them for each request.
+reads them for each request. A claim store that takes long to read is read less
+often: the pauses are at least four times as long as a reading.
 """),
     cfg.FloatOpt('full_refresh_interval', default=300.0, min=0.0, help="""
 Seconds between two complete readings of the cells.

@@ -49,6 +49,9 @@ _PUBLISHING_SHARE = 0.1
 #: Seconds that a request waits for another thread that reads the claims.
 _RELOAD_S = 1.0
 
+#: The pause after a read of the claims, in durations of that read.
+_CLAIMS_PAUSES = 4
+
 
 @dataclasses.dataclass(frozen=True)
 class RefreshPolicy:
@@ -103,6 +106,8 @@ class HostManager(source.HostSource):
         # Apply changes in the order in which they were read.
         self._reading = self.clock.lock()
         self._read_at: float | None = None
+        #: When the claims of the table were read, and when they are due again.
+        self._claims_read_at = self._claims_due_at = -math.inf
         self._claims_token: Any = None
         self._aggregates_token: Any = None
         self._aggregates_full_at = 0.0
@@ -155,16 +160,18 @@ class HostManager(source.HostSource):
         """Refresh the table.
 
         :param since: a monotonic time; skip the refresh if the table was read
-            after it
+            after it. None for a periodic refresh, which reads the claims less
+            often if that takes long, as it slows the claims down
         :returns: whether the table was read by this call
         """
         with self._refreshing:
             now = self.clock.monotonic()
             if (since is not None and self._read_at is not None
-                    and self._read_at > since):
+                    and min(self._read_at, self._claims_read_at) > since):
                 return False
             first = self._claims_token is None
-            if not first:
+            is_due = since is not None or now >= self._claims_due_at
+            if not first and is_due:
                 self._read_claims()
             with self.table.batch():
                 self.read_facts(context, now)
@@ -179,6 +186,8 @@ class HostManager(source.HostSource):
                 self.table.expire(self.clock.steady() - PENDING_S)
             if unread:
                 self._read_claims()
+            if first or is_due:
+                self._claims_read_at = now
             self._read_at = now
             return True
 
@@ -404,6 +413,7 @@ class HostManager(source.HostSource):
         """
         if not self._reading.acquire(timeout=wait_s):
             return
+        began = self.clock.monotonic()
         try:
             with self._lock:
                 before = frozenset(self._doubtful)
@@ -423,6 +433,8 @@ class HostManager(source.HostSource):
                     self._doubtful.difference_update(doubtful)
             self.table.publish()
         finally:
+            ended = self.clock.monotonic()
+            self._claims_due_at = ended + _CLAIMS_PAUSES * (ended - began)
             self._reading.release()
 
     def _apply(self, usages: Iterable[Any]) -> None:

@@ -25,6 +25,7 @@ from oslo_log import log
 
 from cellsched.claims import base
 from cellsched.claims.coordination import ProviderLocks
+from cellsched.claims.placement.full_providers import FullProviders
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement.guards import RESOURCE_CLASS
@@ -155,6 +156,7 @@ class PlacementClaims(base.ClaimStore):
         self._queue = remote.ProviderQueue(clock, _BATCHES_MAX, _TURN_S)
         self._guards = Guards(
             self._server, owners, clock, random, guards, self._locks)
+        self._full = FullProviders(self._server, clock)
         #: Of contended providers.
         self._inventories: resource_providers.Inventories = {}
         #: Why a provider could not be read last.
@@ -217,9 +219,26 @@ class PlacementClaims(base.ClaimStore):
                            self._clock.lock())
         with self._alone(batch.consumers):
             self._claim_in_turn(batch)
+        if isinstance(batch.error, exception.ClaimRefused):
+            self._full.note(batch.error.provider)
         if batch.error is not None:
             raise batch.error
         return batch.new or 0
+
+    def claim_any(
+        self, batches: Sequence[Sequence[base.Claim]]
+    ) -> base.AnyOf:
+        return base.claim_in_order(self, batches, self._find_full)
+
+    def _find_full(
+        self, batches: Sequence[Sequence[base.Claim]], first: int
+    ) -> dict[int, exception.ClaimRefused]:
+        """Return the refusals of batches, by position, without an attempt."""
+        consumers = {claim.consumer for claim in batches[first]}
+        with self._alone(consumers):
+            refusals = self._full.refusals(batches, first)
+            # Consumers that hold claims are not refused.
+            return {} if refusals and self.claims_of(consumers) else refusals
 
     def _claim_in_turn(self, batch: BatchClaim) -> None:
         """Claim a batch, and those of waiting threads with it."""

@@ -147,10 +147,10 @@ def refusals(
     earlier = list(inventories)
     inventories |= _inventories(server, providers.keys() - inventories.keys())
     used = {provider: used_of(server, provider) for provider in inventories}
-    found = _judge(batches, inventories, used)
+    found = judge(batches, inventories, used)
     if earlier and any(found):
         inventories |= _inventories(server, earlier)
-        found = _judge(batches, inventories, used)
+        found = judge(batches, inventories, used)
     if known is not None:
         if len(known) > _KNOWN_MAX:
             known.clear()
@@ -169,7 +169,16 @@ def _inventories(
     return found
 
 
-def _judge(
+def figures(
+    server: PlacementServer, providers: Iterable[str]
+) -> tuple[Inventories, dict[str, dict[str, int]]]:
+    """Return the inventories and the used amounts, for :func:`judge`."""
+    inventories = _inventories(server, providers)
+    return inventories, {
+        provider: used_of(server, provider) for provider in inventories}
+
+
+def judge(
     batches: Sequence[Sequence[base.Claim]], inventories: Inventories,
     used: Mapping[str, Mapping[str, int]],
 ) -> list[exception.ClaimRefused | None]:

@@ -93,6 +93,60 @@ class TestPlacementClaims(
 
         self.assertEqual([[False], [False], [True]], held)
 
+    def test_hosts_that_just_refused_are_read_once_for_all_alternatives(self):
+        *full, free = [self.make_provider(self.store, VCPU=1)
+                       for _ in range(4)]
+        self.store.claim([self.make_claim(each, VCPU=1) for each in full])
+        for provider in full:
+            self.assertRaises(
+                exception.ClaimRefused, self.store.claim,
+                [self.make_claim(provider, VCPU=1)])
+        consumer = str(uuid.uuid4())
+        request = [[claims.Claim(consumer, provider, {'VCPU': 1})]
+                   for provider in [*full, free]]
+
+        requests = self.requests_of(lambda: self.assertEqual(
+            3, self.store.claim_any(request).chosen))
+
+        # The inventory and the usage of each, and the consumer; the claim.
+        self.assertEqual(7, requests.index('POST'))
+        self.assertEqual(3, self.store.claim_any(request).chosen)
+
+    def test_host_that_refused_is_claimed_once_it_has_room(self):
+        provider, other = (self.make_provider(self.store, VCPU=1)
+                           for _ in range(2))
+        holder = self.make_claim(provider, VCPU=1)
+        self.store.claim([holder])
+        self.assertRaises(
+            exception.ClaimRefused, self.store.claim,
+            [self.make_claim(provider, VCPU=1)])
+        self.store.release([holder.consumer])
+        consumer = str(uuid.uuid4())
+
+        outcome = self.store.claim_any([
+            [claims.Claim(consumer, each, {'VCPU': 1})]
+            for each in (provider, other)])
+
+        self.assertEqual((0, {}), (outcome.chosen, outcome.refusals))
+
+    def test_placement_that_is_silent_refuses_nothing(self):
+        provider = self.make_provider(self.store, VCPU=1)
+        store = placement.PlacementClaims(
+            self.client, clock.Clock(), random.Random(1), retry_timeout_s=0.0)
+        store.claim([self.make_claim(provider, VCPU=1)])
+        self.assertRaises(
+            exception.ClaimRefused, store.claim,
+            [self.make_claim(provider, VCPU=1)])
+
+        def fail(request):
+            raise remote.OutcomeUnknown('no answer')
+
+        self.client.send = fail
+
+        self.assertRaises(
+            exception.DatabaseUnreachable, store.claim_any,
+            [[self.make_claim(provider, VCPU=1)]])
+
     def test_list_of_consumers_is_one_request_of_each_provider(self):
         providers = [self.make_provider(self.store, VCPU=8) for _ in range(3)]
         claims_ = [self.make_claim(provider, VCPU=1)

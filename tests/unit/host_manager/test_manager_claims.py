@@ -18,6 +18,8 @@ class Claims(memory.MemoryClaims):
         super().__init__()
         self.failing_after = None
         self.asked = []
+        #: Called before each answer.
+        self.delay = lambda: None
 
     def usages(self, since=None, providers=None):
         if self.failing_after == 0:
@@ -26,6 +28,7 @@ class Claims(memory.MemoryClaims):
         if self.failing_after:
             self.failing_after -= 1
         self.asked.append((since, providers and sorted(providers)))
+        self.delay()
         return super().usages(since, providers)
 
 
@@ -65,6 +68,31 @@ class TestClaims(loading.LoaderTestCase):
 
         self.assertEqual([8, 9], [
             self.value(host, 'available:VCPU') for host in ('a1', 'b1')])
+
+    def test_slow_store_is_read_less_often_unless_a_request_waits(self):
+        now = self.world.clock
+        self.refresh()
+        claims = self.world.claims
+        claims.delay = lambda: now.advance(2.0)
+        self.refresh()
+        self.world.claim('a1', 3)
+        claims.asked.clear()
+
+        for _ in range(7):
+            self.refresh()
+        self.assertEqual(([], 8), (
+            claims.asked, self.value('a1', 'available:VCPU')))
+        # That reading of the hosts was not one of the claims.
+        self.assertTrue(self.loader.refresh(
+            world.CONTEXT, since=now.monotonic() - 1.5))
+        self.assertEqual(5, self.value('a1', 'available:VCPU'))
+        self.assertFalse(self.loader.refresh(
+            world.CONTEXT, since=now.monotonic() - 3.5))
+        claims.asked.clear()
+        now.advance(8.0)
+        self.refresh()
+
+        self.assertEqual(1, len(claims.asked))
 
     def test_only_changed_usage_is_read(self):
         self.refresh()
