@@ -202,6 +202,11 @@ class Ledger:
         """Return the last known counters of a provider, if there are any."""
         return self._known.get(provider)
 
+    def read_contended(self, provider: str) -> None:
+        """Read the counters of a provider that others write, too."""
+        if self._locks.is_contended(provider):
+            self.read([provider])
+
     def read(
         self, providers: Iterable[str]
     ) -> dict[str, requests.Figures | None]:

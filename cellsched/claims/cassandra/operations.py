@@ -97,13 +97,17 @@ class BatchClaim:
         """Return the refusals of batches whose provider is full.
 
         That takes two reads, instead of intents that are deleted again. If
-        the provider of the first is not known to be full, nothing is read.
+        the provider of the first is not known to be full, nothing is read;
+        a contended one with alternatives is read before.
 
         :param batches: alternatives for the same consumers
         :param first: the position of the first batch to look at
         :returns: by position; batches of several providers are left out
         """
         refusals: dict[int, exception.ClaimRefused] = {}
+        if len(batches) > 1:
+            # What is known of it is most likely outdated.
+            self._ledger.read_contended(batches[first][0].provider)
         for _ in range(_EARLY_MAX):
             if first not in refusals and not self._known_full(batches[first]):
                 break
