@@ -7,6 +7,7 @@ The changes of one provider by several threads are combined in one request.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import enum
 import json
 from typing import Any
@@ -18,6 +19,7 @@ from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims.coordination import ProviderLocks
 from cellsched.claims import remote
+from cellsched import exception
 
 #: Maximum number of rows in a request of several entries.
 ROWS_MAX = 200
@@ -213,10 +215,12 @@ class Ledger:
         """Return the counters of each provider at some moment of the call.
 
         Concurrent calls share their requests. The counters are remembered.
-        All acknowledged changes are in them.
+        All acknowledged changes are in them. They are None for an unknown
+        provider, and if the server does not answer now.
         """
         found: dict[str, requests.Figures | None] = dict.fromkeys(providers)
-        self._readers.do(found)
+        with contextlib.suppress(exception.ServiceBusy):
+            self._readers.do(found)
         return found
 
     def _read(
@@ -224,13 +228,14 @@ class Ledger:
     ) -> None:
         """Read the providers of several calls."""
         names = list(dict.fromkeys(name for call in calls for name in call))
-        figures = dict(zip(names, self._session.ask_all([
-            requests.ReadFigures(name, serial=False) for name in names])))
-        for name, known in figures.items():
-            if known is None:
-                self._known.pop(name, None)
+        figures: dict[str, requests.Figures | None] = {}
+        for name, answer in zip(names, self._session.try_all([
+                requests.ReadFigures(name, serial=False) for name in names])):
+            if isinstance(answer, requests.Figures):
+                self._known[name] = figures[name] = answer
             else:
-                self._known[name] = known
+                self._known.pop(name, None)
+                figures[name] = None
         for call in calls:
             call |= {name: figures[name] for name in call}
 

@@ -105,7 +105,7 @@ class BatchClaim:
         :returns: by position; batches of several providers are left out
         """
         refusals: dict[int, exception.ClaimRefused] = {}
-        if len(batches) > 1:
+        if len(batches) > 1 and batches[first]:
             # What is known of it is most likely outdated.
             self._ledger.read_contended(batches[first][0].provider)
         for _ in range(_EARLY_MAX):
@@ -135,11 +135,12 @@ class BatchClaim:
         self, claims: Sequence[base.Claim]
     ) -> tuple[requests.Figures, exception.ClaimRefused] | None:
         """Return the last known counters of a full provider; None if not."""
-        if _is_several(claims):
+        if not claims or _is_several(claims):
             return None
         known = self._ledger.known(claims[0].provider)
         if known is None or known.open:
             return None
+        validation.check_claims(claims)
         refusal = _refusal(claims, {known.provider: known}, {})
         return None if refusal is None else (known, refusal)
 

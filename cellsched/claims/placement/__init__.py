@@ -209,10 +209,7 @@ class PlacementClaims(base.ClaimStore):
         self._repeat(make)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        validation.check_claims(claims)
-        for claim in claims:
-            _check_uuid(f'claim of {claim.consumer}', 'consumer',
-                        claim.consumer)
+        _check_claims(claims)
         if not claims:
             return 0
         batch = BatchClaim(self._server, self._empty(), self._owners, claims,
@@ -234,6 +231,10 @@ class PlacementClaims(base.ClaimStore):
         self, batches: Sequence[Sequence[base.Claim]], first: int
     ) -> dict[int, exception.ClaimRefused]:
         """Return the refusals of batches, by position, without an attempt."""
+        if not self._full.has(batches[first]):
+            return {}
+        for batch in batches[first:]:
+            _check_claims(batch)
         consumers = {claim.consumer for claim in batches[first]}
         with self._alone(consumers):
             refusals = self._full.refusals(batches, first)
@@ -529,6 +530,12 @@ def _client_module() -> Any:
     from cellsched.claims.placement import client
 
     return client
+
+
+def _check_claims(claims: Sequence[base.Claim]) -> None:
+    validation.check_claims(claims)
+    for claim in claims:
+        _check_uuid(f'claim of {claim.consumer}', 'consumer', claim.consumer)
 
 
 def _check_uuid(where: str, field: str, value: str) -> None:

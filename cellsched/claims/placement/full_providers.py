@@ -54,21 +54,25 @@ class FullProviders:
         self._until = {**{each: until for each, until in self._until.items()
                           if until > now}, provider: now + CONTENDED_S}
 
+    def has(self, claims: Sequence[base.Claim]) -> bool:
+        """Return whether all claims are on one provider that is full."""
+        providers = {claim.provider for claim in claims}
+        return len(providers) == 1 and (
+            self._until.get(providers.pop(), 0.0) > self._clock.monotonic())
+
     def refusals(
         self, batches: Sequence[Sequence[base.Claim]], first: int
     ) -> dict[int, exception.ClaimRefused]:
         """Return the refusals of batches on full providers, by position.
 
-        They are those of consumers that hold nothing. If the first one may
-        have room, or Placement does not answer, there are none.
+        They are those of consumers that hold nothing. If Placement does not
+        answer, there are none.
 
         :param batches: alternatives
         :param first: the position of the first batch to look at
         """
-        if not self._is_full(batches[first]):
-            return {}
         full = [position for position in range(first, len(batches))
-                if self._is_full(batches[position])]
+                if self.has(batches[position])]
         look = _Look({batches[position][0].provider: None
                       for position in full})
         with contextlib.suppress(exception.ServiceBusy):
@@ -83,11 +87,6 @@ class FullProviders:
                        if each not in room}
         return {position: refusal for position, refusal in found.items()
                 if refusal is not None}
-
-    def _is_full(self, claims: Sequence[base.Claim]) -> bool:
-        return all(self._until.get(claim.provider, 0.0)
-                   > self._clock.monotonic() for claim in claims) and (
-            len({claim.provider for claim in claims}) == 1)
 
     def _read(self, looks: Sequence[_Look]) -> None:
         """Read the providers of several looks."""

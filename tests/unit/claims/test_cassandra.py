@@ -114,6 +114,25 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             [[claims.Claim('c', each, {'VCPU': 1})]
              for each in (provider, other)])))
 
+    def test_full_provider_that_cannot_be_read_refuses_by_an_attempt(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=1)
+        store.claim([self.make_claim(provider, VCPU=1)])
+        send = self.client.send
+
+        def lose(request):
+            if request == requests.ReadFigures(provider, serial=False):
+                raise remote.OutcomeUnknown('no answer')
+            return send(request)
+
+        self.client.send = lose
+        sent = self.sent(lambda: self.assertRaises(
+            exception.ClaimRefused, store.claim,
+            [self.make_claim(provider, VCPU=1)]))
+
+        # An intent, which is deleted again.
+        self.assertEqual(2, sent['WriteConsumer'])
+
     def chosen(self, outcome):
         return outcome.chosen, {*outcome.refusals}
 
