@@ -106,7 +106,7 @@ class BatchClaim:
         """
         refusals: dict[int, exception.ClaimRefused] = {}
         if len(batches) > 1 and batches[first]:
-            # What is known of it is most likely outdated.
+            # Its known counters are most likely outdated.
             self._ledger.read_contended(batches[first][0].provider)
         for _ in range(_EARLY_MAX):
             if first not in refusals and not self._known_full(batches[first]):

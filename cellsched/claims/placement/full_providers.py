@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals by providers in Placement that were full a short time ago."""
+"""Refusals by providers in Placement that refused a claim before."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _TURN_S = 3.0
 
 
 class _Look:
-    """A look of a thread at providers, and what it has found.
+    """The providers that a thread reads, and their figures.
 
     :ivar figures: the inventories and the used amounts, by provider; None if
         Placement does not answer
@@ -55,7 +55,7 @@ class FullProviders:
                           if until > now}, provider: now + CONTENDED_S}
 
     def has(self, claims: Sequence[base.Claim]) -> bool:
-        """Return whether all claims are on one provider that is full."""
+        """Return whether all claims are on one provider that may be full."""
         providers = {claim.provider for claim in claims}
         return len(providers) == 1 and (
             self._until.get(providers.pop(), 0.0) > self._clock.monotonic())
@@ -65,8 +65,8 @@ class FullProviders:
     ) -> dict[int, exception.ClaimRefused]:
         """Return the refusals of batches on full providers, by position.
 
-        They are those of consumers that hold nothing. If Placement does not
-        answer, there are none.
+        The providers are read. If the consumers hold claims, the refusals are
+        wrong. If Placement does not answer, there are none.
 
         :param batches: alternatives
         :param first: the position of the first batch to look at
