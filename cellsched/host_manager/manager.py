@@ -170,8 +170,9 @@ class HostManager(source.HostSource):
                     and min(self._read_at, self._claims_read_at) > since):
                 return False
             first = self._claims_token is None
-            is_due = since is not None or now >= self._claims_due_at
-            if not first and is_due:
+            if not first and (
+                    now >= self._claims_due_at if since is None
+                    else self._claims_read_at <= since):
                 self._read_claims()
             with self.table.batch():
                 self.read_facts(context, now)
@@ -186,8 +187,6 @@ class HostManager(source.HostSource):
                 self.table.expire(self.clock.steady() - PENDING_S)
             if unread:
                 self._read_claims()
-            if first or is_due:
-                self._claims_read_at = now
             self._read_at = now
             return True
 
@@ -246,10 +245,10 @@ class HostManager(source.HostSource):
 
         This reads the providers that changed, and the given hosts in any case.
         If it fails, or another thread reads for long, the next refresh reads
-        them.
+        them. Threads that wait for another one share the next reading.
         """
         self.mark_stale(providers)
-        self._read_claims(_RELOAD_S)
+        self._read_claims(_RELOAD_S, providers)
 
     def mark_stale(self, providers: Iterable[str]) -> None:
         """Make the next refresh read the usage of these hosts."""
@@ -405,37 +404,53 @@ class HostManager(source.HostSource):
         return self._aggregate_groups.share(
             {uuid: each.aggregate for uuid, each in found.items()})
 
-    def _read_claims(self, wait_s: float = -1) -> None:
+    def _read_claims(
+        self, wait_s: float = -1, stale: Iterable[str] | None = None
+    ) -> None:
         """Read the claims.
 
         :param wait_s: seconds to wait for another thread that reads them; it
             may wait for the claim store
+        :param stale: providers that were marked as stale before; nothing is
+            read if other threads have read all of them since
         """
         if not self._reading.acquire(timeout=wait_s):
             return
-        began = self.clock.monotonic()
         try:
-            with self._lock:
-                before = frozenset(self._doubtful)
+            if stale is None or not self._doubtful.isdisjoint(stale):
+                self._read_usages()
+        finally:
+            self._reading.release()
+
+    def _read_usages(self) -> None:
+        """Read the usage of the providers that changed or are stale."""
+        began = self.clock.monotonic()
+        # Providers that are marked from now on may change after the reading.
+        unread = self._take_doubtful()
+        try:
             with claims_base.translated_errors():
                 changes = self.claims.usages(since=self._claims_token)
             with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
-                self._doubtful.difference_update(before.intersection(
-                    each.provider for each in changes.usages))
-                doubtful = sorted(self._doubtful | self._flaws.keys())
-            if doubtful:
+            unread.difference_update(each.provider for each in changes.usages)
+            unread |= self._take_doubtful()
+            if named := sorted(unread | self._flaws.keys()):
                 with claims_base.translated_errors():
-                    changes = self.claims.usages(providers=doubtful)
+                    changes = self.claims.usages(providers=named)
                 with self._lock:
                     self._apply(changes.usages)
-                    self._doubtful.difference_update(doubtful)
+            unread, self._claims_read_at = set(), began
             self.table.publish()
         finally:
+            self.mark_stale(unread)
             ended = self.clock.monotonic()
             self._claims_due_at = ended + _CLAIMS_PAUSES * (ended - began)
-            self._reading.release()
+
+    def _take_doubtful(self) -> set[str]:
+        with self._lock:
+            taken, self._doubtful = self._doubtful, set()
+            return taken
 
     def _apply(self, usages: Iterable[Any]) -> None:
         self.table.set_usages(map(self._readable, usages))

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filling the host table from the claim store."""
 
+from concurrent import futures
+import threading
+
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.db.cell import compute_nodes
@@ -154,12 +157,67 @@ class TestClaims(loading.LoaderTestCase):
         self.refresh()
         self.assertEqual(asked + 1, len(self.world.claims.asked))
 
+    def test_threads_that_wait_for_a_reading_share_the_next_one(self):
+        self.refresh()
+        claims, begun, go = self.world.claims, *(
+            threading.Event() for _ in range(2))
+
+        def wait():
+            begun.set()
+            go.wait(30)
+
+        claims.delay = wait
+        del claims.asked[:]
+        with futures.ThreadPoolExecutor(4) as pool:
+            reading = [pool.submit(self.loader.reload, [self.a1])]
+            begun.wait(30)
+            reading += [pool.submit(self.loader.reload, [self.a1])
+                        for _ in range(3)]
+            futures.wait(reading, 0.1)
+            go.set()
+            for each in reading:
+                each.result()
+
+        # A reading takes two calls: of what changed, and of the host.
+        self.assertIn(len(claims.asked), (2, 4))
+
+    def test_host_marked_during_a_reading_is_read_again(self):
+        self.refresh()
+        claims = self.world.claims
+
+        def mark_again():
+            if claims.asked[-1][1]:
+                claims.delay = lambda: None
+                self.loader.mark_stale([self.a1])
+
+        claims.delay = mark_again
+        self.loader.reload([self.a1])
+        del claims.asked[:]
+
+        self.refresh()
+
+        self.assertIn([self.a1], [each for _, each in claims.asked])
+
+    def test_refresh_for_a_request_needs_no_claims_that_were_reloaded(self):
+        self.refresh()
+        self.world.clock.advance(1)
+        asked_at = self.world.clock.monotonic()
+        self.world.clock.advance(1)
+        self.loader.reload([self.a1])
+        del self.world.claims.asked[:]
+        self.disable('cell1', 'a1')
+
+        self.assertTrue(self.loader.refresh(world.CONTEXT, since=asked_at))
+
+        self.assertTrue(self.value('a1', 'service_disabled'))
+        self.assertEqual([], self.world.claims.asked)
+
     def test_host_that_comes_while_the_store_fails_has_its_room_later(self):
         self.refresh()
         self.world.add_host('cell1', 'a2')
         # The store has nothing new to tell of it, and fails when it is asked
         # about what came.
-        self.loader.reload([])
+        self.loader.reload([self.a1])
         self.world.claims.failing_after = 1
         self.world.clock.advance(1)
         self.assertRaises(exception.DatabaseUnreachable,
@@ -176,7 +234,7 @@ class TestClaims(loading.LoaderTestCase):
         self.refresh()
         self.world.add_host('cell1', 'a2')
         self.world.claim('a2', 3)
-        self.loader.reload([])
+        self.loader.reload([self.a1])
 
         self.refresh()
 

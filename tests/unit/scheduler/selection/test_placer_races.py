@@ -413,8 +413,7 @@ class TestClaimsUnderWay(schedulers.PlacingTestCase):
 
         self.assertEqual([['a1']], schedulers.hosts(self.other.result()))
         self.assertEqual(4, self.used('a1'))
-        # As with the next refresh.
-        self.loader.reload([])
+        self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
     def test_room_that_is_not_claimed_after_all_is_there(self):
