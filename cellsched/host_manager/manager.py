@@ -170,9 +170,9 @@ class HostManager(source.HostSource):
                     and min(self._read_at, self._claims_read_at) > since):
                 return False
             first = self._claims_token is None
-            if not first and (
-                    now >= self._claims_due_at if since is None
-                    else self._claims_read_at <= since):
+            is_due = since is not None or now >= self._claims_due_at
+            if not first and is_due and (
+                    since is None or self._claims_read_at <= since):
                 self._read_claims()
             with self.table.batch():
                 self.read_facts(context, now)
@@ -183,7 +183,7 @@ class HostManager(source.HostSource):
                 if first:
                     # Read the usage of all providers.
                     self._doubtful.clear()
-                unread = first or bool(self._doubtful)
+                unread = first or is_due and bool(self._doubtful)
                 self.table.expire(self.clock.steady() - PENDING_S)
             if unread:
                 self._read_claims()
@@ -249,6 +249,21 @@ class HostManager(source.HostSource):
         """
         self.mark_stale(providers)
         self._read_claims(_RELOAD_S, providers)
+
+    def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
+        """Count hosts as full that refused claims, until they are read again.
+
+        The next refresh reads them. Providers that are no hosts, such as
+        sharing providers, are reloaded.
+        """
+        unknown = self.table.bound(
+            (each.provider, each.resource, each.amount - 1)
+            for each in refusals
+            if not isinstance(each, exception.GroupPolicyViolated))
+        # Afterwards: a reading in between may not have found them full.
+        self.mark_stale(each.provider for each in refusals)
+        if unknown:
+            self.reload(unknown)
 
     def mark_stale(self, providers: Iterable[str]) -> None:
         """Make the next refresh read the usage of these hosts."""

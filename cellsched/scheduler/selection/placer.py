@@ -608,14 +608,13 @@ class Placer:
             if selector is not None:
                 self.loader.table.reuse(selector.hosts)
         # 4. Confirm the reservation. If the request is a repetition, the table
-        # now counts its earlier claims twice: reload the hosts. Reload those
-        # without capacity, too.
+        # now counts its earlier claims twice: reload the hosts.
         self.loader.confirm(attempt.allocations)
-        again = [batches[place] for place in outcome.refusals]
+        self.loader.note_full([
+            error for error in outcome.refusals.values()
+            if isinstance(error, exception.ClaimRefused)])
         if outcome.new < len(batches[outcome.chosen]):
-            again.append(batches[outcome.chosen])
-        if again:
-            self.loader.reload(_providers(again))
+            self.loader.reload(_providers([batches[outcome.chosen]]))
         return True
 
     def _count_claims(self, outcome: claims_base.AnyOf) -> None:

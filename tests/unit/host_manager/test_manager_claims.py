@@ -212,6 +212,25 @@ class TestClaims(loading.LoaderTestCase):
         self.assertTrue(self.value('a1', 'service_disabled'))
         self.assertEqual([], self.world.claims.asked)
 
+    def test_full_host_is_read_by_the_next_refresh(self):
+        self.refresh()
+        asked = len(self.world.claims.asked)
+        shared = samples.uuids(1)[0]
+
+        self.loader.note_full([
+            exception.ClaimRefused(
+                provider=self.a1, resource='VCPU', amount=2, consumer='c')])
+
+        self.assertEqual(asked, len(self.world.claims.asked))
+        self.assertEqual(1, self.available('a1'))
+        self.refresh()
+        self.assertEqual(8, self.available('a1'))
+        # A provider that is no host is read at once.
+        self.loader.note_full([
+            exception.ClaimRefused(
+                provider=shared, resource='VCPU', amount=2, consumer='c')])
+        self.assertEqual([shared], self.world.claims.asked[-1][1])
+
     def test_host_that_comes_while_the_store_fails_has_its_room_later(self):
         self.refresh()
         self.world.add_host('cell1', 'a2')

@@ -35,6 +35,40 @@ def values(hosts, name):
     return [known[code] for code in hosts[name]]
 
 
+class TestBound(base.TestCase):
+
+    def test_free_amount_is_bounded_until_the_next_usage(self):
+        hosts = made('a', 'b')
+
+        self.assertEqual([], hosts.bound(
+            [('a', 'VCPU', 2), ('b', 'VCPU', 64)]))
+        self.assertEqual([2, 32], available(hosts, 'VCPU'))
+
+        hosts.set_usage('a', {'VCPU': 32}, {'VCPU': 4}, 1)
+        hosts.publish()
+        self.assertEqual([28, 32], available(hosts, 'VCPU'))
+
+    def test_selected_host_with_a_lower_bound_is_not_reserved(self):
+        hosts = made('a')
+        seen = hosts.view(0.0)
+        hosts.bound([('a', 'VCPU', 0)])
+
+        self.assertIsNone(hosts.reserve(
+            seen, table.Verify.CAPACITY, [(0, {'VCPU': 1})]))
+
+    def test_confirmed_claim_counts_before_the_bound(self):
+        hosts = made('a')
+        allocation.take(hosts, 0, {'VCPU': 30})
+
+        hosts.bound([('a', 'VCPU', 1)])
+
+        self.assertEqual([1], available(hosts, 'VCPU'))
+
+    def test_what_cannot_be_bounded_is_named(self):
+        self.assertEqual(['x', 'a'], made('a').bound([
+            ('x', 'VCPU', 0), ('a', 'CUSTOM_GOLD', 0)]))
+
+
 class TestPut(base.TestCase):
 
     def test_default_takes_no_memory_until_a_host_differs(self):

@@ -84,6 +84,7 @@ class TestGroups(schedulers.PlacingTestCase):
 
         self.assertEqual([['a1']], self.member(AFFINITY, by=self.other))
 
+        self.other_loader.refresh(world.CONTEXT)
         self.assertTableIsRight(self.other_loader)
 
     def test_alternates_are_none_that_others_came_to(self):

@@ -287,7 +287,6 @@ class TestConflict(schedulers.PlacingTestCase):
 
         self.assertEqual([['b2']], schedulers.hosts(self.place(by=self.other)))
         self.assertEqual(5, len(self.world.claims.batches) - before)
-        self.assertTableIsRight(self.other_loader)
 
         self.assertRaises(exception.NoValidHost, self.place, by=self.other)
         self.assertEqual(5, len(self.world.claims.batches) - before)
@@ -297,6 +296,7 @@ class TestConflict(schedulers.PlacingTestCase):
 
         self.assertEqual([['a2']], schedulers.hosts(self.place()))
         self.assertEqual(2, len(self.world.claims.batches))
+        self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
     def test_host_with_locked_rows_is_passed_over(self):
@@ -474,6 +474,27 @@ class TestAlternatives(schedulers.PlacingTestCase):
         [(_, _, decision)] = self.world.records
         [pick] = decision.picks
         self.assertEqual('a3', pick.first.host)
+        self.loader.refresh(world.CONTEXT)
+        self.assertTableIsRight()
+
+    def test_full_hosts_are_not_read_before_the_answer(self):
+        self.fill('a1', 'a2')
+        store, asked = self.world.claims, []
+        usages = store.usages
+
+        def note(**wanted):
+            asked.append(wanted)
+            return usages(**wanted)
+
+        store.usages = note
+        self.place(vcpus=1)
+        self.place(vcpus=1)
+
+        self.assertEqual([], asked)
+        self.assertEqual(self.calls[0][2:], self.calls[1])
+        # The next refresh reads them.
+        self.loader.refresh(world.CONTEXT)
+        self.assertEqual(['since'], [*asked[0]])
         self.assertTableIsRight()
 
     def test_host_of_another_cell_has_alternates_of_that_cell(self):
@@ -485,6 +506,7 @@ class TestAlternatives(schedulers.PlacingTestCase):
             each.service_host for each in (chosen, *others)])
         self.assertEqual({chosen.cell_uuid}, {
             each.cell_uuid for each in others})
+        self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
     def test_reservation_is_that_of_the_claimed_host(self):

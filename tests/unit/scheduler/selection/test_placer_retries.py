@@ -156,6 +156,7 @@ class TestRetry(RetryCase):
         self.assertEqual('a3', self.host('a1'))
 
         self.assertEqual({self.uuids[0]: ('a3', 4)}, self.held())
+        self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
     def test_forced_build_is_not_sent_there_again(self):
