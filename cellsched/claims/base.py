@@ -802,19 +802,22 @@ def claim_in_order(
     find_full: Callable[
         [Sequence[Sequence[Claim]], int],
         Mapping[int, exception.ClaimRefused]] = lambda batches, first: {},
+    claim: Callable[[Sequence[Claim]], int] | None = None,
 ) -> AnyOf:
     """Claim one batch after the other, as :meth:`ClaimStore.claim_any`.
 
     :param find_full: returns the refusals, by position, of those batches from
         a position on that need no attempt
+    :param claim: claims a batch; by default :meth:`ClaimStore.claim`
     """
+    claim = claim or store.claim
     refusals: dict[int, exception.ClaimRefused | exception.ClaimBusy] = {}
     for position, batch in enumerate(batches):
         try:
             if position not in refusals:
                 refusals |= find_full(batches, position)
             if position not in refusals:
-                new = store.claim(batch)
+                new = claim(batch)
                 return AnyOf(position, new, {
                     before: each for before, each in refusals.items()
                     if before < position})

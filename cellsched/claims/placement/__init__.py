@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import functools
 from random import Random
 import threading
 from typing import Any
@@ -208,12 +209,19 @@ class PlacementClaims(base.ClaimStore):
 
         self._repeat(make)
 
-    def claim(self, claims: Sequence[base.Claim]) -> int:
+    def claim(
+        self, claims: Sequence[base.Claim], is_new: bool = False
+    ) -> int:
+        """Claim a batch, as the claim store does.
+
+        :param is_new: the consumers are known to hold nothing; a refusal then
+            does not read their claims
+        """
         _check_claims(claims)
         if not claims:
             return 0
         batch = BatchClaim(self._server, self._empty(), self._owners, claims,
-                           self._clock.lock())
+                           self._clock.lock(), is_new)
         with self._alone(batch.consumers):
             self._claim_in_turn(batch)
         if isinstance(batch.error, exception.ClaimRefused):
@@ -225,7 +233,18 @@ class PlacementClaims(base.ClaimStore):
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        return base.claim_in_order(self, batches, self._find_full)
+        # A claim that succeeds shows that the consumers held nothing.
+        outcome = base.claim_in_order(
+            self, batches, self._find_full,
+            functools.partial(self.claim, is_new=True))
+        if outcome.chosen is None:
+            consumers = {each.consumer for batch in batches for each in batch}
+            with self._alone(consumers):
+                held = self.claims_of(consumers)
+            if held:
+                # The refusals may be wrong.
+                return base.claim_in_order(self, batches)
+        return outcome
 
     def _find_full(
         self, batches: Sequence[Sequence[base.Claim]], first: int
@@ -235,11 +254,7 @@ class PlacementClaims(base.ClaimStore):
             return {}
         for batch in batches[first:]:
             _check_claims(batch)
-        consumers = {claim.consumer for claim in batches[first]}
-        with self._alone(consumers):
-            refusals = self._full.refusals(batches, first)
-            # Consumers that hold claims are not refused.
-            return {} if refusals and self.claims_of(consumers) else refusals
+        return self._full.refusals(batches, first)
 
     def _claim_in_turn(self, batch: BatchClaim) -> None:
         """Claim a batch, and those of waiting threads with it."""

@@ -91,6 +91,7 @@ class BatchClaim:
     """A batch to claim, and its outcome.
 
     :param lock: held by the thread that claims the batch
+    :param is_new: the consumers are known to hold nothing
     :ivar new: the number of new claims; None without an outcome
     :ivar error: the error of the batch, or None
     """
@@ -98,10 +99,12 @@ class BatchClaim:
     def __init__(
         self, server: PlacementServer, empty: EmptyConsumers,
         owners: messages.Owners, claims: Sequence[base.Claim], lock: Lock,
+        is_new: bool = False,
     ) -> None:
         self._server = server
         self._owners = owners
         self._claims = claims
+        self._is_new = is_new
         self.lock = lock
         self.new: int | None = None
         self.error: exception.CellschedException | None = None
@@ -126,7 +129,8 @@ class BatchClaim:
         The capacity may be missing for that reason.
         """
         before = self.remaining
-        self.look()
+        if not self._is_new:
+            self.look()
         if not self.is_over and self.remaining == before:
             self.error = refusal
 

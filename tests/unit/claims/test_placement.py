@@ -108,9 +108,42 @@ class TestPlacementClaims(
         requests = self.requests_of(lambda: self.assertEqual(
             3, self.store.claim_any(request).chosen))
 
-        # The inventory and the usage of each, and the consumer; the claim.
-        self.assertEqual(7, requests.index('POST'))
+        # The inventory and the usage of each; the claim.
+        self.assertEqual(6, requests.index('POST'))
         self.assertEqual(3, self.store.claim_any(request).chosen)
+
+    def test_refusal_of_new_consumers_does_not_read_their_claims(self):
+        provider = self.make_provider(self.store, VCPU=1)
+        batch = [self.make_claim(provider, VCPU=1) for _ in range(2)]
+
+        def reads(**options):
+            before = len(self.client.requests)
+            self.assertRaises(exception.ClaimRefused, self.store.claim, batch,
+                              **options)
+            return sum('GET /allocations/' in each
+                       for each in self.client.requests[before:])
+
+        self.store.claim([self.make_claim(provider, VCPU=1)])
+        reads()
+        self.assertEqual((2, 0), (reads(), reads(is_new=True)))
+
+    def test_consumers_are_read_once_before_the_last_refusal(self):
+        full = [self.make_provider(self.store, VCPU=1) for _ in range(3)]
+        holders = [self.make_claim(each, VCPU=1) for each in full]
+        self.store.claim(holders)
+        consumer = str(uuid.uuid4())
+        before = len(self.client.requests)
+
+        self.assertIsNone(self.store.claim_any([
+            [claims.Claim(consumer, each, {'VCPU': 1})]
+            for each in full]).chosen)
+
+        asked = self.client.requests[before:]
+        self.assertEqual(1, asked.count(f'GET /allocations/{consumer}'))
+        # One that holds the last alternative is not refused.
+        self.assertEqual(2, self.store.claim_any([
+            [claims.Claim(holders[2].consumer, each, {'VCPU': 1})]
+            for each in full]).chosen)
 
     def test_host_that_refused_is_claimed_once_it_has_room(self):
         provider, other = (self.make_provider(self.store, VCPU=1)
