@@ -228,7 +228,7 @@ class ClaimComponents:
     :param deadline: the deadline for Placement
     """
 
-    store: base.ClaimStore
+    store: placement_claims.PlacementClaims
     allocations: Allocations
     deferred: DeferredReleases
     deadline: Deadline
@@ -299,6 +299,8 @@ class ServerClaims:
         self._is_answering = True
         # Claims of instances that had allocations before.
         self._added: list[Addition] = []
+        #: Why claims were refused.
+        self.refusals: list[exception.ClaimRefused] = []
         #: For each write, the amounts taken from each provider.
         self.writes: list[dict[str, dict[str, int]]] = []
 
@@ -324,13 +326,17 @@ class ServerClaims:
             self._is_answering = False
             raise
         try:
-            taken = self._store.claim(claims)
+            # The refusal of a claim of an instance shows that it holds none.
+            taken = self._store.claim(claims, is_new={
+                each.consumer for each in claims} <= {
+                    each.consumer for each in self.refusals})
             # An existing claim may be about to be released: renew its
             # generation, so that the release fails.
             while taken < len(claims) and not self._allocations.renew(
                     {uuid for uuid, _ in requests}):
                 taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
+            self.refusals.append(exc)
             return exc.provider
         except exception.DatabaseUnreachable:
             # The outcome is unknown: the claim may exist.

@@ -852,6 +852,7 @@ class RequestDecision:
                 lambda: claimed.claim(uuid, request)):
             return True
         reserved.undo_last()
+        self._parts.hosts.note_full(claimed.refusals[-1:])
         return False
 
     def _count_claim(self, claim: Callable[[], bool | None]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import math
@@ -22,6 +23,7 @@ from oslo_utils import timeutils
 
 from cellsched.claims import remote
 from cellsched import clock
+from cellsched import exception
 from cellsched.host_manager import source
 from cellsched.hosts import aggregate
 from cellsched.hosts import document
@@ -222,6 +224,14 @@ class NovaHosts(source.HostSource):
         if providers:
             self._providers.recount(providers)
             self._expired = True
+
+    def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
+        """Count hosts as full that refused claims, until they are read again.
+
+        Requests that have selected them before do not claim them then.
+        """
+        self.table.bound((each.provider, each.resource, each.amount - 1)
+                         for each in refusals)
 
     def may_fit(self, context: Any, resources: Mapping[str, int]) -> bool:
         """Return False if Placement has no provider with these resources.

@@ -67,6 +67,21 @@ class TestNewServers(claim_fixtures.TestCase):
 
         self.assertFalse(self.claims.claim(SERVERS[2], request(HOST)))
 
+    def test_server_with_a_refused_claim_is_known_to_hold_none(self):
+        for server in SERVERS[:2]:
+            self.claims.claim(server, request(HOST))
+        claim, known = self.parts.store.claim, []
+
+        def note(asked, is_new):
+            known.append(is_new)
+            return claim(asked, is_new)
+
+        self.parts.store.claim = note
+        self.assertFalse(self.claims.claim(SERVERS[2], request(HOST)))
+        self.assertTrue(self.claims.claim(SERVERS[2], request(OTHER)))
+
+        self.assertEqual([False, True], known)
+
     def test_all_instances_are_claimed_or_none(self):
         requests = [(server, request(HOST)) for server in SERVERS]
 

@@ -89,6 +89,9 @@ class Hosts:
     def find_changed(self, context, hosts, rows, with_traits):
         return set()
 
+    def note_full(self, refusals):
+        pass
+
     def follow_aggregates(self, context):
         pass
 
@@ -155,7 +158,7 @@ class Store:
         self.claims = []
         self.error = None
 
-    def claim(self, claims):
+    def claim(self, claims, is_new=False):
         if self.error is not None:
             raise self.error
         self.claims += claims
@@ -390,7 +393,7 @@ class TestRecording(TestCase):
     def test_claim_that_was_refused(self):
         refused = []
 
-        def refuse(claims):
+        def refuse(claims, is_new):
             if not refused:
                 refused.extend(claims)
                 raise exception.ClaimRefused(
@@ -664,7 +667,7 @@ class TestPendingClaims(TestCase):
         """
         before = self.store.claim
 
-        def claim_once(claims):
+        def claim_once(claims, is_new):
             self.store.claim = before
             claim()
             return before(claims)

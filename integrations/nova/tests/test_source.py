@@ -23,6 +23,8 @@ from oslo_utils import timeutils
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from cellsched import exception
+from cellsched.hosts import table
 from cellsched_nova import placement
 from cellsched_nova import source
 from tests import configuration_fixtures
@@ -155,6 +157,21 @@ class TestPendingAllocations(HostsTestCase):
         self.refresh()
 
         self.assertChosen(1)
+
+    def test_host_that_refused_a_claim_is_full_until_it_is_read(self):
+        hosts = self.view()
+        refusal = exception.ClaimRefused(
+            provider=HOST, resource='MEMORY_MB', amount=512, consumer='c')
+
+        self.hosts.note_full([refusal])
+
+        self.assertEqual([511], [*self.view().available('MEMORY_MB')])
+        # It was selected before, and is not claimed.
+        self.assertIsNone(self.hosts.table.reserve(
+            hosts, table.Verify.CAPACITY, [(0, CHOSEN)]))
+        self.hosts.expire([HOST])
+        self.hosts.follow(nova_context.get_admin_context())
+        self.assertChosen(0)
 
 
 class TestChangedHosts(HostsTestCase):
