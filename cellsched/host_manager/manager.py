@@ -168,7 +168,11 @@ class HostManager(source.HostSource):
             now = self.clock.monotonic()
             if (since is not None and self._read_at is not None
                     and min(self._read_at, self._claims_read_at) > since):
-                return False
+                if not self._doubtful:
+                    return False
+                # Hosts that refused claims since then may have room now.
+                self._read_claims()
+                return True
             first = self._claims_token is None
             is_due = since is not None or now >= self._claims_due_at
             if not first and is_due and (

@@ -225,6 +225,15 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual(1, self.available('a1'))
         self.refresh()
         self.assertEqual(8, self.available('a1'))
+        # Before a refusal it is read in any case.
+        asked_at = self.world.clock.monotonic()
+        self.refresh()
+        self.loader.note_full([
+            exception.ClaimRefused(
+                provider=self.a1, resource='VCPU', amount=2, consumer='c')])
+        self.assertTrue(self.loader.refresh(world.CONTEXT, since=asked_at))
+        self.assertEqual(8, self.available('a1'))
+        self.assertFalse(self.loader.refresh(world.CONTEXT, since=asked_at))
         # A provider that is no host is read at once.
         self.loader.note_full([
             exception.ClaimRefused(

@@ -24,9 +24,10 @@ class TestLedger(tests.TestCase):
             'p', {'VCPU': claims.Inventory(total=8, max_unit=4),
                   'GB': claims.Inventory(total=8)})
         self.client = base.Client(self.model)
+        self.locks = coordination.ProviderLocks(clock.Clock())
         self.ledger = ledger.Ledger(session.Session(
             self.client, clock.Clock(), random.Random(), 5.0, 'x'), True,
-            coordination.ProviderLocks(clock.Clock()))
+            self.locks)
 
     def row(self, name, amount=1, resource='VCPU'):
         return requests.ClaimRow(
@@ -52,6 +53,18 @@ class TestLedger(tests.TestCase):
         self.assertEqual(1, len(self.changes()))
         self.assertEqual((3, 3), (
             self.figures().used[0], self.figures().consumers))
+
+    def test_counters_are_read_before_if_others_write_them_too(self):
+        self.ledger.read_contended('p')
+        self.assertIsNone(self.ledger.known('p'))
+
+        self.locks.note_conflict(['p'])
+        self.ledger.read_contended('p')
+
+        self.assertEqual(self.figures().used, self.ledger.known('p').used)
+        [request] = self.client.sent
+        self.assertEqual([requests.ReadFigures('p', serial=False)],
+                         getattr(request, 'requests', [request]))
 
     def test_those_that_have_room_do_not_wait_for_others(self):
         outcomes = self.do(
