@@ -152,7 +152,8 @@ class HostManager(source.HostSource):
             return False
         if age_s < 2 * self.policy.interval_s:
             return False
-        return self.refresh(context, self._read_at)
+        return self.refresh(
+            context, max(self._read_at, self._claims_read_at))
 
     def refresh(
         self, context: RequestContext, since: float | None = None
@@ -168,8 +169,9 @@ class HostManager(source.HostSource):
             now = self.clock.monotonic()
             if (since is not None and self._read_at is not None
                     and min(self._read_at, self._claims_read_at) > since):
-                if not self._doubtful:
-                    return False
+                with self._lock:
+                    if not self._doubtful:
+                        return False
                 # Hosts that refused claims since then may have room now.
                 self._read_claims()
                 return True
@@ -260,12 +262,12 @@ class HostManager(source.HostSource):
         The next refresh reads them. Providers that are no hosts, such as
         sharing providers, are reloaded.
         """
-        unknown = self.table.bound(
-            (each.provider, each.resource, each.amount - 1)
-            for each in refusals
-            if not isinstance(each, exception.GroupPolicyViolated))
-        # Afterwards: a reading in between may not have found them full.
-        self.mark_stale(each.provider for each in refusals)
+        with self._lock:
+            unknown = self.table.bound(
+                (each.provider, each.resource, each.amount - 1)
+                for each in refusals
+                if not isinstance(each, exception.GroupPolicyViolated))
+            self._doubtful.update(each.provider for each in refusals)
         if unknown:
             self.reload(unknown)
 

@@ -212,7 +212,7 @@ class PlacementClaims(base.ClaimStore):
     def claim(
         self, claims: Sequence[base.Claim], is_new: bool = False
     ) -> int:
-        """Claim a batch, as the claim store does.
+        """Claim a batch; see :meth:`.base.ClaimStore.claim`.
 
         :param is_new: the consumers are known to hold nothing; a refusal then
             does not read their claims

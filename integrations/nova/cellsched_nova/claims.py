@@ -348,6 +348,10 @@ class ServerClaims:
             self.writes.append(_total(claims))
         return None
 
+    def unexplained(self, nodes: Iterable[str]) -> set[str]:
+        """Return those compute nodes that refused without an error."""
+        return {*nodes}.difference(each.provider for each in self.refusals)
+
     def claim_together(
         self, requests: Sequence[tuple[str, AllocationRequest]]
     ) -> None:

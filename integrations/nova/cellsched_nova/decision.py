@@ -835,10 +835,11 @@ class RequestDecision:
             self._decision = chooser.decision()
         except BaseException:
             claimed.release()
-            self._undo(reserved, chooser.refused)
+            self._undo(reserved, claimed.unexplained(chooser.refused))
             raise
         # 3. Count the claims as made.
-        self._confirm(hosts, reserved, chooser.refused, claimed.writes)
+        self._confirm(hosts, reserved, claimed.unexplained(chooser.refused),
+                      claimed.writes)
         LOG.info('Placed %d instances on hosts %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found

@@ -228,10 +228,16 @@ class NovaHosts(source.HostSource):
     def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
         """Count hosts as full that refused claims, until they are read again.
 
-        Requests that have selected them before do not claim them then.
+        Requests that have selected them before do not claim them then. A
+        request that finds no host reads them before it is refused.
         """
+        providers = [each.provider for each in refusals]
+        # A request that sees the bound must see that they are expired, and
+        # a read in between may not have found them full.
+        self.expire(providers)
         self.table.bound((each.provider, each.resource, each.amount - 1)
                          for each in refusals)
+        self.expire(providers)
 
     def may_fit(self, context: Any, resources: Mapping[str, int]) -> bool:
         """Return False if Placement has no provider with these resources.

@@ -212,6 +212,23 @@ class TestClaims(loading.LoaderTestCase):
         self.assertTrue(self.value('a1', 'service_disabled'))
         self.assertEqual([], self.world.claims.asked)
 
+    def test_table_that_nobody_refreshes_follows_the_claims(self):
+        now = self.loader.clock
+        monotonic = now.monotonic
+
+        def tick():
+            self.world.clock.advance(0.001)
+            return monotonic()
+
+        now.monotonic = tick
+        self.loader.follow(world.CONTEXT)
+        self.world.claim('a1', 3)
+        self.world.clock.advance(3)
+
+        self.assertTrue(self.loader.follow(world.CONTEXT))
+
+        self.assertEqual(5, self.available('a1'))
+
     def test_full_host_is_read_by_the_next_refresh(self):
         self.refresh()
         asked = len(self.world.claims.asked)
