@@ -169,11 +169,12 @@ class HostManager(source.HostSource):
             now = self.clock.monotonic()
             if (since is not None and self._read_at is not None
                     and min(self._read_at, self._claims_read_at) > since):
-                with self._lock:
-                    if not self._doubtful:
-                        return False
                 # Hosts that refused claims since then may have room now.
-                self._read_claims()
+                with self._lock:
+                    is_right = not (self._doubtful or self._reading.locked())
+                if is_right:
+                    return False
+                self._read_claims(only_stale=True)
                 return True
             first = self._claims_token is None
             is_due = since is not None or now >= self._claims_due_at
@@ -189,10 +190,9 @@ class HostManager(source.HostSource):
                 if first:
                     # Read the usage of all providers.
                     self._doubtful.clear()
-                unread = first or is_due and bool(self._doubtful)
                 self.table.expire(self.clock.steady() - PENDING_S)
-            if unread:
-                self._read_claims()
+            if first or is_due:
+                self._read_claims(only_stale=not first)
             self._read_at = now
             return True
 
@@ -254,7 +254,7 @@ class HostManager(source.HostSource):
         them. Threads that wait for another one share the next reading.
         """
         self.mark_stale(providers)
-        self._read_claims(_RELOAD_S, providers)
+        self._read_claims(_RELOAD_S, only_stale=True)
 
     def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
         """Count hosts as full that refused claims, until they are read again.
@@ -426,19 +426,19 @@ class HostManager(source.HostSource):
             {uuid: each.aggregate for uuid, each in found.items()})
 
     def _read_claims(
-        self, wait_s: float = -1, stale: Iterable[str] | None = None
+        self, wait_s: float = -1, only_stale: bool = False
     ) -> None:
         """Read the claims.
 
         :param wait_s: seconds to wait for another thread that reads them; it
             may wait for the claim store
-        :param stale: providers that were marked as stale before; nothing is
-            read if other threads have read all of them since
+        :param only_stale: wait for another thread that reads them, and read
+            nothing if no provider is stale then
         """
         if not self._reading.acquire(timeout=wait_s):
             return
         try:
-            if stale is None or not self._doubtful.isdisjoint(stale):
+            if self._doubtful or not only_stale:
                 self._read_usages()
         finally:
             self._reading.release()

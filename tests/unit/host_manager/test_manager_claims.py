@@ -212,6 +212,32 @@ class TestClaims(loading.LoaderTestCase):
         self.assertTrue(self.value('a1', 'service_disabled'))
         self.assertEqual([], self.world.claims.asked)
 
+    def test_refusal_waits_for_a_reading_of_full_hosts(self):
+        self.refresh()
+        asked_at = self.world.clock.monotonic()
+        self.refresh()
+        self.loader.note_full([exception.ClaimRefused(
+            provider=self.a1, resource='VCPU', amount=2, consumer='c')])
+        begun, go = threading.Event(), threading.Event()
+
+        def wait():
+            begun.set()
+            go.wait(30)
+
+        self.world.claims.delay = wait
+        with futures.ThreadPoolExecutor(2) as pool:
+            reading = pool.submit(self.loader.reload, [self.a1])
+            begun.wait(30)
+            refreshing = pool.submit(
+                self.loader.refresh, world.CONTEXT, asked_at)
+            done, _ = futures.wait([refreshing], 0.1)
+            go.set()
+            reading.result()
+
+        self.assertEqual(set(), done)
+        self.assertTrue(refreshing.result())
+        self.assertEqual(8, self.available('a1'))
+
     def test_table_that_nobody_refreshes_follows_the_claims(self):
         now = self.loader.clock
         monotonic = now.monotonic
