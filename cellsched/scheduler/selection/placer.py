@@ -608,13 +608,14 @@ class Placer:
             if selector is not None:
                 self.loader.table.reuse(selector.hosts)
         # 4. Confirm the reservation. If the request is a repetition, the table
-        # now counts its earlier claims twice: reload the hosts.
+        # now counts its earlier claims twice: reload the hosts. Reload those
+        # without capacity, too.
         self.loader.confirm(attempt.allocations)
-        self.loader.note_full([
-            error for error in outcome.refusals.values()
-            if isinstance(error, exception.ClaimRefused)])
+        again = [batches[place] for place in outcome.refusals]
         if outcome.new < len(batches[outcome.chosen]):
-            self.loader.reload(_providers([batches[outcome.chosen]]))
+            again.append(batches[outcome.chosen])
+        if again:
+            self.loader.reload(_providers(again))
         return True
 
     def _count_claims(self, outcome: claims_base.AnyOf) -> None:

@@ -477,26 +477,6 @@ class TestAlternatives(schedulers.PlacingTestCase):
         self.loader.refresh(world.CONTEXT)
         self.assertTableIsRight()
 
-    def test_full_hosts_are_not_read_before_the_answer(self):
-        self.fill('a1', 'a2')
-        store, asked = self.world.claims, []
-        usages = store.usages
-
-        def note(**wanted):
-            asked.append(wanted)
-            return usages(**wanted)
-
-        store.usages = note
-        self.place(vcpus=1)
-        self.place(vcpus=1)
-
-        self.assertEqual([], asked)
-        self.assertEqual(self.calls[0][2:], self.calls[1])
-        # The next refresh reads them.
-        self.loader.refresh(world.CONTEXT)
-        self.assertEqual(['since'], [*asked[0]])
-        self.assertTableIsRight()
-
     def test_host_of_another_cell_has_alternates_of_that_cell(self):
         self.fill('a1', 'a2', 'a3')
 
