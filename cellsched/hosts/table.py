@@ -370,15 +370,17 @@ class HostTable:
         with self._lock:
             return list(self._unclaimed())
 
-    def settled(self) -> int | None:
+    def settled(self, count_pending: bool = True) -> int | None:
         """Return a number, or None while the table is not settled.
 
         While it returns the same number, views of the table count no
         allocation that may be rolled back, or that the reported usage may
         already include.
+
+        :param count_pending: the argument of the views
         """
         with self._lock:
-            if any(not each.claimed or each.maybe_reported
+            if any(count_pending if each.maybe_reported else not each.claimed
                    for allocations in self._pending.values()
                    for each in allocations):
                 return None

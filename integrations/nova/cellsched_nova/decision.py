@@ -423,6 +423,9 @@ _TOGETHER_MAX = 3
 #: Attempts to select hosts that do not change meanwhile.
 _CHANGED_MAX = 10
 
+#: Attempts to select hosts without claims that other requests begin meanwhile.
+_PENDING_MAX = 3
+
 #: Attempts to find freed hosts; other requests may use them first.
 _FREED_MAX = 3
 
@@ -737,18 +740,19 @@ class RequestDecision:
     ) -> list[list[Any]]:
         """Select hosts; before a refusal, wait for pending claims.
 
-        A claim that ended after the selection may have been counted in it.
+        A claim that ends after the selection may have been counted in it.
 
         :param may_fit: see :meth:`_on_fresh_hosts`
         """
         known = self._parts.hosts.table
-        try:
-            return self._on_fresh_hosts(choose, may_fit)
-        except nova_exception.NoValidHost:
-            if self._is_full or self._settled is not None and (
-                    self._settled == known.settled()):
-                raise
-        self._await_pending()
+        for _ in range(_PENDING_MAX):
+            try:
+                return self._on_fresh_hosts(choose, may_fit)
+            except nova_exception.NoValidHost:
+                if self._is_full or self._settled is not None and (
+                        self._settled == known.settled()):
+                    raise
+            self._await_pending()
         return self._on_unchanged_hosts(choose)
 
     def _await_pending(self) -> None:

@@ -728,6 +728,29 @@ class TestPendingClaims(TestCase):
 
         self.assertEqual(1, len(self.store.claims))
 
+    def test_claim_that_begins_after_the_wait_for_another_refuses_nothing(
+        self
+    ):
+        known = self.parts.hosts.table
+        watch, waits = known.watch, []
+
+        def reserve():
+            return known.reserve(known.view(time.time()), chosen=[
+                (1, {'MEMORY_MB': 1500})])
+
+        def end_and_begin(make_watcher):
+            watch(make_watcher)
+            known.rollback(reserved)
+            waits.append(None)
+            reserved[:] = [] if len(waits) == 4 else reserve()
+
+        reserved = reserve()
+        known.watch = end_and_begin
+
+        self.other()
+
+        self.assertEqual(4, len(waits))
+
     def test_request_waits_for_a_claim_that_may_be_refused(self):
         found = []
 

@@ -375,6 +375,7 @@ class TestTakings(base.TestCase):
 
         allocations = self.hosts.reserve(self.choose(1))
         self.assertIsNone(self.hosts.settled())
+        self.assertIsNone(self.hosts.settled(count_pending=False))
 
         self.hosts.confirm(allocations)
         self.assertEqual(1, self.hosts.settled())
@@ -390,6 +391,7 @@ class TestTakings(base.TestCase):
 
         self.assertTrue(allocations[0].maybe_reported)
         self.assertIsNone(self.hosts.settled())
+        self.assertEqual(2, self.hosts.settled(count_pending=False))
 
         self.hosts.rollback(allocations)
         self.assertEqual(2, self.hosts.settled())

@@ -105,26 +105,50 @@ class TestStaleTable(schedulers.PlacingTestCase):
         settled, watch = made.settled, made.watch
         reserved = []
 
-        def settled_before_a_reservation():
-            before = settled()
+        def settled_before_a_reservation(*args):
+            before = settled(*args)
             if not reserved:
-                self.world.claims.release(self.consumers[-1:])
-                self.loader.reload([self.world.providers['b2']])
-                hosts = made.view(self.world.clock.timestamp())
-                hosts.take(hosts.row(self.world.providers['b2']), {'VCPU': 4})
-                reserved.extend(made.reserve(hosts, table.Verify.NONE))
+                self.release_and_reserve(reserved)
             return before
 
         def watch_until_it_is_rolled_back(make_watcher):
             watch(make_watcher)
             made.rollback(reserved)
 
-        self.useFixture(fixtures.MockPatchObject(
-            made, 'settled', settled_before_a_reservation))
-        self.useFixture(fixtures.MockPatchObject(
-            made, 'watch', watch_until_it_is_rolled_back))
+        self.replace(made, 'settled', settled_before_a_reservation)
+        self.replace(made, 'watch', watch_until_it_is_rolled_back)
 
         self.assertEqual([['b2']], schedulers.hosts(self.place()))
+
+    def test_reservation_made_after_the_wait_for_others_refuses_nobody(self):
+        made = self.loader.table
+        watch = made.watch
+        reserved, waits = [], []
+        self.release_and_reserve(reserved)
+
+        def watch_until_another_one_is_made(make_watcher):
+            watch(make_watcher)
+            made.rollback([reserved.pop()])
+            waits.append(reserved)
+            if len(waits) < 3:
+                self.release_and_reserve(reserved)
+
+        self.replace(made, 'watch', watch_until_another_one_is_made)
+
+        self.assertEqual([['b2']], schedulers.hosts(self.place()))
+        self.assertEqual(3, len(waits))
+
+    def release_and_reserve(self, reserved):
+        """Release the claim of b2 and reserve that host for another one."""
+        made, node = self.loader.table, self.world.providers['b2']
+        self.world.claims.release(self.consumers[-1:])
+        self.loader.reload([node])
+        hosts = made.view(self.world.clock.timestamp())
+        hosts.take(hosts.row(node), {'VCPU': 4})
+        reserved.extend(made.reserve(hosts, table.Verify.NONE))
+
+    def replace(self, owner, name, method):
+        self.useFixture(fixtures.MockPatchObject(owner, name, method))
 
     def patch(self, owner, name):
         """Return a mock that calls the method in its place."""
