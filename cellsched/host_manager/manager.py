@@ -169,7 +169,7 @@ class HostManager(source.HostSource):
             now = self.clock.monotonic()
             if (since is not None and self._read_at is not None
                     and min(self._read_at, self._claims_read_at) > since):
-                # Hosts that refused claims since then may have room now.
+                # Hosts may have become stale since then.
                 with self._lock:
                     is_right = not (self._doubtful or self._reading.locked())
                 if is_right:
@@ -255,21 +255,6 @@ class HostManager(source.HostSource):
         """
         self.mark_stale(providers)
         self._read_claims(_RELOAD_S, only_stale=True)
-
-    def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
-        """Count hosts as full that refused claims, until they are read again.
-
-        The next refresh reads them. Providers that are no hosts, such as
-        sharing providers, are reloaded.
-        """
-        with self._lock:
-            unknown = self.table.bound(
-                (each.provider, each.resource, each.amount - 1)
-                for each in refusals
-                if not isinstance(each, exception.GroupPolicyViolated))
-            self._doubtful.update(each.provider for each in refusals)
-        if unknown:
-            self.reload(unknown)
 
     def mark_stale(self, providers: Iterable[str]) -> None:
         """Make the next refresh read the usage of these hosts."""

@@ -67,15 +67,6 @@ class HostSource(abc.ABC):
         A scheduler calls this after a claim was refused.
         """
 
-    def note_full(self, refusals: Sequence[exception.ClaimRefused]) -> None:
-        """Count hosts as full that refused claims, until they are read again.
-
-        A scheduler calls this if another host had room. The source should not
-        wait for a reading then; by default it reloads the hosts.
-        """
-        if refusals:
-            self.reload([each.provider for each in refusals])
-
     @abc.abstractmethod
     def confirm(
         self, allocations: Iterable[PendingAllocation], claimed: bool = True

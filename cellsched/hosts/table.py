@@ -685,29 +685,27 @@ class HostTable:
                 self._changed = True
                 self._write_usages(np.array(rows), of_hosts)
 
-    def bound(self, bounds: Iterable[tuple[str, str, int]]) -> list[str]:
+    def bound(self, bounds: Iterable[tuple[str, str, int]]) -> None:
         """Set the free amounts of hosts to at most these.
 
         They are kept until the next usage of the host is set. A decision that
         is about to reserve such a host finds it full.
 
-        :param bounds: uuids, resource classes, and the free amounts
-        :returns: the uuids that are no hosts, or have no such resource class
+        :param bounds: uuids, resource classes, and the free amounts; one that
+            the table does not have is ignored
         """
-        unknown, changed = [], False
+        changed = False
         with self._lock:
             for uuid, resource, most in bounds:
                 name = host_columns.AVAILABLE + resource
                 row = self._rows.get(uuid)
-                if row is None or name not in self._columns:
-                    unknown.append(uuid)
-                elif self._columns[name][row] > most:
+                if (row is not None and name in self._columns
+                        and self._columns[name][row] > most):
                     self._fold()
                     self._assign(name, np.array([row]), [most])
                     self._changed = changed = True
         if changed:
             self.publish()
-        return unknown
 
     def _write_usages(self, rows: Column, usages: Sequence[Usage]) -> None:
         """Set the usage of hosts, a column at a time."""

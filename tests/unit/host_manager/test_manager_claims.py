@@ -212,12 +212,11 @@ class TestClaims(loading.LoaderTestCase):
         self.assertTrue(self.value('a1', 'service_disabled'))
         self.assertEqual([], self.world.claims.asked)
 
-    def test_refusal_waits_for_a_reading_of_full_hosts(self):
+    def test_refusal_waits_for_a_reading_of_stale_hosts(self):
         self.refresh()
         asked_at = self.world.clock.monotonic()
         self.refresh()
-        self.loader.note_full([exception.ClaimRefused(
-            provider=self.a1, resource='VCPU', amount=2, consumer='c')])
+        self.world.claim('a1', 3)
         begun, go = threading.Event(), threading.Event()
 
         def wait():
@@ -236,7 +235,7 @@ class TestClaims(loading.LoaderTestCase):
 
         self.assertEqual(set(), done)
         self.assertTrue(refreshing.result())
-        self.assertEqual(8, self.available('a1'))
+        self.assertEqual(5, self.available('a1'))
 
     def test_table_that_nobody_refreshes_follows_the_claims(self):
         now = self.loader.clock
@@ -255,33 +254,16 @@ class TestClaims(loading.LoaderTestCase):
 
         self.assertEqual(5, self.available('a1'))
 
-    def test_full_host_is_read_by_the_next_refresh(self):
+    def test_stale_host_is_read_before_a_refusal(self):
         self.refresh()
-        asked = len(self.world.claims.asked)
-        shared = samples.uuids(1)[0]
-
-        self.loader.note_full([
-            exception.ClaimRefused(
-                provider=self.a1, resource='VCPU', amount=2, consumer='c')])
-
-        self.assertEqual(asked, len(self.world.claims.asked))
-        self.assertEqual(1, self.available('a1'))
-        self.refresh()
-        self.assertEqual(8, self.available('a1'))
-        # Before a refusal it is read in any case.
         asked_at = self.world.clock.monotonic()
         self.refresh()
-        self.loader.note_full([
-            exception.ClaimRefused(
-                provider=self.a1, resource='VCPU', amount=2, consumer='c')])
+        self.world.claim('a1', 3)
+        self.loader.mark_stale([self.a1])
+
         self.assertTrue(self.loader.refresh(world.CONTEXT, since=asked_at))
-        self.assertEqual(8, self.available('a1'))
+        self.assertEqual(5, self.available('a1'))
         self.assertFalse(self.loader.refresh(world.CONTEXT, since=asked_at))
-        # A provider that is no host is read at once.
-        self.loader.note_full([
-            exception.ClaimRefused(
-                provider=shared, resource='VCPU', amount=2, consumer='c')])
-        self.assertEqual([shared], self.world.claims.asked[-1][1])
 
     def test_host_that_comes_while_the_store_fails_has_its_room_later(self):
         self.refresh()
