@@ -9,7 +9,8 @@ in order, unlike the values of a sequence or a clock.
 A token is the list of the positions of all lanes. Rows with a later position
 have changed since. A change that was not committed when the token was read has
 a later position, so a reader that reads the token first and the rows second
-misses no change; it may read some changes twice.
+misses no change; it may read some changes twice. A row may change again in
+between, in any lane, so the reader looks for later positions in all lanes.
 
 The feed does not see a row that was written without a mark.
 """
@@ -92,6 +93,18 @@ class Feed:
         """Return the current token."""
         return tuple(connection.execute(self._positions).scalars())
 
+    def changed(self, table: sa.Table) -> sa.ColumnElement[bool]:
+        """Return the condition that a row changed since a token.
+
+        The parameters are those of :func:`parameters`. Make the statement
+        once: it takes longer to make than to execute.
+        """
+        return sa.or_(*(
+            sa.and_(table.c.lane == sa.literal_column(f'{lane}', sa.Integer()),
+                    table.c.position > sa.bindparam(
+                        f'since_{lane}', type_=sa.BigInteger()))
+            for lane in range(self.lanes)))
+
     def glance(self, database: session.Database) -> Token:
         """Return the current token, by the cheap read of SQLite."""
         return tuple(row[0] for row in database.glance(self._glance))
@@ -108,22 +121,9 @@ def mark_columns(table: str, nullable: bool = True) -> tuple[Any, ...]:
         sa.Index(f'{table}_lane_position_idx', 'lane', 'position'))
 
 
-def changed(
-    table: sa.Table, since: Token, until: Token
-) -> sa.ColumnElement[bool]:
-    """Return the condition that a row changed between two tokens.
-
-    It has few forms, which are compiled once: the number of lanes is a power
-    of two, and lanes are repeated for it.
-    """
-    lanes = [(lane, then) for lane, (then, now)
-             in enumerate(zip(since, until)) if now > then]
-    if lanes:
-        lanes += lanes[-1:] * ((1 << (len(lanes) - 1).bit_length())
-                               - len(lanes))
-    return sa.or_(sa.false(), *(
-        sa.and_(table.c.lane == lane, table.c.position > then)
-        for lane, then in lanes))
+def parameters(since: Token) -> dict[str, int]:
+    """Return the parameters of :meth:`Feed.changed` for a token."""
+    return {f'since_{lane}': position for lane, position in enumerate(since)}
 
 
 def follows(since: Token, until: Token) -> bool:

@@ -39,7 +39,6 @@ from cellsched.db import feed
 from cellsched.db import guarded_statements
 from cellsched.db import mysql
 from cellsched.db import session
-from cellsched.db.statements import chunks
 from cellsched import exception
 
 #: Transactions of one call before it fails. Each conflict means that another
@@ -386,7 +385,7 @@ class SQLClaims(base.ClaimStore):
             with self._database.reader() as connection:
                 if named is not None:
                     return base.UsageChanges(
-                        since, _usages_of(connection, named))
+                        since, queries.usages_of(connection, named))
                 return _usages_since(connection, since)
 
         return _repeat(attempt)
@@ -465,13 +464,6 @@ def _are_alike(batches: Sequence[Sequence[base.Claim]]) -> bool:
         for batch in batches)
 
 
-def _usages_of(
-    connection: sa.Connection, providers: Iterable[str]
-) -> list[base.Usage]:
-    return [usage for chunk in chunks(providers)
-            for usage in queries.usages(connection, queries.named(chunk))]
-
-
 def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
     # The token is read first. Changes committed later are reported twice.
     until = schema.FEED.token(connection)
@@ -479,8 +471,7 @@ def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
         return base.UsageChanges(until, queries.usages(connection))
     if since == until:
         return base.UsageChanges(until, [])
-    return base.UsageChanges(until, queries.usages(
-        connection, feed.changed(schema.providers, since, until)))
+    return base.UsageChanges(until, queries.changed_usages(connection, since))
 
 
 def _repeat(

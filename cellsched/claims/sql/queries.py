@@ -3,7 +3,6 @@
 
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base
 from cellsched.claims.sql import schema
+from cellsched.db import feed
 from cellsched.db import statements
 
 _providers = schema.providers
@@ -103,18 +103,42 @@ def inventory(
     return inventories(connection, [provider])[0].get(provider, {})
 
 
-def usages(
-    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
+_USAGES = sa.select(
+    _providers.c.uuid, _providers.c.consumers,
+    *(_inventories.c[name] for name in (
+        'resource_class', 'capacity', 'used', 'min_unit', 'max_unit',
+        'step_size')),
+).outerjoin_from(
+    _providers, _inventories, _inventories.c.provider == _providers.c.uuid)
+
+_USAGES_OF = _USAGES.where(statements.in_list(_providers.c.uuid))
+
+_CHANGED_USAGES = _USAGES.where(schema.FEED.changed(_providers))
+
+
+def usages(connection: sa.Connection) -> list[base.Usage]:
+    """Return the usage of all providers."""
+    return _usages(connection.execute(_USAGES))
+
+
+def usages_of(
+    connection: sa.Connection, providers: Iterable[str]
 ) -> list[base.Usage]:
-    """Return the providers that satisfy the conditions."""
-    columns = _inventories.c
-    rows = connection.execute(sa.select(
-        _providers.c.uuid, _providers.c.consumers,
-        columns.resource_class, columns.capacity, columns.used,
-        columns.min_unit, columns.max_unit, columns.step_size,
-    ).outerjoin_from(
-        _providers, _inventories, columns.provider == _providers.c.uuid,
-    ).where(*conditions))
+    """Return the usage of these providers."""
+    return [usage for chunk in statements.chunks(providers)
+            for usage in _usages(connection.execute(
+                _USAGES_OF, {'these': chunk}))]
+
+
+def changed_usages(
+    connection: sa.Connection, since: feed.Token
+) -> list[base.Usage]:
+    """Return the usage of the providers that changed since a token."""
+    return _usages(connection.execute(
+        _CHANGED_USAGES, feed.parameters(since)))
+
+
+def _usages(rows: Iterable[Any]) -> list[base.Usage]:
     found: dict[str, tuple[dict[str, int], dict[str, int], int,
                            dict[str, base.Units]]] = {}
     for uuid, consumers, resource, capacity, used, *units in rows:
@@ -128,11 +152,6 @@ def usages(
             if bounds != _UNBOUNDED:
                 known[3][resource] = bounds
     return [base.Usage(uuid, *known) for uuid, known in found.items()]
-
-
-def named(providers: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a provider is one of these."""
-    return _providers.c.uuid.in_(providers)
 
 
 _trees = schema.trees

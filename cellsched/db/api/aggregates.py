@@ -39,6 +39,11 @@ _METADATA_OF = (
     .where(statements.in_list(_METADATA.c.aggregate_id))
     .order_by(_METADATA.c.id))
 
+_CHANGED = sa.select(
+    _TABLE.c.id, _TABLE.c.uuid, _TABLE.c.name,
+    models.FEED.changed(_TABLE).label('changed'),
+).order_by(_TABLE.c.id)
+
 _CHANGE = sa.update(_TABLE).where(
     _TABLE.c.id == sa.bindparam('number')).values(
     {'updated_at': sa.bindparam('now'), **models.FEED.marks})
@@ -85,13 +90,11 @@ def changes(
     if since == until:
         return AggregateChanges(until, False, [], None)
     complete = since is None or not feed.follows(since, until)
-    reported = (sa.true() if since is None or complete
-                else feed.changed(_TABLE, since, until))
-    rows = connection.execute(
-        sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.name,
-                  reported.label('told')).order_by(_TABLE.c.id)).all()
+    rows = connection.execute(_CHANGED, feed.parameters(
+        until if since is None or complete else since)).all()
     return AggregateChanges(
-        until, complete, _filled(connection, [r for r in rows if r.told]),
+        until, complete, _filled(connection, [
+            row for row in rows if complete or row.changed]),
         frozenset(row.id for row in rows))
 
 

@@ -54,6 +54,10 @@ _ALL_SERVICES = sa.select(
         'deleted')),
 ).where(_SERVICES.c.binary == services.COMPUTE).order_by(_SERVICES.c.id)
 
+_CHANGED_NODES = _ALL_NODES.where(models.FEED.changed(_NODES))
+
+_CHANGED_SERVICES = _ALL_SERVICES.where(models.FEED.changed(_SERVICES))
+
 _SERVICES_THERE = _ALL_SERVICES.where(_SERVICES.c.deleted == 0)
 
 _SERVICES_OF = _SERVICES_THERE.where(statements.in_list(_SERVICES.c.host))
@@ -114,16 +118,15 @@ def changes(
     if since == until:
         return nothing(until)
     if since is None or not feed.follows(since, until):
-        nodes, found = _REPORTED, _SERVICES.c.deleted == 0
-        complete = True
-    else:
-        nodes, found = (feed.changed(table, since, until)
-                        for table in (_NODES, _SERVICES))
-        complete = False
+        return HostChanges(
+            until, True,
+            _whole(connection.execute(_ALL_NODES.where(_REPORTED)).all()),
+            connection.execute(_SERVICES_THERE).all())
+    values = feed.parameters(since)
     return HostChanges(
-        until, complete,
-        _whole(connection.execute(_ALL_NODES.where(nodes)).all()),
-        connection.execute(_ALL_SERVICES.where(found)).all())
+        until, False,
+        _whole(connection.execute(_CHANGED_NODES, values).all()),
+        connection.execute(_CHANGED_SERVICES, values).all())
 
 
 def selected(

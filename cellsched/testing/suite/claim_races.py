@@ -222,6 +222,27 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
             self.assertEqual([], self.consumers(store))
         self.assertUsed(store, provider, 0)
 
+    def test_reading_has_every_claim_that_was_made_before(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=1000)
+        made: list[None] = []
+
+        def claim_and_read(it: base.ClaimStore) -> None:
+            token, used = None, 0
+            for _ in range(10):
+                it.claim([self.make_claim(provider, VCPU=1)])
+                made.append(None)
+                before = len(made)
+                changes = it.usages(token)
+                token = changes.token
+                used = next((usage.used['VCPU'] for usage in changes.usages
+                             if usage.provider == provider), used)
+                self.assertGreaterEqual(used, before)
+
+        outcomes = self.race(store, [claim_and_read] * _THREADS)
+
+        self.assertEqual([None] * _THREADS, outcomes)
+
     def test_who_follows_the_feed_misses_nothing(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=3) for _ in range(40)]

@@ -6,10 +6,14 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import queries
+from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
 from cellsched import exception
 from tests.unit.claims.sql import base
 from tests.unit.db import recording
+
+#: A consumer whose lane of the feed is not that of ``c``.
+MEANWHILE = 'd'
 
 
 class TestAttempts(base.TestCase):
@@ -51,7 +55,7 @@ class TestAttempts(base.TestCase):
                  lambda: self.store.transfer('c', 'd'), True),
                 (transactions, 'set_inventory',
                  lambda: self.store.set_inventory('p', other), None),
-                (queries, 'usages',
+                (queries, 'usages_of',
                  lambda: self.store.usages(providers=['p']).usages,
                  [claims.Usage('p', {'VCPU': 9}, {'VCPU': 2}, 1)]),
                 (transactions, 'release',
@@ -118,6 +122,24 @@ class TestAttempts(base.TestCase):
             text for text in self.statements(
                 lambda: self.store.set_inventory('q', {}))
             if not text.startswith('SELECT')])
+
+    def test_provider_that_changes_again_during_the_reading_is_reported(self):
+        token = self.store.usages().token
+        read = schema.FEED.token
+
+        def read_before_a_claim(connection):
+            until = read(connection)
+            self.store.claim([claims.Claim(MEANWHILE, 'p', {'VCPU': 1})])
+            return until
+
+        self.assertNotEqual(
+            schema.FEED.lane('c'), schema.FEED.lane(MEANWHILE))
+        self.store.claim([claims.Claim('c', 'p', {'VCPU': 2})])
+        self.patch(schema.FEED, 'token', read_before_a_claim)
+
+        [usage] = self.store.usages(token).usages
+
+        self.assertEqual({'VCPU': 3}, usage.used)
 
     def test_answer_about_some_has_the_token_that_was_given(self):
         token = self.store.usages().token
