@@ -82,6 +82,9 @@ class PendingAllocation:
     :param maybe_reported: whether the claim store reported the provider's
         usage after the reservation; the usage may include this allocation
     :param providers: all providers of the resources
+    :param is_last: whether it was reserved in a view without doubtful
+        allocations, which such views count: otherwise all requests that find
+        no other host would claim the same one
     :param watchers: callbacks for when the allocation is confirmed or rolled
         back
     """
@@ -92,6 +95,7 @@ class PendingAllocation:
     providers: tuple[str, ...]
     claimed: bool = False
     maybe_reported: bool = False
+    is_last: bool = False
     watchers: list[Callable[[], None]] = dataclasses.field(
         default_factory=list)
 
@@ -101,9 +105,14 @@ class PendingAllocation:
             watcher()
         self.watchers.clear()
 
-    def amount(self, resource: str, count_pending: bool) -> int:
+    @property
+    def is_doubtful(self) -> bool:
+        """True if views may leave it out; see :meth:`HostTable.view`."""
+        return self.maybe_reported or not (self.claimed or self.is_last)
+
+    def amount(self, resource: str, count_doubtful: bool) -> int:
         """Return the amount of a resource class, or 0 if it is not counted."""
-        if self.maybe_reported and not count_pending:
+        if self.is_doubtful and not count_doubtful:
             return 0
         return sum(amount for name, amount in self.resources
                    if name == resource)
@@ -219,17 +228,18 @@ class HostTable:
 
     def view(
         self, now: float, located: Mapping[str, str] | None = None,
-        count_pending: bool = True,
+        count_doubtful: bool = True,
     ) -> host_view.Hosts:
         """Return the hosts for one request.
 
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
-        :param count_pending: subtract allocations that the reported usage may
-            already include. If subtracted twice, hosts look fuller than they
-            are; if not subtracted, the claim store refuses the excess
+        :param count_doubtful: subtract allocations that may be rolled back, or
+            that the reported usage may already include. If they are, hosts may
+            look fuller than they are; if not, the claim store refuses the
+            excess
         """
-        if count_pending:
+        if count_doubtful:
             columns = self._columns_of(self.snapshot)
         else:
             with self._lock:
@@ -248,12 +258,12 @@ class HostTable:
     def _doubted(
         self, snapshot: Snapshot
     ) -> list[tuple[int, host_view.Changes]]:
-        """Return the changes of allocations that may already be reported."""
+        """Return the changes of doubtful allocations."""
         return [
             (row, host_view.changes(allocation.resources))
             for node, allocations in self._pending.items()
             if (row := snapshot.rows.get(node)) is not None
-            for allocation in allocations if allocation.maybe_reported]
+            for allocation in allocations if allocation.is_doubtful]
 
     def reuse(self, hosts: host_view.Hosts) -> None:
         """Make the columns of a view available to another request.
@@ -315,7 +325,8 @@ class HostTable:
             # that begins after this one subtracts them.
             allocations = [
                 PendingAllocation(node, resources, hosts.now,
-                                  self._given(node, resources))
+                                  self._given(node, resources),
+                                  is_last=columns.discounted is not None)
                 for node, resources in taken]
             self._doubts += len(allocations)
             snapshot = self._published
@@ -370,17 +381,15 @@ class HostTable:
         with self._lock:
             return list(self._unclaimed())
 
-    def settled(self, count_pending: bool = True) -> int | None:
+    def settled(self) -> int | None:
         """Return a number, or None while the table is not settled.
 
         While it returns the same number, views of the table count no
         allocation that may be rolled back, or that the reported usage may
         already include.
-
-        :param count_pending: the argument of the views
         """
         with self._lock:
-            if any(count_pending if each.maybe_reported else not each.claimed
+            if any(not each.claimed or each.maybe_reported
                    for allocations in self._pending.values()
                    for each in allocations):
                 return None
@@ -420,25 +429,25 @@ class HostTable:
 
     def _has_capacity(
         self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]],
-        count_pending: bool,
+        count_doubtful: bool,
     ) -> bool:
         requested: dict[tuple[str, str], int] = {}
         for node, resources in taken:
             for resource, amount in resources:
                 key = (node, resource)
                 requested[key] = requested.get(key, 0) + amount
-        return all(self._available(*key, count_pending) >= amount
+        return all(self._available(*key, count_doubtful) >= amount
                    for key, amount in requested.items())
 
     def _available(
-        self, node: str, resource: str, count_pending: bool
+        self, node: str, resource: str, count_doubtful: bool
     ) -> float:
         """Return the amount available on a host after all reservations."""
         if host_columns.AT in resource:
             uuid = host_columns.sharing_provider(resource)
             if uuid is not None:
                 return self._others.available(uuid, resource) - sum(
-                    allocation.amount(resource, count_pending)
+                    allocation.amount(resource, count_doubtful)
                     for allocations in self._pending.values()
                     for allocation in allocations)
         row = self._rows.get(node)
@@ -446,7 +455,7 @@ class HostTable:
         if row is None or column is None:
             return 0.0
         return float(column[row]) - sum(
-            allocation.amount(resource, count_pending)
+            allocation.amount(resource, count_doubtful)
             for allocation in self._pending.get(node, ()))
 
     def _given(

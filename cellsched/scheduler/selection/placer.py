@@ -123,8 +123,6 @@ class PlacementAttempt:
     :param is_known: whether no newer facts can be read if the selection finds
         no hosts
     :param is_last: whether the request fails then
-    :param count_pending: whether to subtract claims that the reported usage
-        may already include
     :param settled: the state of the table before the selection, if the facts
         are known; see :meth:`cellsched.hosts.table.HostTable.settled`
     :param why: the diagnosis of the hosts; None if no error can need it
@@ -154,7 +152,6 @@ class PlacementAttempt:
     lost_hosts: frozenset[str] = frozenset()
     is_known: bool = False
     is_last: bool = False
-    count_pending: bool = True
     settled: int | None = None
     why: diagnosis.Diagnosis | None = None
     decision: decision_record.Decision = dataclasses.field(
@@ -437,27 +434,30 @@ class Placer:
                     hosts, request, uuids, self.down_s)
             attempt.lost_hosts |= lost
 
-    def _select_and_reserve(self, attempt: PlacementAttempt) -> None:
+    def _select_and_reserve(
+        self, attempt: PlacementAttempt, count_doubtful: bool = True
+    ) -> None:
         """Select a host for each instance and reserve the hosts in the table.
 
         If an instance has no host, nothing is reserved. Selections for single
         instances take turns: they share one interpreter, and a selection must
         be repeated if another one reserves its host meanwhile.
+
+        :param count_doubtful: see :meth:`cellsched.hosts.table.HostTable.view`
         """
         takes_turns = len(attempt.uuids) == 1 and attempt.reserve
         with self.turns.taken() if takes_turns else contextlib.nullcontext():
-            self._select_in_turn(attempt)
+            self._select_in_turn(attempt, count_doubtful)
 
-    def _select_in_turn(self, attempt: PlacementAttempt) -> None:
+    def _select_in_turn(
+        self, attempt: PlacementAttempt, count_doubtful: bool
+    ) -> None:
         table = self.loader.table
         attempt.allocations = ()
         for check in _CHECKS:
-            attempt.settled = (
-                table.settled(attempt.count_pending) if attempt.is_known
-                else None)
+            attempt.settled = table.settled() if attempt.is_known else None
             hosts = table.view(
-                self.clock.steady(), attempt.located.nodes,
-                attempt.count_pending)
+                self.clock.steady(), attempt.located.nodes, count_doubtful)
             try:
                 # 1. Select hosts in a view of the table.
                 selector = Selector(
@@ -514,8 +514,7 @@ class Placer:
         else:
             is_last = attempt.is_last or (
                 attempt.settled is not None
-                and attempt.settled == self.loader.table.settled(
-                    attempt.count_pending))
+                and attempt.settled == self.loader.table.settled())
         attempt.why = selector.diagnosis(
             self.loader.silent, len(uuids), self.loader.left_out()
         ) if is_last else None
@@ -539,21 +538,18 @@ class Placer:
         """
         if self.loader.extend():
             return
-        deadline = self.clock.monotonic() + PENDING_S
-        attempt.count_pending = not attempt.claim
-        while attempt.why is None:
-            # 1. Wait until each pending claim is confirmed or rolled back.
-            remaining_s = deadline - self.clock.monotonic()
-            if attempt.claim:
-                await_pending(self.loader.table, self.clock, remaining_s)
-            # 2. Select again. The claim store arbitrates, if it is asked.
-            # Repeat this if another claim was pending meanwhile.
-            attempt.is_last = not attempt.claim or remaining_s <= 0
-            self._select_and_reserve(attempt)
-            if attempt.places:
-                attempt.is_last, attempt.count_pending = False, True
-                return
-        self._refuse(attempt)
+        if attempt.why is not None:
+            self._refuse(attempt)
+        # 1. Wait until each pending claim is confirmed or rolled back.
+        if attempt.claim:
+            await_pending(self.loader.table, self.clock, PENDING_S)
+        # 2. Select again, and count no claim that became pending meanwhile.
+        # The claim store arbitrates, if it is asked.
+        attempt.is_last = True
+        self._select_and_reserve(attempt, count_doubtful=not attempt.claim)
+        attempt.is_last = False
+        if not attempt.places:
+            self._refuse(attempt)
 
     def _refuse(self, attempt: PlacementAttempt) -> NoReturn:
         """Fail a request, and release the claims of its failed builds.

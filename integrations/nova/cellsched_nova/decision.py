@@ -423,9 +423,6 @@ _TOGETHER_MAX = 3
 #: Attempts to select hosts that do not change meanwhile.
 _CHANGED_MAX = 10
 
-#: Attempts to select hosts without claims that other requests begin meanwhile.
-_PENDING_MAX = 3
-
 #: Attempts to find freed hosts; other requests may use them first.
 _FREED_MAX = 3
 
@@ -470,6 +467,8 @@ class RequestDecision:
         # the table; see HostTable.settled.
         self._readings = 0
         self._settled: int | None = None
+        # See HostTable.view.
+        self._counts_doubtful = True
         # Whether Placement has no capacity for an instance.
         self._is_full = False
         # The last decision, and the way that led to it.
@@ -740,20 +739,24 @@ class RequestDecision:
     ) -> list[list[Any]]:
         """Select hosts; before a refusal, wait for pending claims.
 
-        A claim that ends after the selection may have been counted in it.
+        A claim that ended after the selection may have been counted in it.
 
         :param may_fit: see :meth:`_on_fresh_hosts`
         """
         known = self._parts.hosts.table
-        for _ in range(_PENDING_MAX):
-            try:
-                return self._on_fresh_hosts(choose, may_fit)
-            except nova_exception.NoValidHost:
-                if self._is_full or self._settled is not None and (
-                        self._settled == known.settled()):
-                    raise
-            self._await_pending()
-        return self._on_unchanged_hosts(choose)
+        try:
+            return self._on_fresh_hosts(choose, may_fit)
+        except nova_exception.NoValidHost:
+            if self._is_full or self._settled is not None and (
+                    self._settled == known.settled()):
+                raise
+        self._await_pending()
+        # Placement arbitrates between this claim and those that are pending.
+        self._counts_doubtful = not self._claiming
+        try:
+            return self._on_unchanged_hosts(choose)
+        finally:
+            self._counts_doubtful = True
 
     def _await_pending(self) -> None:
         placer.await_pending(
@@ -947,7 +950,8 @@ class RequestDecision:
 
     def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
         return self._parts.hosts.table.view(
-            timeutils.utcnow_ts(microsecond=True), located)
+            timeutils.utcnow_ts(microsecond=True), located,
+            self._counts_doubtful)
 
     def _states(
         self, candidates_: dict[str, list[Any]]
