@@ -90,8 +90,16 @@ class Feed:
             self._position, {'in_lane': lane}).scalar_one()
 
     def token(self, connection: sa.Connection) -> Token:
-        """Return the current token."""
-        return tuple(connection.execute(self._positions).scalars())
+        """Return the current token.
+
+        :raises cellsched.exception.DatabaseError: a lane is missing
+        """
+        found = tuple(connection.execute(self._positions).scalars())
+        if len(found) != self.lanes:
+            raise exception.DatabaseError(
+                f'The table {self.table.name} has {len(found)} of its '
+                f'{self.lanes} lanes.')
+        return found
 
     def changed(self, table: sa.Table) -> sa.ColumnElement[bool]:
         """Return the condition that a row changed since a token.

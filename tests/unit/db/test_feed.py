@@ -125,3 +125,12 @@ class TestFeed(base.TestCase):
             exception.DatabaseError, self.change, 'a')
 
         self.assertIn('The table lanes has lost its lane', str(error))
+
+    def test_token_without_a_lane_is_an_error_that_counts_them(self):
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.delete(FEED.table).where(FEED.table.c.lane == 1))
+
+        error = self.assertRaises(exception.DatabaseError, self.token)
+
+        self.assertIn('The table lanes has 2 of its 3 lanes', str(error))
