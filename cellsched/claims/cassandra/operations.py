@@ -369,9 +369,16 @@ class Release:
         """Release consumers; see :meth:`.base.ClaimStore.release`."""
         names = list(consumers)
         with self._session.announced(names):
-            self._release_all(names)
+            for _ in self._session.attempts():
+                if self._release_all(names):
+                    return
+            self._session.unreachable(CONTENDED)
 
-    def _release_all(self, consumers: Sequence[str]) -> None:
+    def _release_all(self, consumers: Sequence[str]) -> bool:
+        """Release consumers; return False if one may hold claims again.
+
+        A transfer may have moved claims to a consumer that was released first.
+        """
         # 1. Mark the rows of all consumers that no operation is working on.
         found = self._session.read_all(consumers)
         plain = [record for record in found.values()
@@ -386,15 +393,19 @@ class Release:
         # 4. Release the remaining consumers one by one. Rows that cannot be
         #    read keep no other consumer.
         done = {record.consumer for record in released}
+        remaining = [consumer for consumer, record in found.items()
+                     if record is not None and consumer not in done]
         error: exception.ClaimStoreFailed | None = None
-        for consumer, record in found.items():
-            if record is not None and consumer not in done:
-                try:
-                    self._release(consumer)
-                except exception.ClaimStoreFailed as exc:
-                    error = exc
+        for consumer in remaining:
+            try:
+                self._release(consumer)
+            except exception.ClaimStoreFailed as exc:
+                error = exc
         if error is not None:
             raise error
+        # 5. Look again if another operation was working on one of them.
+        return not remaining or len(consumers) == 1 or not any(
+            self._session.read_all(consumers).values())
 
     def _delete_claims(
         self, marked: Sequence[_Record]

@@ -46,6 +46,23 @@ class MortalClient:
         raise Died
 
 
+class InterruptedClient:
+    """Lets another client make a call before a request."""
+
+    def __init__(self, model, number, call):
+        self._model = model
+        self.left = number
+        self._call = call
+
+    def send(self, request):
+        if isinstance(request, requests.Together):
+            return [self.send(each) for each in request.requests]
+        self.left -= 1
+        if self.left == 0:
+            self._call()
+        return self._model.answer(request)
+
+
 def batch(*names, providers=PROVIDERS, amount=1):
     return [claims.Claim(name, provider, {'VCPU': amount})
             for name in names for provider in providers]
@@ -169,6 +186,23 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 two = {'p0': 1, 'p1': 1}
                 old = {'p1': 2} if name.endswith('holds') else {}
                 self.assertIn(first, [[two, old], [{}, two]])
+
+    def test_transfer_during_a_release_of_both_leaves_nothing(self):
+        """Another client died in the same transfer before."""
+        before, call = CALLS['transfer to one that holds']
+        for first in itertools.count(1):
+            for second in itertools.count(1):
+                self.make_model(before)
+                dead = self.dies_in(call, first, DONE)
+                client = InterruptedClient(
+                    self.model, second, lambda: call(self.make_store()))
+                self.make_store(client).release('ab')
+                self.assertEqual(
+                    {}, self.make_store().claims_of('ab'), (first, second))
+                if client.left > 0:
+                    break
+            if dead is None:
+                break
 
     def test_nothing_stays_taken(self):
         for _, sequel, client in self.remains():
