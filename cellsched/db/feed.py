@@ -15,6 +15,7 @@ between, in any lane, so the reader looks for later positions in all lanes.
 The feed does not see a row that was written without a mark.
 """
 
+from collections.abc import Iterable
 from typing import Any
 import zlib
 
@@ -94,12 +95,7 @@ class Feed:
 
         :raises cellsched.exception.DatabaseError: a lane is missing
         """
-        found = tuple(connection.execute(self._positions).scalars())
-        if len(found) != self.lanes:
-            raise exception.DatabaseError(
-                f'The table {self.table.name} has {len(found)} of its '
-                f'{self.lanes} lanes.')
-        return found
+        return self._checked(connection.execute(self._positions).scalars())
 
     def changed(self, table: sa.Table) -> sa.ColumnElement[bool]:
         """Return the condition that a row changed since a token.
@@ -114,8 +110,19 @@ class Feed:
             for lane in range(self.lanes)))
 
     def glance(self, database: session.Database) -> Token:
-        """Return the current token, by the cheap read of SQLite."""
-        return tuple(row[0] for row in database.glance(self._glance))
+        """Return the current token, by the cheap read of SQLite.
+
+        :raises cellsched.exception.DatabaseError: a lane is missing
+        """
+        return self._checked(row[0] for row in database.glance(self._glance))
+
+    def _checked(self, positions: Iterable[int]) -> Token:
+        token = tuple(positions)
+        if len(token) != self.lanes:
+            raise exception.DatabaseError(
+                f'The table {self.table.name} has {len(token)} of its '
+                f'{self.lanes} lanes.')
+        return token
 
 
 def mark_columns(table: str, nullable: bool = True) -> tuple[Any, ...]:

@@ -83,8 +83,8 @@ class PendingAllocation:
         usage after the reservation; the usage may include this allocation
     :param providers: all providers of the resources
     :param is_last: whether it was reserved in a view without doubtful
-        allocations, which such views count: otherwise all requests that find
-        no other host would claim the same one
+        allocations. Such views count it, so that two requests that find no
+        other host do not claim the same room
     :param watchers: callbacks for when the allocation is confirmed or rolled
         back
     """
@@ -237,7 +237,8 @@ class HostTable:
         :param count_doubtful: subtract allocations that may be rolled back, or
             that the reported usage may already include. If they are, hosts may
             look fuller than they are; if not, the claim store refuses the
-            excess
+            excess. Those reserved in a view without doubtful allocations are
+            subtracted in any case
         """
         if count_doubtful:
             columns = self._columns_of(self.snapshot)

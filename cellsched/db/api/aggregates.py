@@ -89,12 +89,13 @@ def changes(
     until = models.FEED.token(connection)
     if since == until:
         return AggregateChanges(until, False, [], None)
-    complete = since is None or not feed.follows(since, until)
-    rows = connection.execute(_CHANGED, feed.parameters(
-        until if since is None or complete else since)).all()
+    if since is not None and not feed.follows(since, until):
+        since = None
+    rows = connection.execute(
+        _CHANGED, feed.parameters(since or until)).all()
     return AggregateChanges(
-        until, complete, _filled(connection, [
-            row for row in rows if complete or row.changed]),
+        until, since is None, _filled(connection, [
+            row for row in rows if since is None or row.changed]),
         frozenset(row.id for row in rows))
 
 

@@ -161,7 +161,7 @@ def beats(connection: sa.Connection) -> Sequence[Any]:
 
 
 def nothing(token: feed.Token) -> HostChanges:
-    """Return an empty result if the token is unchanged, else None."""
+    """Return the changes if the token is unchanged: none."""
     return HostChanges(token, False, [], [])
 
 
