@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real etcd that is started for the tests and removed with them."""
 
+from collections.abc import Mapping
 from urllib import parse
 
 import etcd3gw
@@ -19,6 +20,8 @@ class Etcd(serving.Server):
     programs = ('etcd',)
     ports: tuple[str, ...] = ('client0', 'peer0')
     port_taken = 'address already in use'
+    #: Options of each member.
+    options: Mapping[str, str] = {}
 
     @property
     def members(self) -> range:
@@ -60,6 +63,15 @@ class Etcd(serving.Server):
         client.post(client.get_url('/kv/compaction'),
                     json={'revision': revision, 'physical': True})
 
+    def add_root(self, password: str) -> None:
+        """Add the user ``root``, and have every client log in."""
+        client = self.client()
+        for path, body in (
+                ('user/add', {'name': 'root', 'password': password}),
+                ('user/grant', {'user': 'root', 'role': 'root'}),
+                ('enable', {})):
+            client.post(client.get_url(f'auth/{path}'), json=body)
+
     def _member(self, number: int) -> processes.Process:
         client = f'http://{serving.ADDRESS}:{self.port[f"client{number}"]}'
         settings = {
@@ -73,6 +85,7 @@ class Etcd(serving.Server):
                 f'member{each}={self._peer(each)}' for each in self.members),
             'initial-cluster-token': self.directory.name,
             'log-level': 'warn',
+            **self.options,
         }
         args = [f'--{name}={value}' for name, value in settings.items()]
         return processes.Process(
@@ -98,3 +111,19 @@ class EtcdCluster(Etcd):
 
     ports = tuple(f'{name}{number}' for number in range(3)
                   for name in ('client', 'peer'))
+
+
+class EtcdWithWebTokens(Etcd):
+    """A server whose logins are JSON Web Tokens."""
+
+    programs = (*Etcd.programs, 'openssl')
+
+    def prepare(self) -> None:
+        private, public = (f'{self.directory}/{name}.pem'
+                           for name in ('private', 'public'))
+        processes.run([self.program['openssl'], 'genrsa', '-out', private],
+                      self.directory)
+        processes.run([self.program['openssl'], 'rsa', '-in', private,
+                       '-pubout', '-out', public], self.directory)
+        self.options = {'auth-token': (
+            f'jwt,pub-key={public},priv-key={private},sign-method=RS256')}

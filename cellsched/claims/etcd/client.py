@@ -14,6 +14,7 @@ import json
 import os
 from typing import Any
 from typing import Self
+from typing import TypeGuard
 from typing import TypeVar
 
 import etcd3gw
@@ -32,10 +33,14 @@ _Answer = TypeVar('_Answer')
 #: Path of the gateway since etcd 3.4.
 _PATH = '/v3/'
 
-#: Code of gRPC for an expired login, and a member's message for a missing
-#: login.
+#: Code of gRPC for an expired login, and messages of a member for a missing
+#: login and for one from before a change of users, which only a JSON Web Token
+#: shows.
 _UNAUTHENTICATED = 16
-_NO_USER = 'user name is empty'
+_LOGIN_NEEDED = ('user name is empty', 'revision of auth store is old')
+
+#: A member's message without authentication.
+_NO_LOGIN = 'authentication is not enabled'
 
 #: A member's message when it did not start the request.
 _NOT_BEGUN = 'too many requests'
@@ -139,13 +144,15 @@ class EtcdClient:
         self, member: etcd3gw.Etcd3Client, request: protocol.Request
     ) -> protocol.Answer:
         answer = self._answer(member, request)
-        if (isinstance(answer, protocol.Refusal) and self._user is not None
-                and (answer.code == _UNAUTHENTICATED
-                     or _NO_USER in answer.reason)):
-            refused = self._log_in(member)
-            if refused is not None:
-                return refused
-            answer = self._answer(member, request)
+        if self._user is None or not _needs_login(answer):
+            return answer
+        refused = self._log_in(member)
+        if refused is not None:
+            return refused
+        answer = self._answer(member, request)
+        if _needs_login(answer):
+            # Users changed again, or another thread logs in.
+            raise remote.NotSent(answer.reason)
         return answer
 
     def _answer(
@@ -163,7 +170,10 @@ class EtcdClient:
             return exc.answer
 
     def _log_in(self, member: etcd3gw.Etcd3Client) -> protocol.Refusal | None:
-        """Get a token from a member; return the answer if it is refused."""
+        """Get a token from a member; return the answer if it is refused.
+
+        A user may be configured before authentication is enabled.
+        """
         assert self._user is not None
         name, password = self._user
         member.session.headers.pop('Authorization', None)
@@ -172,7 +182,7 @@ class EtcdClient:
                 member.get_url('/auth/authenticate'),
                 json={'name': name, 'password': password}))
         except _RefusedByServer as exc:
-            return exc.answer
+            return None if _NO_LOGIN in exc.answer.reason else exc.answer
         member.session.headers['Authorization'] = answer['token']
         return None
 
@@ -255,6 +265,13 @@ class _Watch:
         return json.loads(line) if line.strip() else {'result': {}}
 
 
+def _needs_login(answer: protocol.Answer) -> TypeGuard[protocol.Refusal]:
+    """Return whether a member refused a request for want of a valid login."""
+    return isinstance(answer, protocol.Refusal) and (
+        answer.code == _UNAUTHENTICATED
+        or any(text in answer.reason for text in _LOGIN_NEEDED))
+
+
 class _RefusedByServer(Exception):
 
     def __init__(self, answer: protocol.Refusal) -> None:
@@ -277,6 +294,9 @@ def _answered(call: Callable[[], _Answer]) -> _Answer:
         answer = _refusal_of(exc)
         if _NOT_BEGUN in answer.reason:
             raise remote.NotSent(answer.reason) from exc
+        if not answer.code:
+            # Not etcd: a proxy answers, perhaps after etcd has done it.
+            raise remote.OutcomeUnknown(answer.reason) from exc
         raise _RefusedByServer(answer) from exc
     except (requests.RequestException, urllib3.exceptions.HTTPError,
             ValueError) as exc:

@@ -177,8 +177,8 @@ class PlacementClaims(base.ClaimStore):
                 problem='[placement] sets the endpoint', expected='no value')
         own = conf[_GROUP]
         return cls(
-            client.KeystoneClient.from_conf(conf, _GROUP), parts.clock,
-            parts.random, messages.Owners(
+            client.KeystoneClient.from_conf(conf, _GROUP, parts.clock),
+            parts.clock, parts.random, messages.Owners(
                 own.consumer_type, own.incomplete_consumer_project_id,
                 own.incomplete_consumer_user_id),
             own.guards, own.retry_timeout, parts.locks)

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import math
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
@@ -15,6 +16,7 @@ import urllib3
 
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
+from cellsched.clock import Clock
 from cellsched import exception
 from cellsched import plugins
 from cellsched import urls
@@ -26,6 +28,9 @@ _UNSET_TIMEOUT_S = 30
 
 #: Number of connections that are kept open.
 _CONNECTIONS_MAX = 64
+
+#: Seconds for which a catalog is used although Placement cannot be reached.
+_CATALOG_S = 5.0
 
 #: Option with the name of the authentication plug-in, and its choices.
 _AUTH_TYPE = 'auth_type'
@@ -63,13 +68,22 @@ def options() -> list[cfg.Opt]:
 
 
 class KeystoneClient:
-    """Sends each request once, with a token of Keystone."""
+    """Sends each request once, with a token of Keystone.
 
-    def __init__(self, adapter: Adapter) -> None:
+    A token is kept together with Keystone's catalog of that time. If
+    Placement cannot be reached at its endpoint of the catalog, the next
+    request gets a new token, as the endpoint may have moved.
+    """
+
+    def __init__(self, adapter: Adapter, clock: Clock) -> None:
         self._adapter = adapter
+        self._clock = clock
+        self._renewed_at = -math.inf
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, group: str) -> 'KeystoneClient':
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, group: str, clock: Clock
+    ) -> 'KeystoneClient':
         """Return the client of a deployment.
 
         :raises cellsched.exception.ConfigurationInvalid: names the field
@@ -91,7 +105,7 @@ class KeystoneClient:
                 field=f'[{group}] auth_type',
                 problem='it is not set',
                 expected='an authentication plug-in, such as password')
-        return cls(adapter)
+        return cls(adapter, clock)
 
     @property
     def url(self) -> str:
@@ -103,13 +117,26 @@ class KeystoneClient:
     def send(
         self, request: messages.PlacementRequest
     ) -> messages.PlacementAnswer:
-        with translated_errors():
-            answer = self._adapter.request(
-                request.path, request.method, json=request.body,
-                raise_exc=False, connect_retries=0, status_code_retries=0,
-                microversion=messages.VERSION, redirect=False,
-                headers={'Accept': 'application/json'})
+        try:
+            with translated_errors():
+                answer = self._adapter.request(
+                    request.path, request.method, json=request.body,
+                    raise_exc=False, connect_retries=0, status_code_retries=0,
+                    microversion=messages.VERSION, redirect=False,
+                    headers={'Accept': 'application/json'})
+        except remote.Rejection:
+            raise
+        except remote.NotSent:
+            self._renew()
+            raise
         return answer_of(answer)
+
+    def _renew(self) -> None:
+        """Discard the token, unless it is recent."""
+        now = self._clock.monotonic()
+        if now - self._renewed_at >= _CATALOG_S:
+            self._renewed_at = now
+            self._adapter.invalidate()
 
 
 @contextlib.contextmanager

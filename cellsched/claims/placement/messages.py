@@ -74,6 +74,11 @@ class PlacementAnswer:
         return self.status == 409 and self.code in ('concurrent_update', '')
 
     @property
+    def is_refusal(self) -> bool:
+        """True if Placement refuses the request, and not a proxy."""
+        return bool(self._error)
+
+    @property
     def _error(self) -> Mapping[str, Any]:
         try:
             error = self.body['errors'][0]
@@ -89,7 +94,7 @@ def checked(answer: PlacementAnswer, *expected: int) -> PlacementAnswer:
     :raises remote.NotSent: the request was not executed
     :raises remote.Rejection: a repetition would not be executed either
     """
-    if answer.is_done or answer.status in expected:
+    if answer.is_done or answer.status in expected and answer.is_refusal:
         return answer
     error = f'it answered {answer.status} {answer.detail}'.rstrip()
     if is_permanent(answer.status):

@@ -253,20 +253,19 @@ class TestMember(FaultCase):
 
 class TestUsers(FaultCase):
 
-    def test_user_of_etcd_is_logged_in_and_again_when_need_be(self):
-        admin = self.server.client()
-        for path, body in (
-                ('user/add', {'name': 'root', 'password': 'secret'}),
-                ('user/grant', {'user': 'root', 'role': 'root'}),
-                ('enable', {})):
-            admin.post(admin.get_url(f'auth/{path}'), json=body)
+    def store_of(self, user):
         endpoints = options.place(self.url)
-        sender = client.EtcdClient(endpoints, user=('root', 'secret'))
+        sender = client.EtcdClient(endpoints, user=user)
         self.addCleanup(sender.close)
         store = etcd.EtcdClaims(
             sender, clock.Clock(), random.Random(), endpoints.prefix)
         store.sync()
-        # Tokens are forgotten by a member that is started again.
+        return store
+
+    def test_user_is_logged_in_again_by_a_restarted_member(self):
+        self.server.add_root('secret')
+        store = self.store_of(('root', 'secret'))
+        # A member forgets tokens when it ends.
         self.server.kill()
         for process in self.server.processes:
             process.start()
@@ -275,12 +274,49 @@ class TestUsers(FaultCase):
         self.assertEqual(1, len(store.usages().usages))
 
         for user in None, ('root', 'wrong'):
-            other = client.EtcdClient(endpoints, user=user)
+            other = client.EtcdClient(options.place(self.url), user=user)
             self.addCleanup(other.close)
             answer = other.send(protocol.Transaction(
                 success=(protocol.Get(b'a'),)))
             self.assertIsInstance(answer, protocol.Refusal)
             self.assertNotIn('wrong', answer.reason)
+
+    def test_user_may_be_configured_before_users_are_needed(self):
+        store = self.store_of(('root', 'secret'))
+        token = store.usages().token
+        [host] = self.make_hosts(store, 1)
+        self.assertEqual([host], [
+            each.provider for each in store.usages(token).usages])
+
+        self.server.add_root('secret')
+
+        store.claim(self.claims_of([host], 1))
+        self.assertEqual(1, store.usages().usages[0].used['VCPU'])
+
+
+@profile.full_only('the unit tests of the client have the same answers')
+class TestWebTokens(TestUsers):
+
+    kind = servers.EtcdWithWebTokens
+
+    def test_user_is_logged_in_again_after_a_change_of_users(self):
+        """Such a token has the revision of all users."""
+        self.server.add_root('secret')
+        store = self.store_of(('root', 'secret'))
+        [host] = self.make_hosts(store, 1)
+        for name in 'first', 'second':
+            self.add_user(name)
+            store.claim(self.claims_of([host], 1))
+
+        self.assertEqual(2, store.usages().usages[0].used['VCPU'])
+
+    def add_user(self, name):
+        admin = self.server.client()
+        token = admin.post(admin.get_url('/auth/authenticate'), json={
+            'name': 'root', 'password': 'secret'})['token']
+        admin.session.headers['Authorization'] = token
+        admin.post(admin.get_url('/auth/user/add'),
+                   json={'name': name, 'password': 'secret'})
 
 
 class TestCluster(FaultCase):

@@ -41,7 +41,8 @@ def make_client(url, timeout=base.PATIENCE_S):
         conf = cfg.ConfigOpts()
         conf.register_opts(client.options(), group='placement')
         conf([], default_config_files=[file.name], default_config_dirs=[])
-        return client.KeystoneClient.from_conf(conf, 'placement')
+        return client.KeystoneClient.from_conf(
+            conf, 'placement', clock.Clock())
 
 
 class OnPlacement:

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a member of etcd are prepared once for each login."""
+"""Requests to a member of etcd, and logins."""
 
 import gc
+from http import server
 import json
+import threading
 import weakref
 
 import requests
 from requests import adapters
 
 from cellsched.claims.etcd import client
+from cellsched.claims.etcd import options
+from cellsched.claims.etcd import protocol
+from cellsched.claims import remote
 from tests.unit import base
 
 ADDRESSES = tuple(f'http://member/v3/{name}' for name in ('kv/txn', 'watch'))
@@ -80,3 +85,94 @@ class TestMemberSession(base.TestCase):
                 session.post(address, json={})
 
         self.assertEqual(len(ADDRESSES), len(session.kept()))
+
+
+def refusal(status, code, message):
+    return status, json.dumps({'message': f'etcdserver: {message}',
+                               'code': code})
+
+
+#: Answers of etcd 3.4 to a request whose login does not count any more.
+REFUSED_LOGINS = (
+    refusal(400, 3, 'user name is empty'),
+    refusal(400, 3, 'revision of auth store is old'),
+    refusal(401, 16, 'invalid auth token'))
+
+DONE = 200, json.dumps({
+    'header': {'revision': '7', 'cluster_id': '1'}, 'succeeded': True,
+    'responses': []})
+
+READ = protocol.Transaction()
+
+
+class TestLogin(base.TestCase):
+    """A user is configured; the member's answers are given."""
+
+    def client(self, answer):
+        """Return a client of a member.
+
+        :param answer: returns status and body, for a path and a token
+        """
+        self.asked = []
+
+        class Handler(server.BaseHTTPRequestHandler):
+            def do_POST(handler):
+                length = int(handler.headers['Content-Length'])
+                handler.rfile.read(length)
+                path = handler.path.removeprefix('/v3/')
+                token = handler.headers.get('Authorization')
+                self.asked.append((path, token))
+                status, body = answer(path, token)
+                handler.send_response(status)
+                handler.send_header('Content-Length', str(len(body)))
+                handler.end_headers()
+                handler.wfile.write(body.encode())
+
+            def log_message(handler, *args):
+                pass
+
+        member = server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        self.addCleanup(member.server_close)
+        self.addCleanup(member.shutdown)
+        threading.Thread(
+            target=member.serve_forever, args=(0.01,), daemon=True).start()
+        port = member.server_address[1]
+        made = client.EtcdClient(options.place(
+            f'etcd://127.0.0.1:{port}/claims'), user=('name', 'secret'))
+        self.addCleanup(made.close)
+        return made
+
+    def test_request_is_repeated_with_a_new_login(self):
+        for refused in REFUSED_LOGINS:
+            made = self.client(lambda path, token: (
+                (200, '{"token": "new"}') if path == 'auth/authenticate'
+                else DONE if token == 'new' else refused))
+
+            self.assertTrue(made.send(READ).succeeded)
+            self.assertTrue(made.send(READ).succeeded)
+            self.assertEqual(
+                [('kv/txn', None), ('auth/authenticate', None),
+                 ('kv/txn', 'new'), ('kv/txn', 'new')], self.asked)
+
+    def test_login_that_is_outdated_at_once_was_no_request(self):
+        for refused in REFUSED_LOGINS:
+            made = self.client(lambda path, token: (
+                (200, '{"token": "new"}') if path == 'auth/authenticate'
+                else refused))
+
+            self.assertRaises(remote.NotSent, made.send, READ)
+
+    def test_refused_login_is_the_answer(self):
+        wrong = refusal(400, 3, 'authentication failed')
+        made = self.client(lambda path, token: (
+            wrong if path == 'auth/authenticate' else REFUSED_LOGINS[0]))
+
+        self.assertEqual(protocol.Refusal(
+            3, 'etcdserver: authentication failed'), made.send(READ))
+
+    def test_error_of_a_proxy_leaves_the_outcome_unknown(self):
+        for status in 400, 404, 429, 500, 502, 503, 504:
+            for body in '<html>Bad Gateway</html>', '', '{}':
+                made = self.client(lambda path, token: (status, body))
+
+                self.assertRaises(remote.OutcomeUnknown, made.send, READ)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of Placement, against ports of other programs."""
 
+from http import server
+import json
 import random
 import socket
 import threading
@@ -17,6 +19,7 @@ from cellsched import clock
 from cellsched.conf import claims as options
 from cellsched.conf import loader
 from cellsched import exception
+from cellsched.testing.clock import FakeClock
 from tests.unit import base
 from tests.unit import tidy
 
@@ -47,7 +50,8 @@ class ClientTestCase(base.TestCase):
     def client(self, url, **values):
         return client.KeystoneClient.from_conf(self.conf(**{
             'auth_type': 'admin_token', 'endpoint': url, 'token': 'secret',
-            'endpoint_override': url, 'timeout': 1, **values}), 'placement')
+            'endpoint_override': url, 'timeout': 1, **values}), 'placement',
+            clock.Clock())
 
     def serve(self, answer):
         """Return the URL of a server that sends some bytes, and closes."""
@@ -147,6 +151,110 @@ class TestClient(ClientTestCase):
             self.assertRaises(
                 remote.OutcomeUnknown, self.client(url).send, self.request)
             self.assertEqual(1, len(self.asked))
+
+
+class Keystone(server.BaseHTTPRequestHandler):
+    """A Keystone with one service, and Placement at another path."""
+
+    def do_GET(self):
+        self.answer(200, {'version': {
+            'id': 'v3.14', 'status': 'stable',
+            'links': [{'rel': 'self', 'href': self.server.url + '/v3'}]}}
+            if self.path.startswith('/v3') else {'resource_providers': []})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        self.server.logins += 1
+        endpoints = [{
+            'id': 'endpoint', 'interface': 'public', 'region': 'one',
+            'region_id': 'one', 'url': self.server.endpoint,
+        }] if self.server.endpoint else []
+        domain = {'id': 'default', 'name': 'Default'}
+        self.answer(201, {'token': {
+            'methods': ['password'], 'issued_at': '2026-01-01T00:00:00.0Z',
+            'expires_at': '2099-01-01T00:00:00.0Z',
+            'user': {'id': 'u', 'name': 'u', 'domain': domain},
+            'project': {'id': 'p', 'name': 'p', 'domain': domain},
+            'roles': [{'id': 'r', 'name': 'admin'}],
+            'catalog': [{'id': 's', 'name': 'placement', 'type': 'placement',
+                         'endpoints': endpoints}] if endpoints else [],
+        }}, 'token')
+
+    def answer(self, status, body, token=None):
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        if token:
+            self.send_header('X-Subject-Token', token)
+        self.send_header('Content-Length', str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *args):
+        pass
+
+
+class TestCatalog(ClientTestCase):
+    """The endpoint of Placement is that of a token's catalog."""
+
+    request = messages.PlacementRequest('GET', '/resource_providers')
+
+    def setUp(self):
+        super().setUp()
+        self.keystone = server.ThreadingHTTPServer(
+            ('127.0.0.1', 0), Keystone)
+        self.addCleanup(self.keystone.server_close)
+        self.addCleanup(self.keystone.shutdown)
+        self.keystone.url = (
+            f'http://127.0.0.1:{self.keystone.server_address[1]}')
+        self.keystone.logins = 0
+        threading.Thread(target=self.keystone.serve_forever, args=(0.01,),
+                         daemon=True).start()
+        self.clock = FakeClock()
+        self.sender = client.KeystoneClient.from_conf(self.conf(
+            auth_type='password', auth_url=self.keystone.url + '/v3',
+            username='u', password=PASSWORD, project_name='p',
+            user_domain_id='default', project_domain_id='default',
+            valid_interfaces='public', timeout=5), 'placement', self.clock)
+
+    def check_found(self, endpoint):
+        """Check that Placement is found after it was not at an endpoint."""
+        self.keystone.endpoint = endpoint
+        self.assertRaises(remote.NotSent, self.sender.send, self.request)
+        self.keystone.endpoint = self.keystone.url + '/placement'
+
+        self.assertEqual(200, self.sender.send(self.request).status)
+        self.assertEqual(200, self.sender.send(self.request).status)
+        self.assertEqual(2, self.keystone.logins)
+
+    def test_endpoint_that_moved_is_found_with_a_new_token(self):
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            port = free.getsockname()[1]
+        self.check_found(f'http://127.0.0.1:{port}/placement')
+
+    def test_endpoint_that_was_added_is_found_with_a_new_token(self):
+        self.check_found(None)
+
+    def test_tokens_are_renewed_at_intervals(self):
+        self.keystone.endpoint = None
+        for logins, passed_s in (1, 1), (2, 1), (2, 5), (2, 1), (3, 1):
+            self.assertRaises(remote.NotSent, self.sender.send, self.request)
+            self.assertEqual(logins, self.keystone.logins)
+            self.clock.advance(passed_s)
+
+
+class TestAnswers(base.TestCase):
+
+    def test_absence_is_known_from_placement_alone(self):
+        """A proxy may answer that it has no such page."""
+        found = {'errors': [{'status': 404, 'detail': 'No such provider'}]}
+        for body, raised in (found, None), (None, True), ({}, True), (
+                {'error': 'no route'}, True):
+            answer = messages.PlacementAnswer(404, body)
+            if raised is None:
+                self.assertIs(answer, messages.checked(answer, 404))
+            else:
+                self.assertRaises(
+                    remote.NotSent, messages.checked, answer, 404)
 
 
 class TestConfiguration(ClientTestCase):

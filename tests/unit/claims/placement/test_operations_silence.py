@@ -170,6 +170,7 @@ class TestRejection(SilenceTestCase):
         conf = self.conf(auth_type='admin_token', endpoint='http://x',
                          token='secret', endpoint_override='http://x')
         conf.set_override('timeout', None, 'placement')
-        made = client.KeystoneClient.from_conf(conf, 'placement')
+        made = client.KeystoneClient.from_conf(
+            conf, 'placement', clock.Clock())
 
         self.assertEqual(30, made._adapter.session.timeout)
