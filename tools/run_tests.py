@@ -349,7 +349,8 @@ def style() -> list[Step]:
         steps.append(Check('reno', ['reno', '--quiet', 'lint']))
     return [
         *steps,
-        Check('shell', ['bash', '-c', 'for script in tools/*.sh .ci/run; do '
+        Check('shell', ['bash', '-c', 'for script in tools/*.sh findings/*.sh '
+                        '.ci/run; do '
                         'bash -n "$script" || exit; done']),
         Check('layers', ['lint-imports', '--no-logo']),
         Check('types', ['mypy'])]
