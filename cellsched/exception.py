@@ -76,8 +76,10 @@
     ├── SelectionObjectsWithOldRPCVersionNotSupported
     ├── ServiceTooOld                all compute services are newer
     └── DatabaseError
+        ├── ConstraintViolated       by a row that was written
         ├── DatabaseUnreachable
-        │   └── ClaimStoreFailed     or one of its records cannot be read
+        │   ├── ClaimStoreFailed     or one of its records cannot be read
+        │   └── ConnectionLost       a new connection may work
         ├── SchemaOutOfDate          names the command that updates it
         ├── WrongDatabase            has the tables of another schema
         └── TransactionLost          to a concurrent one; can be retried
@@ -679,10 +681,29 @@ class DatabaseError(CellschedException):
     msg_fmt = 'The %(schema)s database failed: %(reason)s'
 
 
+class ConstraintViolated(DatabaseError):
+    """A row is a duplicate, or refers to a row that does not exist."""
+
+    msg_fmt = ('A constraint of the %(schema)s database refuses a row: '
+               '%(reason)s')
+
+
 class DatabaseUnreachable(DatabaseError):
     msg_fmt = ('The %(schema)s database at %(url)s cannot be reached: '
                '%(reason)s')
     code = 503
+
+
+class ConnectionLost(DatabaseUnreachable):
+    """An open connection failed, or its server takes no further work.
+
+    The connection is discarded. A new one may work, perhaps with another
+    server. If the transaction was being committed, its outcome is unknown;
+    otherwise it was rolled back.
+    """
+
+    msg_fmt = ('A connection to the %(schema)s database at %(url)s failed: '
+               '%(reason)s')
 
 
 class ClaimStoreFailed(DatabaseUnreachable):

@@ -24,6 +24,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
+from cellsched.db import errors
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
@@ -143,7 +144,7 @@ def check_schemas(deployment: CheckedDeployment) -> Result:
         texts.append(
             f'The API database has schema version {version or "none"}, not '
             f'{api_schema.SCHEMA.head}; '
-            f'run: {session.SYNC_COMMANDS["API"]}')
+            f'run: {errors.SYNC_COMMANDS["API"]}')
     try:
         _ = deployment.claims
     except exception.SchemaOutOfDate as exc:
@@ -156,7 +157,7 @@ def check_schemas(deployment: CheckedDeployment) -> Result:
             'Not of schema version ' + cell_schema.SCHEMA.head + ': '
             + ', '.join(f'cell {identity} ({found})'
                         for identity, found in old.items())
-            + f'; run: {session.SYNC_COMMANDS["cell"]} --all-cells')
+            + f'; run: {errors.SYNC_COMMANDS["cell"]} --all-cells')
     if texts:
         return Result(Code.FAILURE, '. '.join(texts))
     return Result(Code.SUCCESS)

@@ -456,12 +456,16 @@ class Tracker:
         known |= have
 
     def _write(self, query: Callable[..., Any], *args: Any) -> Any:
-        """Run a query in a transaction, with retries after conflicts."""
+        """Run a query in a transaction.
+
+        It is repeated after a conflict, and on a new connection.
+        """
         for attempt in range(_ATTEMPTS_MAX):
             try:
                 with self._database.writer() as connection:
                     return query(connection, *args)
-            except exception.TransactionLost as exc:
+            except (exception.ConnectionLost,
+                    exception.TransactionLost) as exc:
                 if attempt == _ATTEMPTS_MAX - 1 or isinstance(
                         exc, exception.DatabaseBusy):
                     raise

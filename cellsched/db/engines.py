@@ -19,6 +19,7 @@ from sqlalchemy import event
 from sqlalchemy import pool
 
 from cellsched.clock import Clock
+from cellsched.db import errors
 from cellsched.db import guarded_statements
 from cellsched.db import mysql
 from cellsched.db import postgresql
@@ -145,7 +146,7 @@ def _server(
     if engine.dialect.name == 'postgresql':
         # The first listener that raises wins, so these precede oslo.db's.
         guarded_statements.listen(engine)
-        postgresql.listen(engine)
+    errors.listen(engine)
     _set_up_sessions(engine, options)
     return engine
 
@@ -260,6 +261,7 @@ def _connect(
 TRUSTED_S = 1.0
 
 _PID, _USED_AT = 'cellsched_pid', 'cellsched_used_at'
+_GENERATION, _WORKED = 'cellsched_generation', 'cellsched_worked'
 
 
 def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
@@ -270,32 +272,49 @@ def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
     ``TRUSTED_S`` is not checked; if it is lost, the next transaction on it
     fails.
 
-    One lost connection usually means that the server was restarted, so all
-    older connections are then replaced without a check.
+    If a connection fails that has worked before, the server was usually
+    restarted or has another role, so all other connections are then replaced
+    without a check. A failed connection that is new says nothing about the
+    others: behind a proxy it may be the only one to a bad server.
     """
     dialect = engine.dialect
+    #: Number of times at which all connections became outdated.
+    generation = 0
 
     def connect(connection: Any, record: Any) -> None:
         record.info[_PID] = os.getpid()
         record.info[_USED_AT] = clock.monotonic()
+        record.info[_GENERATION] = generation
 
     def checkout(connection: Any, record: Any, proxy: Any) -> None:
         if record.info[_PID] != os.getpid():
             raise sa.exc.DisconnectionError(
                 'it was opened before this process was forked')
+        if record.info.get(_WORKED) and (
+                record.info[_GENERATION] != generation):
+            raise sa.exc.DisconnectionError(
+                'another connection has failed since it was opened')
         if clock.monotonic() - record.info[_USED_AT] < TRUSTED_S:
             return
         try:
             dialect.do_ping(connection)
         except dialect.loaded_dbapi.Error as exc:
-            raise sa.exc.InvalidatePoolError(str(exc)) from exc
+            raise sa.exc.DisconnectionError(str(exc)) from exc
 
     def checkin(connection: Any, record: Any) -> None:
         record.info[_USED_AT] = clock.monotonic()
+        record.info[_WORKED] = True
+
+    def invalidate(connection: Any, record: Any, error: Any) -> None:
+        nonlocal generation
+        if (record.info.get(_WORKED)
+                and record.info[_GENERATION] == generation):
+            generation += 1
 
     event.listen(engine, 'connect', connect)
     event.listen(engine, 'checkout', checkout)
     event.listen(engine, 'checkin', checkin)
+    event.listen(engine, 'invalidate', invalidate)
 
 
 #: The most calls in a comment, the innermost first.

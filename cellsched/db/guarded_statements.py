@@ -15,6 +15,8 @@ from typing import Protocol
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from cellsched.db import errors
+
 #: Text of the failed cast, as it appears in the server's log.
 _TEXT = 'cellsched: undone, to be tried again with care'
 
@@ -26,12 +28,6 @@ HARMLESS = frozenset({_INVALID_TEXT, '23505', '40001', '40P01'})
 
 #: The same of MariaDB; a failed condition is an unhandled SIGNAL.
 _HARMLESS_NUMBERS = frozenset({1644, 1062, 1020, 1213})
-
-
-#: Errors of statements that exceeded a limit: SQLSTATEs of PostgreSQL for a
-#: lock and for a statement, and numbers of MariaDB and MySQL, likewise.
-_BUSY_STATES = frozenset({'55P03', '57014'})
-_BUSY_NUMBERS = frozenset({1205, 1969, 3024})
 
 
 class Database(Protocol):
@@ -100,30 +96,13 @@ def execute(
             return ([] if is_script or cursor.description is None
                     else list(cursor.fetchall()))
         except dialect.loaded_dbapi.Error as exc:
-            if state(exc) in HARMLESS or number(exc) in _HARMLESS_NUMBERS:
+            if (errors.state(exc) in HARMLESS
+                    or errors.number(exc) in _HARMLESS_NUMBERS):
                 raise StatementRefused(exc) from None
-            if is_busy(exc):
-                raise
-            # SQLAlchemy translates the same error when it executes the text
-            # again, and replaces a lost connection.
-            if not is_script:
-                return [tuple(row) for row in connection.exec_driver_sql(
-                    text, dict(parameters))]
-            connection.exec_driver_sql('SELECT 1')
             raise
         finally:
             with contextlib.suppress(dialect.loaded_dbapi.Error):
                 cursor.close()
-
-
-def is_busy(error: BaseException | None) -> bool:
-    """Return whether a driver's error says that a limit was exceeded."""
-    return state(error) in _BUSY_STATES or number(error) in _BUSY_NUMBERS
-
-
-def number(error: BaseException | None) -> Any:
-    """Return the number of an error of MariaDB or MySQL."""
-    return next(iter(getattr(error, 'args', ())), None)
 
 
 def listen(engine: sa.Engine) -> None:
@@ -134,12 +113,8 @@ def listen(engine: sa.Engine) -> None:
     """
     def tell(context: Any) -> None:
         error = context.original_exception
-        if (state(error) == _INVALID_TEXT and f'"{_TEXT}"' in str(error)):
+        if (errors.state(error) == _INVALID_TEXT
+                and f'"{_TEXT}"' in str(error)):
             raise StatementRefused()
 
     event.listen(engine, 'handle_error', tell)
-
-
-def state(error: BaseException | None) -> str | None:
-    """Return the SQLSTATE of an error of psycopg2 or psycopg 3."""
-    return getattr(error, 'pgcode', None) or getattr(error, 'sqlstate', None)

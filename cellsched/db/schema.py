@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from cellsched.db import errors
 from cellsched.db import session
 from cellsched import exception
 from cellsched import urls
@@ -88,7 +89,7 @@ class Schema:
         if not tables or self.version_table in tables or (
                 _version_table(_BESIDE.get(self.name)) in tables):
             return
-        for name in session.SYNC_COMMANDS:
+        for name in errors.SYNC_COMMANDS:
             if _version_table(name) in tables:
                 found = f'the tables of the {name} schema'
                 break
@@ -109,7 +110,7 @@ class Schema:
             raise exception.SchemaOutOfDate(
                 schema=self.name, url=urls.mask(database.url),
                 version=version or 'none', expected=self.head,
-                command=session.SYNC_COMMANDS[self.name])
+                command=errors.SYNC_COMMANDS[self.name])
 
 
 def _version_table(name: str | None) -> str:

@@ -13,20 +13,18 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import datetime
+import functools
 import pathlib
-import re
 import threading
 from typing import Any
 
 from oslo_config import cfg
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
 from cellsched.db import engines
-from cellsched.db import guarded_statements
+from cellsched.db import errors
 from cellsched.db import mysql
-from cellsched.db import postgresql
 from cellsched import exception
 from cellsched import urls
 
@@ -42,33 +40,11 @@ _ENGINE_OPTIONS = (
 #: oslo.messaging's option for the number of RPC threads.
 _ANSWERING = 'executor_thread_pool_size'
 
-#: Errors of a failed connection. SQLAlchemy raises its own two for statements
-#: as well, and then they have a statement.
-_UNREACHABLE = (
-    db_exc.CantStartEngineError, db_exc.DBConnectionError,
-    db_exc.DBNonExistentDatabase, sa.exc.InterfaceError,
-    sa.exc.OperationalError, sa.exc.TimeoutError,
-)
-
 #: Seconds without an answer after which a database counts as stuck.
 _STUCK_S = 2.0
 
 #: Number of connections of an engine, if no option says so.
 _CONNECTIONS = 20
-
-#: Errors of transactions that lost to another one: SQLSTATEs of PostgreSQL and
-#: numbers of MariaDB and MySQL, for a serialization failure and a deadlock.
-_LOST_STATES = frozenset({'40001', '40P01'})
-_LOST_NUMBERS = frozenset({1020, 1213})
-
-#: Codes of SQLite: a mistake in a statement, and a locked file or table.
-_SQLITE_MISTAKE, _SQLITE_LOCKED = 1, (5, 6)
-
-#: The message of PostgreSQL and MySQL about a missing table, as SQLAlchemy and
-#: as a driver gives it.
-_MISSING_TABLE = re.compile(
-    r'''(?:UndefinedTable\) |^)relation "(?P<table>[^"]+)" does not exist'''
-    r'''|\(1146, "Table '[^'.]*\.(?P<mysql>[^']+)' doesn't exist"''')
 
 
 def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
@@ -159,19 +135,16 @@ class Database:
 
     def _opened(self) -> sa.Engine:
         try:
-            return engines.open_(self.url, self.options, self._clock)
-        except Exception as exc:
-            ours = self.translate(exc)
-            if ours is None and isinstance(
-                    exc, (db_exc.DBError, sa.exc.DBAPIError)):
-                # Only a connection was attempted so far.
-                ours = exception.ConfigurationInvalid(
-                    field=f'{self.schema} database connection',
-                    problem=f'the driver refuses {urls.mask(self.url)!r}: '
-                            f'{self._reason(exc)}')
-            if ours is None:
+            with self.translated_errors():
+                return engines.open_(self.url, self.options, self._clock)
+        except exception.DatabaseError as exc:
+            if isinstance(exc, exception.DatabaseUnreachable):
                 raise
-            raise ours from None
+            # Only a connection was attempted so far.
+            raise exception.ConfigurationInvalid(
+                field=f'{self.schema} database connection',
+                problem=f'the driver refuses {urls.mask(self.url)!r}: '
+                        f'{exc.reason}') from None
 
     def alone(self, options: Mapping[str, Any]) -> 'Database':
         """Return a new Database of the same URL with changed options."""
@@ -271,25 +244,14 @@ class Database:
 
         It is for polling, where the result seldom changes. For SQLite the
         query goes to the driver directly, in a tenth of the time that it
-        takes with SQLAlchemy. If that fails, SQLAlchemy executes it again and
-        raises the error.
+        takes with SQLAlchemy.
         """
-        dialect = self.engine.dialect
-        if dialect.name == 'sqlite':
-            with (contextlib.suppress(dialect.loaded_dbapi.Error),
-                  contextlib.closing(self._pooled()) as raw):
+        if self.engine.dialect.name == 'sqlite':
+            with (self.translated_errors(),
+                  contextlib.closing(self.engine.raw_connection()) as raw):
                 return list(raw.cursor().execute(query).fetchall())
         with self.each_alone() as connection:
             return list(connection.exec_driver_sql(query).tuples())
-
-    def _pooled(self) -> sa.PoolProxiedConnection:
-        try:
-            return self.engine.raw_connection()
-        except Exception as exc:
-            ours = self.translate(exc)
-            if ours is None:
-                raise
-            raise ours from None
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
@@ -298,59 +260,25 @@ class Database:
                 self._engine.dispose()
                 self._engine = None
 
-    def translate(self, exc: BaseException) -> Exception | None:
-        """Return this project's error for a library's; None if it has none."""
-        if not isinstance(exc, (
-                db_exc.DBError, sa.exc.SQLAlchemyError,
-                postgresql.PlanOutdated, *self._driver_errors('Error'))):
-            return None
-        error = _driver_error(exc)
-        if _is_busy(error):
-            return exception.DatabaseBusy(
-                schema=self.schema, reason=self._reason(exc))
-        if isinstance(exc, (db_exc.DBDeadlock, postgresql.PlanOutdated)) or (
-                _is_lost(error)):
-            return exception.TransactionLost(
-                schema=self.schema, reason=self._reason(exc))
-        # SQLAlchemy does not wrap all errors of a driver.
-        if isinstance(exc, self._driver_errors(
-                'InterfaceError', 'OperationalError')) or (
-                isinstance(exc, _UNREACHABLE) and (
-                    getattr(exc, 'statement', None) is None
-                    or getattr(exc, 'connection_invalidated', False))):
-            return exception.DatabaseUnreachable(
-                schema=self.schema, url=urls.mask(self.url),
-                reason=self._reason(exc))
-        if isinstance(exc, (db_exc.DBError, sa.exc.ProgrammingError,
-                            *self._driver_errors('Error'))):
-            table = _missing_table(exc)
-            if table is not None and self.schema in SYNC_COMMANDS:
-                return exception.SchemaOutOfDate(
-                    schema=self.schema, url=urls.mask(self.url),
-                    version='none', expected=f'one with the table {table}',
-                    command=SYNC_COMMANDS[self.schema])
-        if _is_failure(exc, error) or self.is_of_driver(exc):
-            return exception.DatabaseError(
-                schema=self.schema, reason=self._reason(exc))
-        return None
+    @contextlib.contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        """Raise this project's errors for those of libraries."""
+        try:
+            yield
+        except Exception as exc:
+            self.raise_ours(exc)
+            raise
 
-    def is_of_driver(self, exc: BaseException) -> bool:
-        """Return whether a driver raised an error that nothing wrapped."""
-        return isinstance(exc, self._driver_errors('Error'))
+    def raise_ours(self, exc: BaseException) -> None:
+        """Raise this project's error for a library's, if it is one."""
+        ours = errors.translate(exc, self.schema, self.url, self.driver)
+        if ours is not None:
+            raise ours from exc if errors.is_mistake(ours) else None
 
-    def _driver_errors(self, *names: str) -> tuple[type[BaseException], ...]:
-        """Return classes of errors of the driver by their DBAPI names."""
-        if self._engine is None:
-            return ()
-        driver = self._engine.dialect.loaded_dbapi
-        return tuple(getattr(driver, name) for name in names)
-
-    def _reason(self, exc: BaseException) -> str:
-        """Return the first line of the driver's error, without secrets."""
-        inner = _driver_error(exc)
-        line = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
-        password = sa.engine.make_url(self.url).password
-        return line.replace(str(password), '****') if password else line
+    @functools.cached_property
+    def driver(self) -> Any:
+        """The module of the driver."""
+        return sa.make_url(self.url).get_dialect().import_dbapi()
 
 
 class _Use:
@@ -384,7 +312,7 @@ class _Use:
                 self._close_after(exc)
                 raise
         except Exception as exc:
-            self._raise_ours(exc)
+            self._database.raise_ours(exc)
             raise
         return connection
 
@@ -416,85 +344,18 @@ class _Use:
                 finally:
                     self._database.leave()
         except Exception as error:
-            self._raise_ours(error)
+            self._database.raise_ours(error)
             raise
         if exc is not None:
-            self._raise_ours(exc)
+            self._database.raise_ours(exc)
 
     def _close_after(self, exc: BaseException | None) -> None:
         """Return the connection to its pool, unless it failed."""
-        if exc is not None and self._database.is_of_driver(exc) and isinstance(
-                self._database.translate(exc), exception.DatabaseUnreachable):
-            self._connection.invalidate()
+        if exc is not None and errors.discards(exc, self._database.driver):
+            # SQLAlchemy knows of the errors that it has wrapped.
+            self._connection.invalidate(exc)
         # Closing rolls back an uncommitted transaction.
         self._connection.close()
-
-    def _raise_ours(self, exc: BaseException) -> None:
-        ours = self._database.translate(exc)
-        if ours is not None:
-            raise ours from None
-
-
-def _driver_error(exc: BaseException) -> BaseException:
-    """Return the error of the driver in an error of a library."""
-    inner: BaseException = getattr(exc, 'inner_exception', None) or exc
-    return getattr(inner, 'orig', None) or inner
-
-
-def _is_busy(error: BaseException) -> bool:
-    """Return whether a statement exceeded its limit.
-
-    oslo.db takes the lock timeout of MariaDB for a deadlock.
-    """
-    return (guarded_statements.is_busy(error)
-            or _sqlite_code(error) in _SQLITE_LOCKED)
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Return whether the server rolled back in favor of another transaction.
-
-    PostgreSQL does so with a stricter default isolation level, possibly at the
-    commit. MariaDB does so with snapshot isolation. oslo.db does not translate
-    the first error, and its old releases translate neither.
-    """
-    return (guarded_statements.state(error) in _LOST_STATES
-            or guarded_statements.number(error) in _LOST_NUMBERS)
-
-
-def _is_failure(exc: BaseException, error: BaseException) -> bool:
-    """Return whether a server failed, in contrast to a wrong statement.
-
-    SQLite has the same kind of error for both.
-    """
-    return isinstance(
-        exc, (sa.exc.InterfaceError, sa.exc.OperationalError)
-    ) and _sqlite_code(error) != _SQLITE_MISTAKE
-
-
-def _sqlite_code(error: BaseException) -> int | None:
-    """Return the primary code of an error of SQLite."""
-    code = getattr(error, 'sqlite_errorcode', None)
-    return None if code is None else code & 0xff
-
-
-def _missing_table(exc: BaseException) -> str | None:
-    """Return the missing table that an error names, or None.
-
-    oslo.db translates only SQLite's error.
-    """
-    if isinstance(exc, db_exc.DBNonExistentTable):
-        return str(exc.table)
-    text = str(getattr(exc, 'inner_exception', None) or exc)
-    match = _MISSING_TABLE.search(text)
-    return match and (match['table'] or match['mysql'])
-
-
-#: The command that upgrades a schema, by the schema's name.
-SYNC_COMMANDS = {
-    'API': 'cellsched-manage api_db sync',
-    'cell': 'cellsched-manage db sync',
-    'claims': 'cellsched-manage claims_db sync',
-}
 
 
 class Databases:

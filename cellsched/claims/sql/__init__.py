@@ -22,7 +22,7 @@ from typing import Self
 from typing import TypeVar
 
 from oslo_config import cfg
-from oslo_db import exception as db_exc
+from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.claims import base
@@ -41,6 +41,8 @@ from cellsched.db import mysql
 from cellsched.db import session
 from cellsched import exception
 
+LOG = log.getLogger(__name__)
+
 #: Transactions of one call before it fails. Each conflict means that another
 #: transaction succeeded.
 _ATTEMPTS_MAX = 100
@@ -50,9 +52,13 @@ _ATTEMPTS_MAX = 100
 #: write.
 _BUSY_MAX, _BUSY_CLAIMS_MAX = 6, 2
 
+#: Attempts of a call whose connections are lost. Others of the same pool may
+#: lead to the same server, until the first one that fails discards them.
+_LOST_MAX = 3
+
 #: Errors after which a transaction can be retried; nothing was changed.
 _CONFLICTS = (
-    db_exc.DBDuplicateEntry, exception.TransactionLost,
+    exception.ConstraintViolated, exception.TransactionLost,
     guarded_statements.StatementRefused, transactions.InsufficientCapacity)
 
 _Outcome = TypeVar('_Outcome')
@@ -177,7 +183,8 @@ class SQLClaims(base.ClaimStore):
         """
         module = self._one_round_trip
         assert module is not None
-        with contextlib.suppress(*_CONFLICTS, exception.DatabaseBusy):
+        with contextlib.suppress(
+                *_CONFLICTS, exception.ConnectionLost, exception.DatabaseBusy):
             place: int | None = module.claim_any(
                 self._database, [claim for claim, in batches])
             return place
@@ -189,14 +196,15 @@ class SQLClaims(base.ClaimStore):
         """Claim the first batch that fits in one transaction, if any."""
         validation.check_claims(batches[0])
         # 1. Most claims are on the first hosts: do not read the others.
-        with (contextlib.suppress(*_CONFLICTS, exception.GroupPolicyViolated),
+        with (contextlib.suppress(*_CONFLICTS, exception.ConnectionLost,
+                                  exception.GroupPolicyViolated),
               self._database.writer() as connection):
             transactions.claim(connection, batches[0])
             return 0
         # 2. Read what all alternatives have.
         for batch in batches[1:]:
             validation.check_claims(batch)
-        with (contextlib.suppress(*_CONFLICTS),
+        with (contextlib.suppress(*_CONFLICTS, exception.ConnectionLost),
               self._database.writer() as connection):
             return transactions.claim_first(connection, batches)
         return None
@@ -247,9 +255,19 @@ class SQLClaims(base.ClaimStore):
 
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
+        is_repeated = False
 
-        return bool(_repeat(lambda: self._write('transfer', source, target),
-                            busy_max=_BUSY_MAX))
+        def attempt() -> bool:
+            nonlocal is_repeated
+            try:
+                # An attempt whose answer was lost may have moved the claims.
+                return bool(self._write('transfer', source, target)) or (
+                    is_repeated and bool(self.claims_of([target])))
+            except exception.ConnectionLost:
+                is_repeated = True
+                raise
+
+        return _repeat(attempt, busy_max=_BUSY_MAX)
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         validation.check_limit(limit)
@@ -482,14 +500,16 @@ def _repeat(
 ) -> _Outcome:
     """Repeat an attempt until it has no conflict; return its outcome.
 
-    If every transaction is serializable, reads may conflict, too.
+    If every transaction is serializable, reads may conflict, too. If the
+    connection is lost, the outcome of the attempt is unknown, so the attempt
+    has to be idempotent, or ``after_conflict`` reads the outcome back.
 
-    :param after_conflict: called after each conflict
+    :param after_conflict: called after each conflict and lost connection
     :param first: used instead of ``attempt`` for the first attempt
     :param busy_max: number of attempts that may exceed their time limit
     :param after_busy: called after each of them but the last
     """
-    busy = 0
+    busy = lost = 0
     for number in range(_ATTEMPTS_MAX):
         try:
             return (attempt if number or first is None else first)()
@@ -498,6 +518,12 @@ def _repeat(
             if busy == busy_max:
                 raise
             after_busy()
+        except exception.ConnectionLost as exc:
+            lost += 1
+            if lost == _LOST_MAX:
+                raise
+            LOG.warning('Repeating a call of the claim store: %s', exc)
+            after_conflict()
         except _CONFLICTS:
             after_conflict()
     raise exception.ClaimStoreFailed(

@@ -28,7 +28,6 @@ import functools
 import operator
 from typing import Any
 
-from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.claims import base
@@ -37,9 +36,6 @@ from cellsched.claims.sql import schema
 from cellsched.db import guarded_statements
 from cellsched.db import session
 from cellsched.db import statements
-from cellsched import exception
-
-LOG = log.getLogger(__name__)
 
 _providers = schema.providers
 _inventories = schema.inventories
@@ -79,12 +75,7 @@ def claim(database: session.Database, claims: Sequence[base.Claim]) -> bool:
                 or sum(map(len, groups.values())) > statements.CHUNK):
             return False
         text, parameters = _several(dialect, claims, groups)
-    try:
-        guarded_statements.execute(database, text, parameters)
-    except exception.DatabaseUnreachable as exc:
-        # Another connection may work.
-        LOG.warning('Claim is repeated after a lost connection: %s', exc)
-        return False
+    guarded_statements.execute(database, text, parameters)
     return True
 
 

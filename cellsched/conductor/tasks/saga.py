@@ -33,6 +33,7 @@ LOG = log.getLogger(__name__)
 _TRANSIENT: tuple[type[Exception], ...] = (
     exception.BrokerRefused, exception.CellUnreachable,
     exception.ClaimBusy, exception.ClaimStoreFailed,
+    exception.ConnectionLost,
     exception.DatabaseBusy, exception.DatabaseUnreachable,
     exception.DeadlineExceeded,
     exception.HostStateUncertain, exception.ServiceBusy,
@@ -495,7 +496,7 @@ def _do(step: Step, builds: Sequence[Build]) -> None:
             if builds:
                 step.do(builds)
             return
-        except exception.TransactionLost as exc:
+        except (exception.ConnectionLost, exception.TransactionLost) as exc:
             # A busy database has cost the time of its limit already.
             if attempt == _ATTEMPTS_MAX or isinstance(
                     exc, exception.DatabaseBusy):

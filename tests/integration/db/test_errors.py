@@ -5,7 +5,6 @@ import contextlib
 import threading
 
 import fixtures
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
@@ -72,9 +71,10 @@ class ErrorTests:
     def test_broken_constraint_is_named(self):
         self.add('a')
 
-        error = self.assertRaises(db_exc.DBDuplicateEntry, self.add, 'b', 'a')
+        error = self.assertRaises(
+            exception.ConstraintViolated, self.add, 'b', 'a')
 
-        self.assertEqual(['name'], error.columns)
+        self.assertEqual(['name'], error.__cause__.columns)
         self.add('b')
 
     def test_sessions_have_the_limits_of_the_options(self):

@@ -2,12 +2,12 @@
 """Statements that undo themselves, and connections that commit each one."""
 
 import fixtures
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched import clock
 from cellsched.db import guarded_statements
 from cellsched.db import session
+from cellsched import exception
 from tests.integration.db import base
 
 THINGS = sa.Table('things_to_refuse', sa.MetaData(),
@@ -52,7 +52,7 @@ class TestRefusing(base.APITestCase):
             with self.database.each_alone() as connection:
                 connection.execute(sa.text("SELECT CAST('seven' AS integer)"))
 
-        self.assertRaises(db_exc.DBError, mistake)
+        self.assertRaises(exception.DatabaseError, mistake)
 
 
 class TestEachAlone(base.APITestCase):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds of queries on PostgreSQL holds of them on MariaDB."""
 
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched import exception
 from tests.integration.db import base
 from tests.integration.db import test_queries
 from tests import profile
@@ -49,10 +49,10 @@ class TestText(base.OnMariaDB, base.APITestCase):
             self.assertEqual(sorted(names), connection.execute(
                 sa.select(models.flavors.c.name)
                 .order_by(models.flavors.c.name)).scalars().all())
-        self.assertRaises(db_exc.DBDuplicateEntry, self.add, '\U0001f600')
+        self.assertRaises(exception.ConstraintViolated, self.add, '\U0001f600')
 
     def test_text_that_is_too_long_is_refused(self):
-        error = self.assertRaises(db_exc.DBDataError, self.add, 'x' * 256)
+        error = self.assertRaises(exception.DatabaseError, self.add, 'x' * 256)
 
         self.assertIn("'name'", str(error))
 

@@ -180,6 +180,22 @@ class TestListen(base.TestCase):
 
         self.assertEqual(set(), set(first) & set(self.use(3)))
 
+    def test_connections_are_replaced_with_one_that_fails_in_use(self):
+        first = self.use(3)
+        with self.engine.connect() as connection:
+            connection.invalidate()
+
+        self.assertEqual(set(), set(first) & set(self.use(3)))
+
+    def test_connection_that_fails_at_its_first_use_is_replaced_alone(self):
+        first = self.use(2)
+        with contextlib.ExitStack() as stack:
+            for _ in first:
+                stack.enter_context(self.engine.connect())
+            stack.enter_context(self.engine.connect()).invalidate()
+
+        self.assertEqual(set(first), set(self.use(2)))
+
     def test_connection_of_the_process_before_a_fork_is_replaced(self):
         first = self.use()
         pid = os.getpid()

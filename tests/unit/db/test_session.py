@@ -77,9 +77,10 @@ class TestDatabase(DatabaseCase):
         self.add('a')
 
         error = self.assertRaises(
-            db_exc.DBDuplicateEntry, self.add, 'a')
+            exception.ConstraintViolated, self.add, 'a')
 
-        self.assertEqual(['name'], error.columns)
+        self.assertIn('things.name', error.reason)
+        self.assertIsInstance(error.__cause__, db_exc.DBDuplicateEntry)
         self.add('b')
 
     def test_database_is_opened_when_it_is_first_used(self):
@@ -203,22 +204,27 @@ class TestErrors(DatabaseCase):
             self.assertIn('things', str(error))
             self.assertIn('run: cellsched-manage claims_db sync', str(error))
 
-    def test_missing_table_without_a_command_is_the_plain_error(self):
+    def test_missing_table_without_a_command_is_a_plain_error(self):
         other = session.Database(
             f'sqlite:///{self.path}', 'records', clock=clock.Clock())
         self.addCleanup(other.close)
         with other.writer() as connection:
             METADATA.drop_all(connection)
 
-        self.assertRaises(
-            db_exc.DBNonExistentTable, self.names, other)
+        error = self.assertRaises(
+            exception.DatabaseError, self.names, other)
 
-    def test_other_errors_are_unchanged(self):
+        self.assertIs(exception.DatabaseError, type(error))
+
+    def test_mistake_in_a_statement_has_its_cause(self):
         def mistake():
             with self.database.reader() as connection:
                 connection.execute(sa.text('SELECT nothing FROM things'))
 
-        self.assertRaises(sa.exc.OperationalError, mistake)
+        error = self.assertRaises(exception.DatabaseError, mistake)
+
+        self.assertIs(exception.DatabaseError, type(error))
+        self.assertIsInstance(error.__cause__, sa.exc.OperationalError)
 
     def test_lost_serialization_is_a_lost_transaction(self):
         # What PostgreSQL says of it, which may be as late as at a commit.
@@ -260,10 +266,10 @@ class TestErrors(DatabaseCase):
              exception.DatabaseError),
             (sa.exc.OperationalError(
                 'UPDATE', {}, Exception('gone'), connection_invalidated=True),
-             exception.DatabaseUnreachable),
+             exception.ConnectionLost),
             # As a driver raises them, for example when autocommit is set.
-            (sqlite3.InterfaceError('closed'), exception.DatabaseUnreachable),
-            (sqlite3.OperationalError('gone'), exception.DatabaseUnreachable),
+            (sqlite3.InterfaceError('closed'), exception.ConnectionLost),
+            (sqlite3.OperationalError('gone'), exception.ConnectionLost),
             (KeyError(1205), KeyError),
             (ValueError(1020), ValueError),
         ):

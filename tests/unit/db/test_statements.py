@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import psycopg
 from cellsched.db.api import models
 from cellsched.db.cell.models import instances
 from cellsched.db import statements
+from cellsched import exception
 from tests.unit.db.api import base
 from tests.unit.db import recording
 from tests.unit.db import samples
@@ -133,8 +134,9 @@ class TestInsertMissing(StatementCase):
         self.assertEqual(set(), statements.insert_missing(None, KEY, []))
 
     def test_other_errors_are_not_hidden(self):
-        self.assertRaises(db_exc.DBError, self.insert, row('a', None))
-        self.assertRaises(db_exc.DBReferenceError, self.insert, row('a', 99))
+        for host in row('a', None), row('a', 99):
+            self.assertRaises(
+                exception.ConstraintViolated, self.insert, host)
         self.assertEqual({}, self.hosts())
 
     def test_one_of_several_values_is_returned_for_each_row(self):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks by the statements that write."""
 
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
+from cellsched import exception
 from tests.unit.claims.sql import base
 from tests.unit.db import recording
 
@@ -56,7 +56,7 @@ class TestTake(base.TestCase):
         self.take(claim('c', 'p1', GB=1))
 
         for again in claim('c', 'p1', GB=1), claim('c', 'p2', VCPU=2):
-            self.assertRaises(db_exc.DBDuplicateEntry, self.take, again)
+            self.assertRaises(exception.ConstraintViolated, self.take, again)
 
     def test_statements_do_not_grow_with_the_batch(self):
         def batch(name, size):

@@ -7,7 +7,6 @@ import json
 
 import hypothesis
 from hypothesis import strategies
-from oslo_db import exception as db_exc
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
@@ -60,7 +59,7 @@ class TestBuildRequests(BuildRequestCase):
         uuids = self.accept(1)
 
         self.assertRaises(
-            db_exc.DBDuplicateEntry, samples.accept, self.database, uuids)
+            exception.ConstraintViolated, samples.accept, self.database, uuids)
 
     def test_requests_of_projects_are_listed(self):
         uuids = self.accept(3)
@@ -578,4 +577,4 @@ class TestRequestSpecs(base.TestCase):
         uuids = samples.uuids(1)
         self.create(*uuids)
 
-        self.assertRaises(db_exc.DBDuplicateEntry, self.create, *uuids)
+        self.assertRaises(exception.ConstraintViolated, self.create, *uuids)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for cells."""
 
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.db.api import cell_mappings
@@ -75,11 +74,14 @@ class TestErrors(base.TestCase):
                 uuid=None, transport_url=f'rabbit://u:{SECRET}@h/',
                 database_connection=f'mysql+pymysql://u:{SECRET}@h/cell'))
 
-        error = self.assertRaises(db_exc.DBError, self.write, create)
+        error = self.assertRaises(
+            exception.ConstraintViolated, self.write, create)
 
-        self.assertIn('INSERT INTO cell_mappings', str(error))
-        self.assertNotIn(SECRET, str(error))
-        self.assertNotIn(SECRET, repr(error))
+        self.assertIn('cell_mappings.uuid', str(error))
+        self.assertIn('INSERT INTO cell_mappings', str(error.__cause__))
+        for each in error, error.__cause__:
+            self.assertNotIn(SECRET, str(each))
+            self.assertNotIn(SECRET, repr(each))
 
 
 class TestCreateApart(base.TestCase):
