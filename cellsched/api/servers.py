@@ -51,6 +51,9 @@ LOG = log.getLogger(__name__)
 _UUID_BEGIN = re.compile('[0-9a-fA-F-]{4,35}')
 _NAMED_MAX = 10
 
+#: Transactions that accept the same servers, if connections are lost.
+_ATTEMPTS_MAX = 3
+
 
 class Servers(base.ServerController):
     """Creates, reads, changes and deletes servers.
@@ -146,66 +149,94 @@ class Servers(base.ServerController):
         flavor: str,
     ) -> '_Acceptance':
         """Write the servers of a request to the API database."""
+        creation = _Creation(context, request, flavor)
         if request.max_count == 1 and request.group is None:
             # Other requests share the transaction, so nothing else waits in
             # it, such as for the lock of a group.
-            creation = _Creation(context, request, flavor)
             if not self._quotas.keeps_limits:
                 # A quota driver may ask another service; no transaction waits.
                 with self._database.reader() as connection:
-                    creation.accepted = self._admit(
-                        connection, context, request, flavor)
+                    creation.admitted = self._admit(connection, creation)
             self._accepting.do(creation)
-            if creation.error is not None:
-                raise creation.error
-            assert creation.accepted is not None
-            accepted = creation.accepted
         else:
-            with self._database.writer() as connection:
-                accepted = self._admit(connection, context, request, flavor)
-                _accept(connection, [accepted], self._database.now(),
-                        self._new_uuid)
-        return accepted
+            self._accept_together([creation])
+        if creation.error is not None:
+            raise creation.error
+        assert creation.accepted is not None
+        return creation.accepted
 
     def _admit(
-        self, connection: Any, context: RequestContext,
-        request: validation.ServerRequest, flavor: str,
+        self, connection: Any, creation: '_Creation'
     ) -> '_Acceptance':
         """Return the servers of a request that the quota allows."""
+        context, request = creation.context, creation.request
         group = self._group(connection, context, request)
-        sizes = flavors.get(connection, flavor)
+        sizes = flavors.get(connection, creation.flavor)
         count = self._quotas.accept(
             connection, context.project_id, context.user_id, sizes,
             request.min_count, request.max_count)
+        # Servers whose transaction is repeated keep their identity.
+        earlier = creation.accepted
+        reservation_id = (earlier.reservation_id if earlier
+                          else f'r-{self._new_uuid()}')
+        uuids = earlier.uuids[:count] if earlier else []
         return _Acceptance(
             context, dataclasses.replace(request, max_count=count), sizes,
-            group, f'r-{self._new_uuid()}',
-            [self._new_uuid() for _ in range(count)], tracing.current())
+            group, reservation_id, [*uuids, *(
+                self._new_uuid() for _ in range(count - len(uuids)))],
+            tracing.current())
 
     def _accept_together(self, creations: Sequence['_Creation']) -> None:
+        lost: exception.ConnectionLost | None = None
         try:
-            with self._database.writer() as connection:
-                for each in creations:
-                    each.error = None
-                    try:
-                        each.accepted = each.accepted or self._admit(
-                            connection, each.context, each.request,
-                            each.flavor)
-                    except exception.DATABASE_UNAVAILABLE:
+            for attempt in range(1, _ATTEMPTS_MAX + 1):
+                try:
+                    return self._accept_all(creations, lost is not None)
+                except exception.ConnectionLost as exc:
+                    lost = exc
+                    if attempt == _ATTEMPTS_MAX:
                         raise
-                    except exception.CellschedException as exc:
-                        # It is refused; the others are not.
-                        each.error = exc
-                accepted = [
-                    each.accepted for each in creations if each.accepted]
-                if accepted:
-                    _accept(connection, accepted, self._database.now(),
-                            self._new_uuid)
+                    LOG.info('Accepting servers again: %s', exc)
+                except exception.ConstraintViolated:
+                    # A lost transaction may have been committed only now.
+                    if lost is None or attempt == _ATTEMPTS_MAX:
+                        raise
         except exception.DATABASE_UNAVAILABLE as exc:
             # A separate attempt for each would wait as long each time, and
             # the transaction may have been committed.
             for each in creations:
                 each.error = each.error or exc
+
+    def _accept_all(
+        self, creations: Sequence['_Creation'], is_repeated: bool
+    ) -> None:
+        """Accept servers in one transaction.
+
+        :param is_repeated: whether an earlier transaction may have been
+            committed
+        """
+        with self._database.writer() as connection:
+            written = instance_mappings.get_many(connection, [
+                uuid for each in creations if each.accepted
+                for uuid in each.accepted.uuids]) if is_repeated else {}
+            accepted = []
+            for each in creations:
+                each.error = None
+                if each.accepted and each.accepted.uuids[0] in written:
+                    continue
+                try:
+                    each.accepted = each.admitted or self._admit(
+                        connection, each)
+                except exception.DATABASE_UNAVAILABLE:
+                    raise
+                except exception.CellschedException as exc:
+                    # It is refused; the others are not.
+                    each.error = exc
+                else:
+                    accepted.append(each.accepted)
+            if accepted:
+                _accept(connection, accepted, self._database.now(),
+                        self._new_uuid)
 
     @base.requires('os_compute_api:servers:show', resource_param='uuid')
     def get(
@@ -438,15 +469,17 @@ class Servers(base.ServerController):
 
 @dataclasses.dataclass(eq=False)
 class _Creation:
-    """A request for one server, and its acceptance or its error.
+    """A request for servers, and its acceptance or its error.
 
-    :ivar accepted: made once, so that a server whose transaction is repeated
-        is not accepted twice
+    :ivar admitted: the acceptance, if the quota was asked before
+    :ivar accepted: the last acceptance that was written, perhaps in a
+        transaction that was rolled back
     """
 
     context: RequestContext
     request: validation.ServerRequest
     flavor: str
+    admitted: '_Acceptance | None' = None
     accepted: '_Acceptance | None' = None
     error: Exception | None = None
 

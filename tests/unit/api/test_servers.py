@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from amqp import exceptions as amqp_exc
 from kombu import exceptions as kombu_exc
-from oslo_db import exception as db_exc
 import oslo_messaging
 import sqlalchemy as sa
 
@@ -225,7 +224,7 @@ class TestCreate(ServersTestCase):
             validation.ServerBounds(10, 5, frozenset),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
 
-        self.assertRaises(db_exc.DBDuplicateEntry, twice.create,
+        self.assertRaises(exception.ConstraintViolated, twice.create,
                           self.context, 'web', 'small', min_count=2)
 
         self.assertEqual([0, 0, 0], self.written())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers that join and leave server groups."""
 
-from oslo_db import exception as db_exc
 
 from cellsched.api import authorization
 from cellsched.api import server_groups
@@ -101,7 +100,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
         self.servers._new_uuid = iter(['batch', 'new', 'same']).__next__
 
         self.assertRaises(
-            db_exc.DBDuplicateEntry, self.join, min_count=2)
+            exception.ConstraintViolated, self.join, min_count=2)
 
         self.assertEqual(['same'], self.members())
         self.assertEqual([1], self.rows(models.build_requests))
