@@ -4,7 +4,9 @@
 Listings merge rows of several databases and use keyset pagination: a page
 begins after the last row of the previous page. Databases differ in the
 position of NULL and in the comparison of strings. Here NULL comes first, and
-strings compare by code points, as in Python.
+strings compare by code points, as in Python. On MariaDB and MySQL the tables
+have a collation that does so, which the migrations set
+(:func:`.mysql.set_collation`).
 """
 
 from collections.abc import Iterable
@@ -15,9 +17,6 @@ import functools
 from typing import Any
 
 import sqlalchemy as sa
-
-#: Collations that compare strings by code points, by dialect.
-_BY_CODE_POINTS = {'postgresql': 'C', 'mysql': 'utf8mb4_bin'}
 
 #: Columns that are never NULL, so that a plain index serves the order.
 _NEVER_NULL = frozenset({'created_at', 'uuid'})
@@ -140,9 +139,10 @@ class SortOrder:
 def _comparable(
     column: sa.ColumnElement[Any], name: str, dialect: str
 ) -> sa.ColumnElement[Any]:
-    if dialect in _BY_CODE_POINTS and name not in _ASCII and (
+    """Return a column that compares strings by code points."""
+    if dialect == 'postgresql' and name not in _ASCII and (
             isinstance(column.type, sa.String)):
-        return sa.collate(column, _BY_CODE_POINTS[dialect])
+        return sa.collate(column, 'C')
     return column
 
 
