@@ -4,6 +4,7 @@
 import functools
 import importlib.resources
 import threading
+from typing import Any
 from typing import NamedTuple
 
 from alembic import command
@@ -11,10 +12,30 @@ from alembic import config as alembic_config
 from alembic import context as alembic_context
 from alembic.runtime import migration
 from alembic import script
+from alembic import util
 import sqlalchemy as sa
 
+from cellsched.db import mysql
+from cellsched.db import postgresql
 from cellsched.db import session
 from cellsched import exception
+from cellsched import urls
+
+#: Seconds to wait for another process that upgrades the same database, and
+#: between two looks.
+WAIT_S = 300.0
+_INTERVAL_S = 0.5
+
+#: Errors of a transaction that another process made superfluous.
+_LOST = (exception.ConstraintViolated, exception.TransactionLost,
+         util.CommandError)
+
+#: Attempts after such an error.
+_ATTEMPTS_MAX = 3
+
+#: Locks of databases, by dialect. In SQLite, a transaction locks the file.
+LOCKS: dict[str, Any] = {
+    'postgresql': postgresql, **dict.fromkeys(mysql.DIALECTS, mysql)}
 
 #: alembic keeps the current migration in module globals.
 _LOCK = threading.Lock()
@@ -40,24 +61,76 @@ def upgrade(
 ) -> None:
     """Upgrade a database to a version; existing rows are kept.
 
+    An upgrade that was cut off can be repeated. If another process upgrades
+    the database, this one waits for it.
+
     :raises cellsched.exception.InvalidField: the version, or the current
         version of the database, is unknown
+    :raises cellsched.exception.WrongDatabase: a table of another program or
+        release has the name of one of the schema
+    :raises cellsched.exception.DatabaseBusy: another process takes too long
     """
-    with (_LOCK, database.for_long_statements() as unlimited,
-          unlimited.writer() as connection):
-        known = versions(history.package)
-        current = _current(history, connection)
-        if current == known[0] and version in ('head', current):
-            return
-        for each in (version, current):
-            if each not in (None, 'head', *known):
-                raise exception.InvalidField(
-                    where=f'the {history.name} schema', field='version',
-                    problem=f'unknown version {each!r}',
-                    expected=f'one of {", ".join(known)}')
-        config = _config(history.package)
-        config.attributes.update(connection=connection, history=history)
+    ends_at = database.clock.monotonic() + WAIT_S
+    lost = 0
+    with database.for_long_statements() as unlimited:
+        if unlimited.engine.dialect.name in mysql.DIALECTS:
+            mysql.accept_repetition(unlimited.engine)
+        while True:
+            try:
+                with unlimited.writer() as connection:
+                    lock = LOCKS.get(connection.dialect.name)
+                    if lock is None or lock.take_lock(connection):
+                        _upgrade(connection, database, history, version)
+                        return
+                    holder = lock.lock_holder(connection)
+            except _LOST:
+                # Processes at two nodes of a Galera cluster do not wait for
+                # each other. Their definitions are executed one after the
+                # other, and one of them commits the version.
+                lost += 1
+                if lost == _ATTEMPTS_MAX:
+                    raise
+                continue
+            # Nothing is held during the wait: the lock of PostgreSQL belongs
+            # to a transaction.
+            if database.clock.monotonic() >= ends_at:
+                raise exception.DatabaseBusy(
+                    f'The {history.name} database at {urls.mask(database.url)}'
+                    f' is not upgraded: for {WAIT_S:.0f} s, connection '
+                    f'{holder} of another process has upgraded it; wait for '
+                    'its end, or end this connection at the server, and '
+                    'repeat the command.')
+            database.clock.sleep(_INTERVAL_S)
+
+
+def _upgrade(
+    connection: sa.Connection, database: session.Database, history: History,
+    version: str,
+) -> None:
+    known = versions(history.package)
+    current = _current(history, connection)
+    if current == known[0] and version in ('head', current):
+        return
+    for each in (version, current):
+        if each not in (None, 'head', *known):
+            raise exception.InvalidField(
+                where=f'the {history.name} schema', field='version',
+                problem=f'unknown version {each!r}',
+                expected=f'one of {", ".join(known)}')
+    config = _config(history.package)
+    config.attributes.update(connection=connection, history=history)
+    with _LOCK:
         command.upgrade(config, version)
+    if connection.dialect.name in mysql.DIALECTS and version in (
+            'head', known[0]):
+        tables = mysql.unexpected_tables(connection, history.metadata)
+        if tables:
+            raise exception.WrongDatabase(
+                schema=history.name, url=urls.mask(database.url), found=(
+                    'tables of another program or release, which lack columns '
+                    f'or have another collation: {", ".join(tables)}. If an '
+                    'upgrade was cut off in release 1.0, drop these tables '
+                    'and repeat the command'))
 
 
 def _current(history: History, connection: sa.Connection) -> str | None:

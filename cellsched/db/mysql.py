@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MariaDB and MySQL: engine settings and the collation of tables."""
+"""MariaDB and MySQL: engine settings, and the definition of tables."""
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import math
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event
 
 #: SQLAlchemy's names of the two dialects.
 DIALECTS = ('mysql', 'mariadb')
@@ -27,12 +27,22 @@ MYSQL_COLLATION = 'utf8mb4_0900_bin'
 #: A floating-point number of 53 bits; the two servers call it DOUBLE.
 DOUBLE = sa.Float(53).with_variant(sa.Double(), *DIALECTS)
 
-_TEXT_COLUMNS = sa.text(
-    'SELECT table_name, column_name, column_type, is_nullable '
-    'FROM information_schema.columns WHERE table_schema = DATABASE() '
-    'AND table_name IN :tables AND collation_name <> :collation '
-    'ORDER BY table_name, ordinal_position').bindparams(
-    sa.bindparam('tables', expanding=True))
+#: Errors of a definition that has taken effect already: the table, the column,
+#: the index or the constraint exists, or what is dropped does not.
+_DONE = frozenset({1050, 1051, 1060, 1061, 1091, 1826})
+
+#: MariaDB's error and text for a foreign key that exists.
+_KEY_EXISTS = 1005, 'errno: 121'
+
+_COLUMNS = sa.text(
+    'SELECT table_name, column_name, collation_name '
+    'FROM information_schema.columns WHERE table_schema = DATABASE()')
+
+#: The name of a lock of a server, for one database.
+_LOCK = "concat('cellsched-', sha1(database()))"
+
+_TAKE_LOCK = sa.text(f'SELECT get_lock({_LOCK}, 0)')
+_LOCK_HOLDER = sa.text(f'SELECT is_used_lock({_LOCK})')
 
 
 def engine_arguments(url: sa.URL) -> dict[str, Any]:
@@ -67,43 +77,68 @@ def limits(options: Mapping[str, float], is_mariadb: bool) -> dict[str, float]:
     return found
 
 
-def set_collation(connection: sa.Connection, tables: Sequence[str]) -> None:
-    """Set the character set and collation of all text columns of tables.
+def create_tables(
+    connection: sa.Connection, metadata: sa.MetaData
+) -> None:
+    """Create tables and their indexes, on any database."""
+    dialect = connection.dialect
+    if dialect.name in DIALECTS:
+        for table in metadata.tables.values():
+            table.dialect_kwargs.update({
+                f'{dialect.name}_engine': 'InnoDB',
+                f'{dialect.name}_charset': CHARSET,
+                f'{dialect.name}_collate': _collation(dialect)})
+    metadata.create_all(connection, checkfirst=False)
 
-    Each migration that creates tables or text columns calls this. The columns
-    must have no default. Their types are kept; ``CONVERT TO CHARACTER SET``
-    would enlarge them. Does nothing on other databases.
+
+def accept_repetition(engine: sa.Engine) -> None:
+    """Make an engine ignore errors of definitions that are repeated.
+
+    These servers commit each definition at once, so a migration that was cut
+    off has taken effect in part.
     """
-    dialect: Any = connection.dialect
-    if dialect.name not in DIALECTS:
-        return
-    collation = MARIADB_COLLATION if dialect.is_mariadb else MYSQL_COLLATION
-    unicode = f'CHARACTER SET {CHARSET} COLLATE {collation}'
-    changes: dict[str, dict[str, str]] = {}
-    for table, column, type_, nullable in connection.execute(_TEXT_COLUMNS, {
-            'tables': list(tables), 'collation': collation}):
-        changes.setdefault(table, {})[column] = (
-            f'MODIFY `{column}` {type_} {unicode} '
-            f'{"" if nullable == "YES" else "NOT "}NULL')
-    # A column cannot be changed while a foreign key refers to it.
-    inspector = sa.inspect(connection)
-    keys = [(table, key) for table, columns in changes.items()
-            for key in inspector.get_foreign_keys(table)
-            if not columns.keys().isdisjoint(key['constrained_columns'])]
-    for table, key in keys:
-        connection.exec_driver_sql(
-            f'ALTER TABLE `{table}` DROP FOREIGN KEY `{key["name"]}`')
-    for table, columns in changes.items():
-        connection.exec_driver_sql(
-            f'ALTER TABLE `{table}` DEFAULT {unicode}, '
-            f'{", ".join(columns.values())}')
-    for table, key in keys:
-        connection.exec_driver_sql(
-            f'ALTER TABLE `{table}` ADD CONSTRAINT `{key["name"]}` '
-            f'FOREIGN KEY ({_listed(key["constrained_columns"])}) '
-            f'REFERENCES `{key["referred_table"]}` '
-            f'({_listed(key["referred_columns"])})')
+    error = engine.dialect.loaded_dbapi.Error
+
+    def do_execute(
+        cursor: Any, statement: str, parameters: Any, context: Any
+    ) -> bool:
+        try:
+            cursor.execute(statement, parameters)
+        except error as exc:
+            number, text = exc.args[0], str(exc)
+            if number not in _DONE and not (
+                    number == _KEY_EXISTS[0] and _KEY_EXISTS[1] in text):
+                raise
+        return True
+
+    event.listen(engine, 'do_execute', do_execute)
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return ', '.join(f'`{column}`' for column in columns)
+def unexpected_tables(
+    connection: sa.Connection, metadata: sa.MetaData
+) -> list[str]:
+    """Return the tables that lack a column or have another collation."""
+    expected = (None, _collation(connection.dialect))
+    found = {(table, column): collation for table, column, collation
+             in connection.execute(_COLUMNS)}
+    return sorted({
+        table.name for table in metadata.tables.values()
+        for column in table.columns
+        if found.get((table.name, column.name), '') not in expected})
+
+
+def take_lock(connection: sa.Connection) -> bool:
+    """Take a lock of the database, for as long as the connection is open.
+
+    Nodes of a Galera cluster do not share it.
+    """
+    return bool(connection.scalar(_TAKE_LOCK))
+
+
+def lock_holder(connection: sa.Connection) -> int | None:
+    """Return the number of the connection with the lock of the database."""
+    return connection.scalar(_LOCK_HOLDER)
+
+
+def _collation(dialect: Any) -> str:
+    return MARIADB_COLLATION if dialect.is_mariadb else MYSQL_COLLATION

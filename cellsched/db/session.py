@@ -97,6 +97,11 @@ class Database:
         return f'Database({self.schema}, {urls.mask(self.url)})'
 
     @property
+    def clock(self) -> Clock:
+        """The clock of the process."""
+        return self._clock
+
+    @property
     def engine(self) -> sa.Engine:
         """The engine; the first access connects.
 

@@ -71,6 +71,8 @@ def create(database, name):
     rows = {}
     with database.writer() as connection:
         for each in stored(name, dialect):
+            if dialect == 'mysql' and each.endswith(mysql_schema.CHARSET):
+                each += f' COLLATE {mysql_schema.MARIADB_COLLATION}'
             connection.execute(sa.text(each))
         connection.execute(sa.text(
             f'CREATE TABLE {version_table} (version_num VARCHAR(32) NOT NULL '
@@ -82,7 +84,6 @@ def create(database, name):
             rows[table.name] = {
                 column.name: _value(column, rows) for column in table.c}
             connection.execute(sa.insert(table), rows[table.name])
-        mysql_schema.set_collation(connection, [*rows])
     return rows
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines for MariaDB and MySQL, and the collation of tables."""
+"""Engines for MariaDB and MySQL, and the definition of tables."""
 
 import sqlalchemy as sa
 
@@ -32,17 +32,30 @@ class TestEngineArguments(base.TestCase):
             self.assertEqual({}, self.arguments(url))
 
 
-class TestSetCollation(base.TestCase):
+class TestCreateTables(base.TestCase):
 
-    def test_other_databases_are_left_alone(self):
-        engine = sa.create_engine('sqlite://')
-        self.addCleanup(engine.dispose)
-        METADATA.create_all(engine)
-        said = []
-        sa.event.listen(engine, 'before_cursor_execute',
-                        lambda *args: said.append(args))
+    def statements(self, url, is_mariadb=False):
+        """Return the statements that create the tables in a database."""
+        made = []
+        engine = sa.create_mock_engine(
+            url, lambda each, *args: made.append(str(each.compile(
+                dialect=engine.dialect)).strip()))
+        engine.dialect.is_mariadb = is_mariadb
+        mysql.create_tables(engine, METADATA)
+        return made
 
-        with engine.connect() as connection:
-            mysql.set_collation(connection, ['things'])
+    def test_text_is_compared_by_code_points(self):
+        for url, is_mariadb, collation in (
+                ('mysql+pymysql://', False, 'utf8mb4_0900_bin'),
+                ('mysql+pymysql://', True, 'utf8mb4_nopad_bin'),
+                ('mariadb+pymysql://', True, 'utf8mb4_nopad_bin')):
+            [statement] = self.statements(url, is_mariadb)
 
-        self.assertEqual([], said)
+            self.assertIn('ENGINE=InnoDB', statement)
+            self.assertTrue(statement.endswith(
+                f'CHARSET=utf8mb4 COLLATE {collation}'), statement)
+
+    def test_tables_of_other_databases_have_no_options(self):
+        [statement] = self.statements('sqlite://')
+
+        self.assertTrue(statement.endswith(')'), statement)

@@ -98,8 +98,7 @@ _lanes = _table(
 
 def upgrade():
     connection = op.get_bind()
-    METADATA.create_all(connection, checkfirst=False)
-    mysql.set_collation(connection, list(METADATA.tables))
+    mysql.create_tables(connection, METADATA)
     op.bulk_insert(
         _lanes, [{'lane': lane, 'position': 0} for lane in range(LANES)])
     op.bulk_insert(

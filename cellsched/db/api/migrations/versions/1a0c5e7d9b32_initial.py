@@ -286,7 +286,6 @@ lanes = sa.Table(
 
 def upgrade():
     connection = op.get_bind()
-    METADATA.create_all(connection, checkfirst=False)
+    mysql.create_tables(connection, METADATA)
     connection.execute(sa.insert(lanes), [
         {'lane': lane, 'position': 0} for lane in range(1)])
-    mysql.set_collation(connection, list(METADATA.tables))
