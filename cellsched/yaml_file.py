@@ -80,13 +80,18 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except ValueError as exc:
-            # A number or a date that only looks like one.
-            raise _error(node, str(exc)) from None
+        except (AttributeError, LookupError, OverflowError,
+                ValueError) as exc:
+            # A number or a date that only looks like one, or a tag such as
+            # !!bool or !!timestamp of another text.
+            raise _error(node, str(exc) if isinstance(exc, ValueError)
+                         else 'it does not fit its tag') from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
-        for key, _ in getattr(node, 'value', ()):
+        if not isinstance(node, yaml.MappingNode):
+            raise _error(node, 'it is not a mapping')
+        for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
                 raise _error(key, f'{key.value!r:.60} is given twice')
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else key)

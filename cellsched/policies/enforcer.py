@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 import contextlib
 import copy
+import os
 import pathlib
 import re
 import threading
@@ -27,7 +28,7 @@ LOOK_S = 1
 #: Errors that oslo.policy raises for a file that it cannot read, or that does
 #: not map names to rules.
 _FILE_ERRORS = (cfg.ConfigFilesPermissionDeniedError, OSError, ValueError,
-                AttributeError, TypeError)
+                AttributeError, TypeError, RecursionError)
 
 #: The check that oslo.policy substitutes for a rule that it cannot parse; it
 #: denies every call.
@@ -68,16 +69,19 @@ def read(conf: cfg.ConfigOpts) -> policy.Enforcer:
     The enforcer does not read the files again, so it is safe to share between
     threads.
 
-    :raises cellsched.exception.ConfigurationInvalid: the configured file does
-        not exist; a file cannot be read; or a rule cannot be parsed, refers
-        to an unknown rule or to itself, or has an unknown name that begins
-        with ``cellsched:``
+    :raises cellsched.exception.ConfigurationInvalid: a configured file or
+        directory does not exist; a file cannot be read; or a rule cannot be
+        parsed, refers to an unknown rule or to itself, or has an unknown name
+        that begins with ``cellsched:``
     """
+    _check_paths(conf)
     made = make(conf)
     name = conf.oslo_policy.policy_file
     try:
         made.load_rules()
         made.check_rules(raise_on_violation=True)
+        invalid = [rule.name for rule in made.file_rules.values()
+                   if _DENY in str(rule.check) and _DENY not in rule.check_str]
     except policy.InvalidDefinitionError as exc:
         raise _invalid(
             f'{name}: a rule refers to an unknown rule or to itself ({exc})',
@@ -85,21 +89,38 @@ def read(conf: cfg.ConfigOpts) -> policy.Enforcer:
     except _FILE_ERRORS as exc:
         raise _invalid(f'{name} cannot be read',
                        'a mapping of names to rules, in YAML') from exc
-    location = conf.get_location('policy_file', 'oslo_policy')
-    if made.policy_path is None and (
-            location is not None and location.location.is_user_controlled):
-        raise _invalid(f'{name} does not exist',
-                       'the name of an existing file')
+    for each in invalid:
+        raise _invalid(f'{name}: the rule {each} cannot be parsed',
+                       'a check such as role:admin or rule:admin_api')
     for rule in made.file_rules.values():
-        if _DENY in str(rule.check) and _DENY not in rule.check_str:
-            raise _invalid(f'{name}: the rule {rule.name} cannot be parsed',
-                           'a check such as role:admin or rule:admin_api')
         if rule.name.startswith(_OURS) and (
                 rule.name not in made.registered_rules):
             raise _invalid(f'{name}: unknown rule {rule.name}',
                            'a rule that the sample file lists')
     made.set_rules(dict(made.rules), use_conf=False)
     return made
+
+
+def _check_paths(conf: cfg.ConfigOpts) -> None:
+    """Check that the paths that the options name are of the right kind.
+
+    oslo.policy ignores a path that is missing, and a file that is a directory.
+    The default rules would then allow what the operator has forbidden.
+    """
+    options = conf.oslo_policy
+    for option, names, is_right, expected in (
+            ('policy_file', [options.policy_file], os.path.isfile, 'file'),
+            ('policy_dirs', options.policy_dirs, os.path.isdir, 'directory')):
+        location = conf.get_location(option, 'oslo_policy')
+        is_set = location is not None and location.location.is_user_controlled
+        for name in names:
+            found = conf.find_file(name)
+            if found is None and is_set:
+                raise _invalid(f'{name} does not exist',
+                               f'the name of an existing {expected}', option)
+            if found is not None and not is_right(found):
+                raise _invalid(f'{name} is not a {expected}',
+                               f'the name of an existing {expected}', option)
 
 
 class _Rules:
@@ -225,6 +246,8 @@ def _paths(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
             yield from sorted(path.iterdir())
 
 
-def _invalid(problem: str, expected: str) -> exception.ConfigurationInvalid:
+def _invalid(
+    problem: str, expected: str, option: str = 'policy_file'
+) -> exception.ConfigurationInvalid:
     return exception.ConfigurationInvalid(
-        field='[oslo_policy] policy_file', problem=problem, expected=expected)
+        field=f'[oslo_policy] {option}', problem=problem, expected=expected)

@@ -63,6 +63,11 @@ class TestRead(base.TestCase):
         self.assertRefused('a: !!python/name:os.system', 'line 1', 'tag')
         self.assertRefused('? [a]\n: 1', 'line 1', 'unhashable')
 
+    def test_value_that_does_not_fit_its_tag_is_refused(self):
+        for value in ('!!timestamp abc', '!!bool abc', '!!int ""',
+                      '!!float ""', '!!map [a]', '? !!timestamp x\n: 1'):
+            self.assertRefused(f'---\n{value}', 'line 2')
+
     def test_key_that_is_given_twice_is_refused(self):
         self.assertRefused('a: 1\nb: 2\na: 3', 'line 3', "'a'", 'twice')
         self.assertRefused('x: [{a: 1, a: 2}]', 'line 1', "'a'", 'twice')

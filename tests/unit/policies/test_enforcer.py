@@ -146,10 +146,10 @@ class TestFile(TestCase):
 
         self.assertTrue(self.allows(self.make(), MEMBER, CREATE))
 
-    def refused(self, text=''):
+    def refused(self, text='', option='policy_file'):
         error = self.assertRaises(
             exception.ConfigurationInvalid, self.make, text)
-        self.assertEqual('[oslo_policy] policy_file', error.field)
+        self.assertEqual(f'[oslo_policy] {option}', error.field)
         self.assertNotIn('\n', str(error))
         return str(error)
 
@@ -159,6 +159,7 @@ class TestFile(TestCase):
                 ('- a\n', 'expected a mapping of names to rules'),
                 ('just words\n', 'expected a mapping of names to rules'),
                 ('"a": 5\n', 'expected a mapping of names to rules'),
+                ('"a": ' + '[' * 3000 + ']' * 3000, 'cannot be read'),
                 (f'"{CREATE}": "rule:nix"\n', CREATE),
                 (f'"{CREATE}": "rule:{CREATE}"\n', CREATE),
                 (f'"{CREATE}": "member"\n', CREATE),
@@ -172,6 +173,17 @@ class TestFile(TestCase):
         found = self.refused('[oslo_policy]\npolicy_file = rules.yaml\n')
 
         self.assertIn('rules.yaml', found)
+
+    def test_path_of_another_kind_is_refused(self):
+        self.file.mkdir()
+        self.assertIn('is not a file', self.refused(
+            f'[oslo_policy]\npolicy_file = {self.file}\n'))
+        self.file.rmdir()
+        self.file.write_text('{}')
+        for name, expected in ((self.file, 'is not a directory'),
+                               ('rules.d', 'rules.d does not exist')):
+            self.assertIn(expected, self.refused(
+                f'[oslo_policy]\npolicy_dirs = {name}\n', 'policy_dirs'))
 
     def test_file_of_bytes_is_refused(self):
         self.file.write_bytes(b'\xff\xfe\x00')
@@ -200,7 +212,8 @@ class TestReload(TestCase):
     def test_invalid_file_is_logged_once_and_ignored(self):
         logs = self.logs
         for text in (f'"{CREATE}": "role:reader"\n"{SHOW}": "rule:nix"\n',
-                     '"a": [', f'"{CREATE}": "role:reader or x"\n'):
+                     '"a": [', '"a": ' + '[' * 3000,
+                     f'"{CREATE}": "role:reader or x"\n'):
             before = logs.output.count('not reloaded')
             self.file.write_text(text)
             for _ in range(3):
@@ -209,6 +222,17 @@ class TestReload(TestCase):
                 self.assertTrue(self.allows(self.rules, READER, SHOW))
             self.assertEqual(
                 before + 1, logs.output.count('not reloaded'))
+
+    def test_directory_in_place_of_the_file_is_logged_and_ignored(self):
+        self.file.write_text(f'"{CREATE}": "!"\n')
+        rules = self.make()
+        self.file.unlink()
+        self.file.mkdir()
+
+        self.clock.advance(enforcer.LOOK_S)
+
+        self.assertFalse(self.allows(rules, MEMBER, CREATE))
+        self.assertEqual(1, self.logs.output.count('not reloaded'))
 
     def test_threads_see_whole_rules_while_a_file_is_read(self):
         root = logging.getLogger()
