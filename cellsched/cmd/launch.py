@@ -33,9 +33,9 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched.clock import Clock
+from cellsched.cmd.configuration import ServiceConfiguration
 from cellsched.cmd import reports
 from cellsched.cmd.systemd import Systemd
-from cellsched.conf import loader
 from cellsched import exception
 from cellsched.metrics import Metrics
 from cellsched.metrics import PrometheusMetrics
@@ -90,8 +90,8 @@ def run(
     program = pathlib.Path(sys.argv[0]).name
     systemd = Systemd()
     try:
-        conf = loader.load(sys.argv[1:], kinds=kinds)
-        _set_up_logging(conf)
+        configuration = ServiceConfiguration(sys.argv[1:], kinds)
+        conf = configuration.conf
         reports.register(conf, program)
         count = workers(conf) or processutils.get_worker_count()
         tracing.check(conf)
@@ -103,20 +103,21 @@ def run(
             _wait_for_databases(
                 program, lambda: factory(conf), port.wait_for).parts.close()
             port.stop_waiting()
-            _run_workers(conf, lambda worker: _Process(
-                program, conf, functools.partial(factory, conf), systemd,
-                port, worker), count, systemd)
+            _run_workers(configuration, lambda worker: _Process(
+                program, configuration, functools.partial(factory, conf),
+                systemd, port, worker), count, systemd)
         # A single worker needs no parent process.
-        return _Process(program, conf, functools.partial(factory, conf),
-                        systemd, port).run()
+        return _Process(
+            program, configuration, functools.partial(factory, conf), systemd,
+            port).run()
     except exception.CellschedException as exc:
         print(f'{program}: {exc.format_message()}', file=sys.stderr)
         return 1
 
 
 def _run_workers(
-    conf: cfg.ConfigOpts, make: Callable[[int], '_Process'], count: int,
-    systemd: Systemd,
+    configuration: ServiceConfiguration, make: Callable[[int], '_Process'],
+    count: int, systemd: Systemd,
 ) -> NoReturn:
     """Run worker processes, and restart those that end unexpectedly."""
     # Without a timeout: each worker has its own, and then names what is left.
@@ -134,7 +135,7 @@ def _run_workers(
 
     # Workers that are started later have the new values, too.
     manager.register_hooks(
-        on_terminate=begin_to_stop, on_reload=lambda: _read_again(conf))
+        on_terminate=begin_to_stop, on_reload=configuration.read_again)
     manager.add(_Worker, count, args=(make,))
     systemd.relay(count)
     manager.run()
@@ -236,36 +237,6 @@ def freeze_objects() -> None:
     gc.set_threshold(_NEW_OBJECTS)
 
 
-def _set_up_logging(conf: cfg.ConfigOpts) -> None:
-    # These log each check of a schema, and errors that are reported anyway.
-    conf.set_default('default_log_levels', [
-        *log.get_default_log_levels(), 'alembic=WARN', 'stevedore=ERROR'])
-    if not (conf.log_file or conf.log_dir or conf.use_journal
-            or conf.use_syslog):
-        # oslo.log would write to standard output.
-        conf.set_default('use_stderr', True)
-    try:
-        log.setup(conf, 'cellsched')
-    except (OSError, log.LogConfigError) as exc:
-        raise exception.ConfigurationInvalid(
-            field='[DEFAULT] log_file, log_dir or log_config_append',
-            problem=f'a file cannot be used: {exc}',
-            expected='writable log files, and a readable configuration of '
-                     'logging') from None
-
-
-def _read_again(conf: cfg.ConfigOpts) -> None:
-    try:
-        changed = conf.mutate_config_files()
-    except (OSError, cfg.Error):
-        LOG.exception('The configuration cannot be read again')
-        return
-    # A value may be a password.
-    LOG.info('The configuration was read again; changed options: %s',
-             ', '.join(f'[{group or "DEFAULT"}] {name}'
-                       for group, name in changed) or 'none')
-
-
 #: Bytes that wake the main thread of a process.
 _END, _HANGUP = b'.', b'h'
 
@@ -282,12 +253,12 @@ class _Process:
     """
 
     def __init__(
-        self, program: str, conf: cfg.ConfigOpts,
+        self, program: str, configuration: ServiceConfiguration,
         make: Callable[..., Service], systemd: Systemd,
         port: _MonitoringPort, worker: int = 0,
     ) -> None:
         self._program = program
-        self._conf = conf
+        self._configuration = configuration
         self._make = make
         self._systemd = systemd
         self._port = port
@@ -368,9 +339,12 @@ class _Process:
         """Return when the service is to stop after a failure."""
         os.read(self._wakeups, 1)
 
-    def reload(self) -> None:
-        """Read the options that can change."""
-        _read_again(self._conf)
+    def reload(self, level: int = logging.ERROR) -> None:
+        """Read the options that can change.
+
+        :param level: the level of the line about an error
+        """
+        self._configuration.read_again(level)
         if self._service is not None:
             self._service.parts.compute_cap.forget()
 
@@ -383,7 +357,7 @@ class _Process:
             # The signal came during the start.
             return 0
         self._stopping.set()
-        timeout_s = self._conf.graceful_shutdown_timeout
+        timeout_s = self._configuration.conf.graceful_shutdown_timeout
         if timeout_s:
             timer = threading.Timer(timeout_s, self.end_at_once, [
                 f'after the {timeout_s} seconds of graceful_shutdown_timeout'])
@@ -461,7 +435,8 @@ class _Worker(cotyledon.Service):
         raise SystemExit(1)
 
     def reload(self) -> None:
-        self._process.reload()
+        # The parent has read the same files, and logs an error.
+        self._process.reload(logging.INFO)
 
     def terminate(self) -> None:
         raise SystemExit(self._process.stop())

@@ -45,7 +45,9 @@ class Status(upgradecheck.UpgradeCommands):
         except cfg.ConfigFileParseError as exc:
             # The text of the error quotes the line.
             return _refuse(f'Configuration: {exc.config_file}: cannot be read')
-        except cfg.Error as exc:
+        except UnicodeDecodeError:
+            return _refuse('Configuration: a file is not text in UTF-8')
+        except (cfg.Error, OSError) as exc:
             return _refuse(f'Configuration: {exc}')
 
     def check(self) -> upgradecheck.Code:

@@ -141,9 +141,13 @@ def read(argv: Sequence[str]) -> None:
             else {'default_config_files': cfg.find_config_files(
                 'nova', _PROGRAM)})
         config.parse_args(list(argv), **named)
-    except cfg.Error as exc:
+    except (cfg.Error, OSError) as exc:
         raise exception.ConfigurationInvalid(
             field='options', problem=str(exc)) from None
+    except UnicodeDecodeError:
+        raise exception.ConfigurationInvalid(
+            field='options', problem='a configuration file is not text in '
+            'UTF-8', expected='text files') from None
     except (oslo_messaging.MessagingException, ValueError) as exc:
         raise exception.ConfigurationInvalid(
             field='[DEFAULT] transport_url', problem=str(exc)) from None

@@ -39,6 +39,7 @@ from oslo_utils import timeutils
 from cellsched.claims import coordination
 from cellsched.claims import listing
 from cellsched.clock import Clock
+from cellsched.conf import logging_setup
 from cellsched import exception
 from cellsched import metrics
 from cellsched.metrics import Metrics
@@ -333,16 +334,16 @@ def run(argv: Sequence[str]) -> int:
     options.register_opts(CONF)
     try:
         configuration.read(argv)
+        problems = configuration.problems(
+            CONF, 'api_database', 'database', 'placement')
+        if not problems:
+            logging_setup.set_up(CONF, 'nova')
     except exception.ConfigurationInvalid as exc:
-        print(f'invalid configuration: {exc}', file=sys.stderr)
-        return 1
-    problems = configuration.problems(
-        CONF, 'api_database', 'database', 'placement')
+        problems = [str(exc)]
     if problems:
         for problem in problems:
             print(f'invalid configuration: {problem}', file=sys.stderr)
         return 1
-    log.setup(CONF, 'nova')
     objects.register_all()
     report_opts.set_defaults(CONF)
     objects.Service.enable_min_version_cache()

@@ -117,7 +117,11 @@ class TestStatus(base.TestCase):
         self.assertRefuses('[api_database] connection')
         self.conf.write_text(f'connection is u:{PASSWORD}\n')
         self.assertRefuses(str(self.conf))
+        self.conf.write_bytes(b'# caf\xe9\n')
+        self.assertRefuses('UTF-8')
         self.conf.unlink()
+        self.assertRefuses(str(self.conf))
+        self.conf.mkdir()
         self.assertRefuses(str(self.conf))
 
     def test_there_is_no_option_for_shell_completion(self):

@@ -33,6 +33,7 @@ import oslo_messaging
 from oslo_utils import timeutils
 from oslo_utils import uuidutils
 
+from cellsched.conf import logging_setup
 from cellsched import exception
 from cellsched.hosts import view
 from cellsched.scheduler.decision.pipeline import Candidates
@@ -607,7 +608,7 @@ def run(argv: Sequence[str]) -> int:
     with configuration.translate_errors():
         store = comparison.ComparisonStore(
             records.open_database(CONF), CONF.cellsched.comparison_retention)
-        log.setup(CONF, 'nova')
+        logging_setup.set_up(CONF, 'nova')
         set_up(CONF)
         endpoint = Endpoint(make_shadow(CONF, store))
         server = listener(CONF, endpoint)

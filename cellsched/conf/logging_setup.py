@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The set-up of logging, whose errors name the option and the file."""
+
+from collections.abc import Iterator
+import configparser
+import contextlib
+import logging
+from logging import config
+
+from oslo_config import cfg
+from oslo_log import log
+
+from cellsched import exception
+
+
+def set_up(conf: cfg.ConfigOpts, product: str) -> None:
+    """Set up logging as the options of oslo.log say.
+
+    :param product: the name of the program in the log
+    :raises cellsched.exception.ConfigurationInvalid: a file cannot be used
+    """
+    if conf.log_config_append:
+        # oslo.log translates only some of the errors.
+        load(conf.log_config_append)
+    try:
+        log.setup(conf, product)
+    except (OSError, log.LogConfigError) as exc:
+        raise exception.ConfigurationInvalid(
+            field='[DEFAULT] log_file, log_dir or log_config_append',
+            problem=f'a file cannot be used: {exc}',
+            expected='writable log files, and a readable configuration of '
+                     'logging') from None
+
+
+def load(path: str) -> None:
+    """Load a configuration of logging; after an error all loggers stay.
+
+    :raises cellsched.exception.ConfigurationInvalid: the file cannot be used
+    """
+    try:
+        with open(path) as file, _restored_loggers():
+            parser = configparser.ConfigParser()
+            parser.read_file(file)
+            config.fileConfig(parser, disable_existing_loggers=False)
+    except configparser.ParsingError as exc:
+        # The text of the error quotes lines, which may have a password.
+        lines = [exc.lineno] if isinstance(
+            exc, configparser.MissingSectionHeaderError) else [
+                number for number, _ in exc.errors]
+        raise _unusable(path, f'line {lines[0]} cannot be parsed') from None
+    except Exception as exc:
+        # The file names classes, which may raise any error.
+        raise _unusable(path, exception.describe(exc)) from None
+
+
+@contextlib.contextmanager
+def _restored_loggers() -> Iterator[None]:
+    """Restore the handlers and levels of all loggers after an error."""
+    root = logging.getLogger()
+    known = [root, *(each for each in root.manager.loggerDict.values()
+                     if isinstance(each, logging.Logger))]
+    before = [(each, each.level, each.propagate, [*each.handlers])
+              for each in known]
+    try:
+        yield
+    except BaseException:
+        # logging has closed the handlers, which open their files again.
+        for logger, level, propagate, handlers in before:
+            logger.setLevel(level)
+            logger.propagate = propagate
+            logger.handlers = handlers
+        raise
+
+
+def _unusable(path: str, problem: str) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(
+        field='[DEFAULT] log_config_append',
+        problem=f'{path} cannot be used: {problem}',
+        expected='a configuration of logging in the format of logging.config')
