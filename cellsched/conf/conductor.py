@@ -67,7 +67,7 @@ databases and more requests to schedulers.
 Seconds before the first retry of a build after a transient error.
 
 A transient error is one such as a restart of a database. Each further retry
-waits twice as long.
+waits twice as long, up to four seconds, or always this long if this is more.
 
 Related options:
 
@@ -76,8 +76,9 @@ Related options:
     cfg.IntOpt('retries', default=3, min=0, help="""
 Retries of a build by the same conductor after transient errors.
 
-After that the conductor releases the build, and any conductor retries it each
-time that ``build_lease`` has passed.
+After that the conductor ends its lease, and any conductor takes the build
+within ``recovery_interval``. If the API database does not answer, the
+conductor keeps the build and goes on retrying.
 """),
     cfg.FloatOpt('scheduling_timeout', default=5, min=0.1, help="""
 Seconds to wait for a decision before the request is sent again.

@@ -76,7 +76,8 @@ class TaskLimits:
     :param joined: transactions of a step that may run at a time; batches that
         arrive meanwhile share the next transaction
     :param retry_delay_s: seconds until the first retry after a transient error
-    :param retries: retries by this conductor, before any conductor may resume
+    :param retries: retries by this conductor, before any conductor may resume;
+        more of them while the database does not answer
     """
 
     lease_s: float
@@ -126,7 +127,7 @@ class BuildAndSchedule:
         self.leases = Leases(self.database, self.limits.lease_s)
         #: Deferred retries; the caller runs them.
         self.retries = Retries(
-            self.clock, self.limits.retry_delay_s, self.limits.retries)
+            self.clock, self.limits.retry_delay_s)
         self._leasing = batching.GroupCommit(
             self._lease, self.limits.joined, self.clock.lock)
         self._runner = saga.Runner(
@@ -187,11 +188,35 @@ class BuildAndSchedule:
         self, attempt: Attempt, lease: '_Lease',
         uuids: Sequence[str],
     ) -> Sequence[str]:
-        """Defer a retry; return the builds that will be retried."""
+        """Defer a retry; return the builds that this conductor will retry."""
         again = dataclasses.replace(
             attempt, uuids=uuids, trace=attempt.trace or tracing.current(),
             owner=lease.owner if lease.leased else attempt.owner)
-        return uuids if uuids and self.retries.defer(again) else ()
+        if not uuids or self._hand_over(again):
+            return ()
+        return uuids if self.retries.defer(again) else ()
+
+    def _hand_over(self, attempt: Attempt) -> bool:
+        """Let any conductor take builds that failed here too often.
+
+        The leases end at once. If the database does not answer, this conductor
+        keeps the builds.
+        """
+        if attempt.owner is None or attempt.number < self.limits.retries:
+            return False
+        try:
+            with self.database.writer() as connection:
+                build_requests.unlease(
+                    connection, attempt.uuids, attempt.owner,
+                    self.database.timestamp(), tried=True)
+        except Exception as exc:
+            if not is_transient(exc):
+                raise
+            LOG.warning('Could not end the leases of instances %s: %s',
+                        exception.name_some(attempt.uuids),
+                        exception.describe(exc))
+            return False
+        return True
 
     def _build(self, context: RequestContext, lease: '_Lease') -> list[str]:
         """Build the leased requests; return the uuids to retry."""

@@ -80,6 +80,9 @@ class Leases:
 #: Maximum of waiting batches; others are resumed after their lease expires.
 WAITING_MAX = 10_000
 
+#: Upper limit of the growing delay between retries, in seconds.
+DELAY_MAX_S = 4.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
@@ -102,16 +105,14 @@ class Attempt:
 class Retries:
     """Batches that failed with a transient error and wait for a retry.
 
-    The delay doubles with each attempt. After ``attempts_max`` attempts any
-    conductor may resume them, because another one may succeed.
+    The delay doubles with each attempt, up to ``DELAY_MAX_S``, so that a build
+    waits for seconds only after a disturbance of any length.
 
     :param delay_s: seconds until the first retry
-    :param attempts_max: maximum number of retries
     """
 
     clock: Clock
     delay_s: float
-    attempts_max: int
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -122,10 +123,13 @@ class Retries:
         return sum(len(each.uuids) for *_, each in list(self._waiting))
 
     def defer(self, attempt: Attempt) -> bool:
-        """Schedule a retry; return False if there is none."""
-        if attempt.number >= self.attempts_max:
-            return False
-        due = (self.clock.monotonic() + self.delay_s * 2 ** attempt.number)
+        """Schedule a retry; return False if too many batches wait."""
+        delay_s = self.delay_s
+        for _ in range(attempt.number):
+            if delay_s >= DELAY_MAX_S:
+                break
+            delay_s = min(2 * delay_s, DELAY_MAX_S)
+        due = self.clock.monotonic() + delay_s
         again = dataclasses.replace(attempt, number=attempt.number + 1)
         with self._lock:
             if len(self._waiting) >= WAITING_MAX:

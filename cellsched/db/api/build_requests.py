@@ -513,17 +513,25 @@ def lease(
 
 
 def unlease(
-    connection: sa.Connection, uuids: Iterable[str], owner: str, now: float
+    connection: sa.Connection, uuids: Iterable[str], owner: str, now: float,
+    tried: bool = False,
 ) -> None:
-    """End the leases of an owner that did not attempt to build the requests.
+    """End the leases of an owner, so that any conductor can lease at once.
+
+    The requests have no owner then, so a late renewal does not extend the
+    leases.
 
     :param now: seconds since the epoch
+    :param tried: whether the owner attempted to build the requests
     """
     for chunk in statements.chunks(uuids):
+        chunk = statements.lock(
+            connection, _TABLE.c.instance_uuid, chunk,
+            _TABLE.c.lease_owner == owner)
         connection.execute(
-            sa.update(_TABLE).where(_THESE, _TABLE.c.lease_owner == owner)
-            .values(lease_expires_at=now,
-                    lease_count=_TABLE.c.lease_count - 1),
+            sa.update(_TABLE).where(_THESE)
+            .values(lease_owner=None, lease_expires_at=now,
+                    lease_count=_TABLE.c.lease_count - (not tried)),
             {'these': chunk})
 
 

@@ -40,7 +40,7 @@ class Task:
 
     def __init__(self, case, fails_at=(), first=lambda uuids: None):
         self.leases = Leases(case.database, base.LEASE_S)
-        self.retries = Retries(case.clock, 1.0, 3)
+        self.retries = Retries(case.clock, 1.0)
         self.batches = []
         self.attempts = []
         self.fails_at = fails_at

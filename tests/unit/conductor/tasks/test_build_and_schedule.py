@@ -696,9 +696,37 @@ class TestRetries(base.TestCase):
         task.run(base.USER, [uuid])
         self.assertEqual([1, 1, 0], [
             self.try_again(task, seconds) for seconds in (1, 2, 4)])
-        self.try_again(task, base.LEASE_S)
 
         self.assertEqual([uuid], self.free([uuid]))
+        self.assertEqual(0, len(task.leases))
+
+    def test_conductor_keeps_builds_while_the_database_is_silent(self):
+        [uuid] = self.accept()
+        path = pathlib.Path(self.database.url.removeprefix('sqlite:///'))
+        link = self.temporary_directory() / 'link'
+        link.symlink_to(path.parent)
+        database = session.Database(
+            f'sqlite:///{link}/{path.name}', 'API', clock=self.clock)
+        self.addCleanup(database.close)
+        answer = self.scheduler.answer
+
+        def leave(**arguments):
+            database.close()
+            link.unlink()
+            raise oslo_messaging.MessagingTimeout()
+
+        task = self.task(
+            database=database, limits=build_and_schedule.TaskLimits(
+                base.LEASE_S, retries=0))
+        self.scheduler.answer = leave
+        task.run(base.USER, [uuid])
+        self.assertIn('Could not end the leases', self.logs.output)
+        self.scheduler.answer = answer
+        link.symlink_to(path.parent)
+
+        self.assertEqual([], self.free([uuid]))
+        self.assertEqual(1, self.try_again(task, 1))
+        self.assertBuilding('cell1', uuid)
 
     def test_retry_skips_builds_of_another_conductor(self):
         [uuid] = self.accept()

@@ -91,7 +91,7 @@ class TestRetries(TestCase):
     def setUp(self):
         super().setUp()
         self.clock = clock.FakeClock()
-        self.retries = lease.Retries(self.clock, 1.0, 3)
+        self.retries = lease.Retries(self.clock, 1.0)
 
     def defer(self, name, number=0):
         return self.retries.defer(
@@ -117,11 +117,20 @@ class TestRetries(TestCase):
             self.clock.advance(0.1)
             self.assertEqual([(['a'], number + 1)], self.due())
 
-    def test_batch_that_was_tried_often_enough_is_anybodys(self):
-        self.assertFalse(self.defer('a', 3))
+    def test_delay_is_bounded_after_any_number_of_attempts(self):
+        self.defer('a', 3)
+        self.defer('b', 10_000)
+        self.clock.advance(lease.DELAY_MAX_S)
 
-        self.clock.advance(3600)
+        self.assertEqual([(['a'], 4), (['b'], 10_001)], self.due())
+
+    def test_longer_first_delay_does_not_grow(self):
+        self.retries = lease.Retries(self.clock, 60.0)
+        self.defer('a', 5)
+        self.clock.advance(59)
         self.assertEqual([], self.due())
+        self.clock.advance(1)
+        self.assertEqual([(['a'], 6)], self.due())
 
     def test_first_due_is_given_first(self):
         self.defer('later', 1)

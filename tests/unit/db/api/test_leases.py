@@ -198,6 +198,19 @@ class TestExtend(LeaseCase):
 
         self.assertEqual([], self.owners(uuids))
 
+    def test_late_extension_does_not_revive_an_ended_lease(self):
+        uuids = self.accept(2)
+        self.lease(uuids, 'one')
+        self.write(build_requests.unlease, uuids[:1], 'one', 1010.0, True)
+        self.write(build_requests.unlease, uuids[1:], 'another', 1010.0, True)
+
+        self.extend(dict.fromkeys(uuids, 'one'))
+
+        self.assertEqual([(None, 1010.0), ('one', 2000.0)],
+                         self.owners(uuids))
+        self.assertEqual(uuids[:1], self.lease(
+            uuids, 'two', now=1010.0, expires_at=1070.0))
+
 
 LEASE_S = 60.0
 
