@@ -44,6 +44,9 @@ from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
 
+#: Maximum number of builds that wait for the database in memory.
+KEPT_MAX = 1000
+
 
 class Agent:
     """Builds and removes the servers of a host.
@@ -95,6 +98,9 @@ class Agent:
         self._locks = locks
         #: Whether something could not be gone on with.
         self._is_left = False
+        #: Builds that could not begin as the database did not answer.
+        self._kept: dict[str, tuple[
+            RequestContext, objects.Instance, build_casts.BuildMessage]] = {}
 
     def build_and_run_instance(
         self, context: RequestContext, instance: objects.Instance,
@@ -111,12 +117,21 @@ class Agent:
         chosen = objects.Selection(service_host=self._host, nodename=node)
         if node_uuid is not None:
             chosen.compute_node_uuid = node_uuid
-        message = build_casts.BuildMessage(
-            chosen, host_list, request_spec, filter_properties)
+        self._begin(context, instance, build_casts.BuildMessage(
+            chosen, host_list, request_spec, filter_properties))
+
+    def _begin(
+        self, context: RequestContext, instance: objects.Instance,
+        message: build_casts.BuildMessage,
+    ) -> None:
         # Who waits for its turn has begun nothing, and can be deleted.
         with (self._left_if_cut_off(), self._turn,
               self._lock(instance.uuid)):
-            had_networks = self._progress.begin(instance.uuid, message)
+            try:
+                had_networks = self._progress.begin(instance.uuid, message)
+            except exception.DATABASE_UNAVAILABLE:
+                self._keep(context, instance, message)
+                raise
             if had_networks is None:
                 self._pass_over(instance.uuid)
                 return
@@ -166,12 +181,30 @@ class Agent:
         except lockutils.AcquireLockFailedException:
             return False
 
+    def _keep(
+        self, context: RequestContext, instance: objects.Instance,
+        message: build_casts.BuildMessage,
+    ) -> None:
+        """Keep a build that could not begin for :meth:`resume_soon`.
+
+        A conductor casts it again, but only after a while.
+        """
+        if len(self._kept) < KEPT_MAX:
+            self._kept[instance.uuid] = context, instance, message
+
     def resume_soon(self) -> None:
         """Resume work that was interrupted by a database failure, if any."""
         if self._is_left:
             self._is_left = False
             with self._left_if_cut_off():
                 self.resume()
+            kept, self._kept = self._kept, {}
+            for context, instance, message in kept.values():
+                try:
+                    self._begin(context, instance, message)
+                except exception.DATABASE_UNAVAILABLE as exc:
+                    LOG.warning('Could not begin the build yet: %s', exc,
+                                instance_uuid=instance.uuid, context=context)
 
     @contextlib.contextmanager
     def _left_if_cut_off(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
+import contextlib
 import dataclasses
 import datetime
 
@@ -365,11 +366,27 @@ class StalledBuilds:
                 LOG.warning('Casting to host %s again: it did not begin the '
                             'build', cast.host,
                             instance_uuid=cast.instance_uuid)
-                self.compute.get(
-                    cell_context.cell.transport).build_and_run_instance(
+                client = self.compute.get(cell_context.cell.transport)
+                with self._uncounted(database, cast):
+                    client.build_and_run_instance(
                         cell_context, instance=instance, **message.arguments())
         elif self._free(database, instance, cast):
-            self._hand_on(cell_context, instance, cast, message)
+            with self._uncounted(database, cast):
+                self._hand_on(cell_context, instance, cast, message)
+
+    @contextlib.contextmanager
+    def _uncounted(
+        self, database: session.Database, cast: build_casts.BuildCast
+    ) -> Iterator[None]:
+        """Send a message; one that is not sent is due again at once."""
+        try:
+            yield
+        except delivery.ERRORS:
+            with database.writer() as connection:
+                build_casts.take_back(
+                    connection, cast,
+                    database.timestamp() - self.policy.timeout_s)
+            raise
 
     def _next(
         self, database: session.Database, cast: build_casts.BuildCast

@@ -9,7 +9,7 @@ OPTS = [
     cfg.IntOpt('workers', min=1, help="""
 Processes of the conductor service; by default one for each CPU.
 """),
-    cfg.FloatOpt('build_lease', default=10, min=0.1, help="""
+    cfg.FloatOpt('build_lease', default=8, min=0.1, help="""
 Seconds of the lease of a conductor on a build.
 
 A conductor renews the leases of its builds three times within this time. After
@@ -92,19 +92,19 @@ Related options:
 
 * ``[DEFAULT] long_rpc_timeout``
 """),
-    cfg.FloatOpt('cast_timeout', default=10, min=0.1, help="""
+    cfg.FloatOpt('cast_timeout', default=5, min=0.1, help="""
 Seconds to wait until a compute host starts a build.
 
 After that the message is sent again with twice the timeout, up to eight times
 the timeout. After ``cast_attempts`` messages the build goes to another host of
 the cell. A host whose service is down loses its builds after the timeout too.
 """),
-    cfg.FloatOpt('cast_check_interval', default=5, min=0.1, help="""
+    cfg.FloatOpt('cast_check_interval', default=2, min=0.1, help="""
 Seconds between two searches for builds that no host has started.
 
 Each search is one indexed query of the database of each cell.
 """),
-    cfg.IntOpt('cast_attempts', default=4, min=1, help="""
+    cfg.IntOpt('cast_attempts', default=6, min=1, help="""
 Messages to a compute host before the build goes to another host.
 """),
     cfg.IntOpt('move_deadline', default=600, min=1, help="""

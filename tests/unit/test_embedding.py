@@ -66,7 +66,7 @@ class TestOptions(EmbeddedTestCase):
         conf([], default_config_files=[], default_config_dirs=[])
         self.assertEqual('theirs', conf.host)
         self.assertEqual('sqlite://', conf.api_database.connection)
-        self.assertEqual(10, conf.conductor.build_lease)
+        self.assertEqual(8, conf.conductor.build_lease)
         self.assertNotIn('filter_scheduler', conf)
         self.assertNotIn('compute_driver', conf)
 

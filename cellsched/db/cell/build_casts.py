@@ -35,6 +35,12 @@ _AGAIN = (
            _TABLE.c.casts == sa.bindparam('was'))
     .values(casts=_TABLE.c.casts + 1, cast_at=sa.bindparam('now')))
 
+_TAKE_BACK = (
+    sa.update(_TABLE)
+    .where(_TABLE.c.instance_uuid == sa.bindparam('of'),
+           _TABLE.c.casts == sa.bindparam('was') + 1)
+    .values(casts=sa.bindparam('was'), cast_at=sa.bindparam('now')))
+
 
 @dataclasses.dataclass(frozen=True)
 class BuildCast:
@@ -107,6 +113,17 @@ def tell_again(connection: sa.Connection, cast: BuildCast, now: float) -> bool:
     """Count another cast; of several callers, one succeeds."""
     return bool(connection.execute(_AGAIN, {
         'of': cast.instance_uuid, 'was': cast.casts, 'now': now}).rowcount)
+
+
+def take_back(
+    connection: sa.Connection, cast: BuildCast, cast_at: float
+) -> None:
+    """Undo :func:`tell_again` for a message that could not be sent.
+
+    :param cast_at: the time of the last cast, in seconds since the epoch
+    """
+    connection.execute(_TAKE_BACK, {
+        'of': cast.instance_uuid, 'was': cast.casts, 'now': cast_at})
 
 
 def dropping(uuids: sa.Select[Any]) -> sa.Delete:

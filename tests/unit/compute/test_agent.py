@@ -875,6 +875,26 @@ class TestResume(agents.AgentTestCase):
 
         self.assertActiveOnce()
 
+    def test_build_that_could_not_begin_goes_on_soon(self):
+        path = pathlib.Path(self.cell.url.removeprefix('sqlite:///'))
+        away = path.with_name('away')
+        agent = self.make_agent('host1')
+        self.cell.close()
+        path.rename(away)
+        path.mkdir()
+        for call in self.build, self.build:
+            self.assertRaises(
+                exception.DatabaseUnreachable, call, by=agent)
+        self.assertRaises(exception.DatabaseUnreachable, agent.resume_soon)
+        path.rmdir()
+        away.rename(path)
+        self.assertState('building', 'scheduling', None)
+
+        agent.resume_soon()
+        agent.resume_soon()
+
+        self.assertActiveOnce()
+
     def test_nothing_is_looked_for_where_nothing_was_cut_off(self):
         agent = self.kill_at('Begin')
 

@@ -412,7 +412,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             client.sent[0].arguments['filter_properties'])
         self.assertEqual(2, self.kept.casts)
 
-    def test_failed_repetition_of_a_cast_is_repeated_later(self):
+    def test_cast_that_is_not_sent_does_not_count_and_is_soon_repeated(self):
         self.wait()
         client = self.compute.get(
             self.transports.get(self.cells['cell1'].transport_url))
@@ -422,10 +422,26 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertIn('AccessRefused', self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
+        self.assertEqual(1, self.kept.casts)
         client.failure = None
-        self.wait(2 * 61)
+        self.wait(1)
         self.stalled.run()
         self.assertEqual([('a1', self.uuid)], self.sent())
+        self.assertEqual(2, self.kept.casts)
+
+    def test_message_to_a_conductor_that_is_not_sent_is_soon_repeated(self):
+        self.put(task_state=None, build_attempts=2)
+        self.wait()
+        client = self.conductors.get(
+            self.transports.get(self.cells['cell1'].transport_url))
+        client.failure = amqp_exc.AccessRefused('wrong password')
+        self.stalled.run()
+        self.assertEqual([], self.handed_on)
+
+        client.failure = None
+        self.wait(1)
+        self.stalled.run()
+        self.assertHandedOn(tried=2)
 
     def test_host_has_twice_as_long_each_time(self):
         self.wait()
