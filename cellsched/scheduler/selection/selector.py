@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import copy
 import dataclasses
 import functools
+import itertools
 from random import Random
 from typing import NamedTuple
 
@@ -209,6 +210,9 @@ class Selector:
         #: with their allocations.
         self.following: Sequence[
             tuple[int, allocation.ProviderAllocations | None]] = ()
+        #: The rows that can be alternates by cell, and the alternates by row.
+        self._alternates_in: dict[int, Sequence[int]] = {}
+        self._alternates: dict[int, objects.Selection | None] = {}
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
     @property
@@ -298,12 +302,12 @@ class Selector:
 
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
         """Return the selected hosts, with alternates in the same cell."""
-        rest: dict[int, list[objects.Selection]] = {}
+        self._alternates_in, self._alternates = {}, {}
         if self._candidates is None:
             # All instances keep their hosts; find the alternates now.
             self._rank()
         return [[self._selection(row, self._allocations.get(number)),
-                 *self._other_hosts(row, alternates, rest)]
+                 *self._other_hosts(row, alternates)]
                 for number, row in enumerate(self._rows)]
 
     def diagnosis(
@@ -369,28 +373,46 @@ class Selector:
                 request, self._candidates, self._ranking, row)
         return self._ranking
 
-    def _other_hosts(
-        self, row: int, count: int, known: dict[int, list[objects.Selection]]
-    ) -> list[objects.Selection]:
-        """Return the best unselected hosts in the row's cell."""
+    def _other_hosts(self, row: int, count: int) -> list[objects.Selection]:
+        """Return the best other hosts in the row's cell."""
         if not count:
             return []
-        cells = self._hosts['cell']
-        cell = int(cells[row])
-        if cell not in known:
+        found = (self._alternate(other) for other in self._following_in_cell(
+            int(self._hosts['cell'][row]), count) if other != row)
+        return list(itertools.islice(
+            (each for each in found if each is not None), count))
+
+    def _following_in_cell(self, cell: int, count: int) -> Sequence[int]:
+        """Return the rows of a cell that can be alternates, best first.
+
+        Hosts that were selected for an instance come last. An alternate is
+        claimed before its use, so these hosts help if they have capacity.
+        """
+        if cell not in self._alternates_in:
             ranking = (self._rank() if len(self._rows) > 1
                        or self._ranking is None else self._ranking)
             own = self._hosts.memo(('rows of cell', cell), functools.partial(
                 _rows_of_cell, cell=cell))
-            taken = {*self._rows, *self._passed}
-            best = ranking.top(count + len(taken), among=own)
-            free = [other for other in best if other not in taken][:count]
-            known[cell] = [
-                self._selection(other, allocated) for other, allocated in (
-                    (other, self._allocate(other)) for other in free)
-                # Earlier selections may have used up shared resources.
-                if allocated is not None or self._demand is None]
-        return known[cell]
+            passed = set(self._passed).difference(self._rows)
+            best = [row for row in ranking.top(
+                count + len({*self._rows}) + len(passed), among=own)
+                if row not in passed]
+            # False sorts first, and the order by weight is kept otherwise.
+            best.sort(key={*self._rows}.__contains__)
+            self._alternates_in[cell] = best
+        return self._alternates_in[cell]
+
+    def _alternate(self, row: int) -> objects.Selection | None:
+        """Return a host as an alternate; None if it lacks shared resources.
+
+        Earlier selections may have used them up.
+        """
+        if row not in self._alternates:
+            allocated = self._allocate(row)
+            self._alternates[row] = (
+                None if allocated is None and self._demand is not None
+                else self._selection(row, allocated))
+        return self._alternates[row]
 
     def _allocate(self, row: int) -> allocation.ProviderAllocations | None:
         """Return the allocation on a host if other providers have a part."""

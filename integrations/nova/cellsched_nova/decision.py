@@ -263,7 +263,9 @@ class Chooser:
     def with_alternates(self, count: int) -> list[list[ChosenHost]]:
         """Return for each instance its host and the best alternates.
 
-        Alternates are in the same cell and were selected for no instance.
+        Alternates are in the same cell. If too few of its hosts were selected
+        for no instance, those that were selected for other instances follow:
+        each alternate is claimed before its use.
 
         :param count: maximum number of alternates
         """
@@ -277,13 +279,19 @@ class Chooser:
         for chosen in self._chosen:
             cell = int(cells[chosen.row])
             if cell not in alternates:
-                found = self._alternates(
-                    ranking, self._cell_of(chosen.row), selected, count)
+                rows = self._cell_of(chosen.row)
+                found = self._alternates(ranking, rows, selected, count)
+                if len(found) < count and len(selected) > 1:
+                    # One more, because a host is no alternate to itself.
+                    found += self._alternates(
+                        ranking, np.intersect1d(rows, [*selected]), set(),
+                        count - len(found) + 1)
                 changed = self.changed([each.row for each in found])
                 alternates[cell] = [each for each in found
                                     if each.row not in changed]
-        return [[chosen, *alternates[int(cells[chosen.row])]]
-                for chosen in self._chosen]
+        return [[chosen, *[
+            each for each in alternates[int(cells[chosen.row])]
+            if each.row != chosen.row][:count]] for chosen in self._chosen]
 
     def check_all(self) -> None:
         """Check all selected hosts together.

@@ -933,16 +933,20 @@ class TestChooser(ChooserTestCase):
         self.assertEqual(3, chosen.row)
         self.assertEqual([4, 1], [each.row for each in alternates])
 
-    def test_alternates_exclude_the_selected_hosts(self):
+    def chosen_rows(self, alternates):
+        """Return the rows of two instances, with their alternates."""
+        self.hosts = builders.hosts(free_ram_mb=[600, 4096, 4000])
         chooser = self.chooser()
         chooser.choose('a', last=False)
         chooser.choose('b', last=True)
+        return [[each.row for each in place]
+                for place in chooser.with_alternates(alternates)]
 
-        rows = [[each.row for each in place]
-                for place in chooser.with_alternates(5)]
+    def test_alternates_are_hosts_that_no_instance_has(self):
+        self.assertEqual([[1, 0], [2, 0]], self.chosen_rows(1))
 
-        chosen = {place[0] for place in rows}
-        self.assertTrue(all(chosen.isdisjoint(place[1:]) for place in rows))
+    def test_hosts_of_other_instances_are_the_last_alternates(self):
+        self.assertEqual([[1, 0, 2], [2, 0, 1]], self.chosen_rows(5))
 
 
 class TestChosenRecord(ChooserTestCase):

@@ -154,6 +154,31 @@ class TestAlternates(schedulers.PlacingTestCase):
         self.assertEqual(
             [['a1', 'a3'], ['a2', 'a3']], schedulers.hosts(places))
 
+    def test_chosen_hosts_with_room_come_last(self):
+        self.placer, self.loader = self.world.placer(
+            weighers=[builders.plugin(resources.RAMWeigher)])
+
+        for host in 'b1', 'b2':
+            self.fill(host)
+
+        (first, *one), (second, *two) = schedulers.hosts(
+            self.place(2, alternates=2, vcpus=1))
+
+        [free] = {'a1', 'a2', 'a3'} - {first, second}
+        self.assertEqual([free, second], one)
+        self.assertEqual([free, first], two)
+
+    def test_chosen_hosts_are_alternates_of_each_other(self):
+        self.fill('a3')
+        self.placer, self.loader = self.world.placer(
+            weighers=[builders.plugin(resources.RAMWeigher)])
+
+        places = self.place(4, alternates=2, vcpus=1)
+
+        self.assertEqual(
+            {('a1', 'a2'), ('a2', 'a1'), ('b1', 'b2'), ('b2', 'b1')},
+            {tuple(place) for place in schedulers.hosts(places)})
+
     def test_they_are_not_claimed(self):
         self.place(alternates=2)
 
