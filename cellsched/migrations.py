@@ -133,8 +133,7 @@ def local_disks(connection: Any, uuid: str) -> list[str]:
     sizes = flavor or instance
     root, ephemeral = sizes.root_gb, sizes.ephemeral_gb
     disks = []
-    if not any(device.boot_index == 0 and device.destination_type == 'volume'
-               for device in devices):
+    if not any(device.is_root_volume for device in devices):
         if root is None:
             disks.append('root disk of unknown size')
         elif root:

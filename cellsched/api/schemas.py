@@ -86,11 +86,20 @@ _SOURCES: dict[str, tuple[tuple[str, ...], str | None]] = {
 }
 
 
+def _unused(reason: str) -> Schema:
+    """Return the schema of a field that is not used, so must be None."""
+    return {'type': 'null', 'description': f'no value, because {reason}'}
+
+
 def _source(name: str) -> Schema:
     """Return the conditional schema of the devices of a source."""
     destinations, id_field = _SOURCES[name]
     then: Schema = {'properties': {
-        'destination_type': choice(destinations)}}
+        'destination_type': choice(destinations),
+        **{other: _unused(f'the source is {name}')
+           for _, other in _SOURCES.values() if other is not None}}}
+    if name == 'volume':
+        then['properties']['volume_type'] = _unused('the volume exists')
     if id_field is not None:
         then['properties'][id_field] = text(36)
         then['required'] = [id_field]
@@ -114,7 +123,17 @@ _DEVICE: Schema = {
         'if': {'properties': {'source_type': {'const': 'blank'},
                               'destination_type': {'const': 'volume'}}},
         'then': {'properties': {'volume_size': count(1)},
-                 'required': ['volume_size']}}],
+                 'required': ['volume_size']}}, {
+        'if': {'properties': {'destination_type': {'const': 'local'}}},
+        'then': {'properties': {
+            'volume_type': _unused('the destination is local')}}}, {
+        # A copy of an image is the root disk: the flavor has no other one.
+        'if': {'properties': {'source_type': {'const': 'image'},
+                              'destination_type': {'const': 'local'}}},
+        'then': {'properties': {'boot_index': {
+            'type': 'integer', 'const': 0,
+            'description': '0, because the copy is the root disk'}},
+            'required': ['boot_index']}}],
 }
 
 BLOCK_DEVICES: Schema = {

@@ -172,6 +172,7 @@ class Servers(base.ServerController):
         context, request = creation.context, creation.request
         group = self._group(connection, context, request)
         sizes = flavors.get(connection, creation.flavor)
+        request.check_local_disks(sizes)
         count = self._quotas.accept(
             connection, context.project_id, context.user_id, sizes,
             request.min_count, request.max_count)
@@ -584,14 +585,16 @@ def _spec(
     uuids: Sequence[str],
 ) -> dict[str, Any]:
     """Return the primitive of the request specification of a server."""
+    boot = request.boot_device
+    image_ref = request.image_ref or (boot.get('image_id') if boot else None)
     return objects.RequestSpec(
         project_id=context.project_id, user_id=context.user_id,
         availability_zone=request.availability_zone, flavor=flavor,
-        image=(objects.ImageMeta(id=request.image_ref)
-               if request.image_ref else None),
+        image=objects.ImageMeta(id=image_ref) if image_ref else None,
         num_instances=len(uuids), instance_uuid=uuids[0],
         ignore_hosts=None, force_hosts=None, force_nodes=None, retry=None,
-        limits=None, instance_group=group, is_bfv=False,
+        limits=None, instance_group=group,
+        is_bfv=boot is not None and boot.is_root_volume,
         scheduler_hints={name: list(values)
                          for name, values in request.hints.items()},
     ).obj_to_primitive()

@@ -11,6 +11,7 @@ from cellsched.api import schemas
 from cellsched import exception
 from cellsched.json_schema import check
 from cellsched.json_schema import shown
+from cellsched import objects
 
 #: Scheduler hints that every deployment supports.
 HINTS = frozenset({'group'})
@@ -76,6 +77,51 @@ class ServerRequest:
         if self.hints:
             _check_hint_names(self.hints, bounds.hints())
         _check_devices(self.block_device_mappings, self.max_count > 1)
+        boot = self.boot_device
+        image_ref = boot.get('image_id') if boot else None
+        if self.image_ref and image_ref and self.image_ref != image_ref:
+            raise exception.InvalidField(
+                where='server', field='image_ref',
+                problem='the servers boot from another image, which is that '
+                        'of the block device with boot_index 0',
+                expected=f'{shown(image_ref)}, or no value')
+
+    def check_local_disks(self, flavor: objects.Flavor) -> None:
+        """Make sure that the flavor has disk for the local block devices.
+
+        A server claims the disks of its flavor, and no more.
+
+        :raises cellsched.exception.InvalidField: names the first device for
+            which the flavor has no disk
+        """
+        free = {name: flavor.get(name) or 0
+                for name in ('root_gb', 'ephemeral_gb', 'swap')}
+        whole = dict(free)
+        for number, device in enumerate(self.block_device_mappings):
+            if device['destination_type'] != 'local':
+                continue
+            disk = ('root_gb' if device['source_type'] == 'image' else
+                    'swap' if device.get('guest_format') == 'swap'
+                    else 'ephemeral_gb')
+            size = device.get('volume_size')
+            if size is None:
+                size = whole[disk]
+            if size > free[disk]:
+                raise exception.InvalidField(
+                    where='server',
+                    field=f'block_device_mappings[{number}].volume_size',
+                    problem=f'{size} is too large for {disk} {whole[disk]} of '
+                            'the flavor, with the local devices before it',
+                    expected=f'at most {free[disk]}')
+            free[disk] -= size
+
+    @property
+    def boot_device(self) -> objects.BlockDeviceMapping | None:
+        """The block device from which the servers boot, if they name one."""
+        return next((
+            objects.BlockDeviceMapping(**device)
+            for device in self.block_device_mappings
+            if device.get('boot_index') == 0), None)
 
     @property
     def group(self) -> str | None:

@@ -138,6 +138,12 @@ class BlockDeviceMapping(base.Object):
         'tag': fields.StringField(nullable=True),
     }
 
+    @property
+    def is_root_volume(self) -> bool:
+        """Return whether the server boots from this device, which is a volume."""
+        return (self.get('boot_index') == 0
+                and self.get('destination_type') == 'volume')
+
 
 @base.Registry.register
 class BlockDeviceMappingList(base.ObjectList):

@@ -354,16 +354,23 @@ class TestCase(base.TestCase):
     def _taken(self) -> dict[str, Any]:
         """Return what servers take, by compute node."""
         table, nodes = cell_models.instances, cell_models.compute_nodes
+        devices = cell_models.block_device_mapping
+        on_volume = sa.exists().where(
+            devices.c.instance_uuid == table.c.uuid, devices.c.deleted == 0,
+            devices.c.boot_index == 0,
+            devices.c.destination_type == 'volume').label('on_volume')
         taken: dict[str, Any] = collections.defaultdict(collections.Counter)
         for cell in self.cells():
             for row in self.query(
-                    cell, sa.select(table, nodes.c.uuid.label('provider'))
+                    cell, sa.select(
+                        table, nodes.c.uuid.label('provider'), on_volume)
                     .join(nodes, nodes.c.host == table.c.host)
                     .where(table.c.deleted == 0)):
                 taken[row.provider].update({
                     'VCPU': row.vcpus, 'MEMORY_MB': row.memory_mb,
-                    'DISK_GB': row.root_gb})
-        return {node: dict(amounts) for node, amounts in taken.items()}
+                    'DISK_GB': 0 if row.on_volume else row.root_gb})
+        # A unary plus leaves out amounts of zero.
+        return {node: dict(+amounts) for node, amounts in taken.items()}
 
     def _claimed(self) -> dict[str, Any]:
         """Return what is claimed, by compute node."""

@@ -16,7 +16,7 @@ RETRYING = ('Accept', 'Tell', 'Lease', 'RemoveFromCell0', 'Select', 'Schedule',
 
 BIG = deployment.DeployedHost('big', vcpus=64, memory_mb=1048576)
 
-DISK = {'source_type': 'blank', 'destination_type': 'local',
+DISK = {'source_type': 'blank', 'destination_type': 'volume',
         'boot_index': -1, 'volume_size': 7}
 
 

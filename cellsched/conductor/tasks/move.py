@@ -355,10 +355,13 @@ def read(
 
 
 def with_image(spec: objects.RequestSpec, image_ref: str | None) -> None:
-    """Set the image of a request; known properties of the same image stay."""
+    """Set the image of a request; known properties of the same image stay.
+
+    A server without an image may boot from a volume, whose image stays.
+    """
     image = spec.get('image')
-    if (image.get('id') if image else None) != image_ref:
-        spec.image = objects.ImageMeta(id=image_ref) if image_ref else None
+    if image_ref and (image.get('id') if image else None) != image_ref:
+        spec.image = objects.ImageMeta(id=image_ref)
 
 
 def restrict(

@@ -119,6 +119,20 @@ class ServersTestCase(base.TestCase):
 
 class TestCreate(ServersTestCase):
 
+    def test_request_has_the_image_of_the_root_volume(self):
+        root = {'source_type': 'image', 'destination_type': 'volume',
+                'image_id': 'image', 'boot_index': 0, 'volume_size': 9}
+        [uuid] = self.create(block_device_mappings=[
+            {**root, 'image_id': 'other', 'boot_index': 1}, root])
+
+        [leased] = self.write(
+            self.database, build_requests.lease, [uuid], 'me', 0, 1)
+
+        self.assertTrue(leased.spec.is_bfv)
+        self.assertEqual('image', leased.spec.image.id)
+        self.assertEqual({'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 4},
+                         leased.spec.resources())
+
     def test_server_is_accepted_as_it_was_asked_for(self):
         [uuid] = self.create(
             image_ref='image', availability_zone='zone',
@@ -140,6 +154,7 @@ class TestCreate(ServersTestCase):
              spec.hint('different_host'), spec.flavor.name))
         self.assertEqual({'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 14},
                          spec.resources())
+        self.assertFalse(spec.is_bfv)
         self.assertEqual(1, leased.min_count)
         mapping = self.read(
             self.database, instance_mappings.get_many, [uuid])[uuid]

@@ -210,6 +210,37 @@ class TestBlockDevices(base.TestCase):
                 ('tag', ''), ('delete_on_termination', 'yes')):
             self.assertRefused([{**LOCAL, name: wrong}], f'[0].{name}')
 
+    def test_field_that_is_not_used_is_refused(self):
+        for device, name in (
+                (LOCAL, 'image_id'), (IMAGE, 'volume_id'),
+                (VOLUME, 'snapshot_id'), (SNAPSHOT, 'image_id'),
+                (VOLUME, 'volume_type'), (LOCAL, 'volume_type')):
+            self.assertRefused([{**device, name: 'x'}], f'[0].{name}')
+
+    def test_copy_of_an_image_is_the_root_disk(self):
+        copy = {**IMAGE, 'destination_type': 'local'}
+        check_devices([copy])
+
+        for index in None, -1, 1:
+            self.assertRefused(
+                [{**copy, 'boot_index': index}], '[0].boot_index')
+        del copy['boot_index']
+        self.assertRefused([copy], '[0].boot_index')
+
+    def test_servers_boot_from_one_image(self):
+        for image_ref, device in (
+                ('i', IMAGE), (None, IMAGE), ('other', VOLUME),
+                ('other', {**IMAGE, 'boot_index': 1})):
+            request(image_ref=image_ref,
+                    block_device_mappings=[device]).check(BOUNDS)
+
+        error = self.assertRaises(
+            exception.InvalidField, request(
+                image_ref='other', block_device_mappings=[IMAGE]).check,
+            BOUNDS)
+
+        self.assertEqual('image_ref', error.field)
+
     def test_order_of_booting_is_clear(self):
         other = {**VOLUME, 'boot_index': -1}
         check_devices([IMAGE, other, other], several=False)
