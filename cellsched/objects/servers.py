@@ -140,7 +140,7 @@ class BlockDeviceMapping(base.Object):
 
     @property
     def is_root_volume(self) -> bool:
-        """Return whether the server boots from this device, which is a volume."""
+        """Return whether the server boots from this volume."""
         return (self.get('boot_index') == 0
                 and self.get('destination_type') == 'volume')
 

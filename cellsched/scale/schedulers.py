@@ -342,7 +342,7 @@ class ModelHostManager(HostManager):
         super().__init__(
             nothing, nothing, nothing, nothing, claims, clock,
             filter_scheduler.refresh_policy(conf),
-            conf.default_availability_zone)
+            conf.default_availability_zone, nothing)
 
     def read_facts(self, context: RequestContext, now: float) -> None:
         deployment, at = self._deployment, self.clock.steady()

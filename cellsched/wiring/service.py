@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import functools
 import math
+from random import Random
 import socket
 import threading
 from typing import Any
@@ -38,6 +39,9 @@ _FATAL = (exception.HostNameTaken,)
 #: Seconds after which a periodic task that runs, or is due, does not work.
 #: Queries and messages have shorter limits.
 _HUNG_S, _LATE_S = 1800.0, 120.0
+
+#: The longest time by which the calls of a periodic task are shifted.
+_SHIFT_MAX_S = 60.0
 
 #: Servers that stop at the same time.
 _STOPPED_AT_ONCE = 64
@@ -70,6 +74,10 @@ class _Loop:
 
 class Service:
     """A running service: RPC servers and periodic tasks.
+
+    Processes that start at the same time, such as all agents after a power
+    cut, call their tasks at different times, at random: otherwise all of them
+    would query the databases at the same moments.
 
     :param periodic: pairs of a function and the seconds between its calls
     :param at_once: like ``periodic``, for functions that are also called when
@@ -155,14 +163,32 @@ class Service:
         for function, spacing_s, at_once in self.periodic:
             loop = _Loop(_name(function), spacing_s,
                          self.parts.clock.monotonic())
-            task = periodics.periodic(spacing_s, at_once)(
+            delay_s = first_delay_s(spacing_s, self.parts.random)
+            task = periodics.periodic(spacing_s, run_immediately=True)(
                 self._task(function, loop))
-            loop.worker = periodics.PeriodicWorker([(task, (), {})])
+            # The times of the calls are kept even if a call takes long, such
+            # as one that waits for a database. So processes that have waited
+            # for the same database do not go on at the same moments.
+            loop.worker = periodics.PeriodicWorker(
+                [(task, (), {})], schedule_strategy='aligned_last_finished',
+                now_func=functools.partial(
+                    self._elapsed, loop.at + delay_s - spacing_s))
             loop.thread = threading.Thread(
-                target=loop.worker.start, daemon=True)
+                target=self._run, daemon=True,
+                args=(loop.worker, 0.0 if at_once else delay_s))
             loop.thread.start()
             self._loops.append(loop)
         self._is_started = True
+
+    def _elapsed(self, since: float) -> float:
+        return self.parts.clock.monotonic() - since
+
+    def _run(
+        self, worker: periodics.PeriodicWorker, delay_s: float
+    ) -> None:
+        """Run a periodic task, after a delay, until the service stops."""
+        if not self._stopping.wait(delay_s):
+            worker.start()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop the RPC servers, and wait for running messages and tasks.
@@ -257,6 +283,15 @@ class Service:
         self.failure = exc
         LOG.error('Service stops: %s', exc.format_message())
         self.on_failure()
+
+
+def first_delay_s(spacing_s: float, random: Random) -> float:
+    """Return the seconds before the first call of a periodic task.
+
+    It is a random part of the interval, or of its last minute: a long interval
+    may mean that a task has time.
+    """
+    return spacing_s - random.random() * min(spacing_s, _SHIFT_MAX_S)
 
 
 #: Instances that a line names.

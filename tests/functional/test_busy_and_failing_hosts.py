@@ -19,7 +19,8 @@ class TestBusyAndFailingHosts(base.TestCase):
         # What another scheduler knows.
         self.known = manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova',
+            parts.random)
         for host in hosts:
             self.assertEqual((0, 0), self.figures(host.name))
 

@@ -30,7 +30,8 @@ class TestServersOfImages(base.TestCase):
         # What another scheduler knows.
         self.known = manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova',
+            parts.random)
 
     def images(self, host):
         self.known.refresh(context.admin())

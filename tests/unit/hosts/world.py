@@ -3,6 +3,7 @@
 
 from concurrent import futures
 import queue
+from random import Random
 
 import fixtures
 
@@ -159,7 +160,8 @@ class World(fixtures.Fixture):
                 self.database, cells, self.targets, self.clock),
             self.claims, self.own_clock,
             manager.RefreshPolicy(
-                interval_s, full_interval_s), 'nova', **options)
+                interval_s, full_interval_s), 'nova',
+            options.pop('random', None) or Random(0), **options)
 
     def claim(self, host, vcpus, consumer=None):
         """Claim on a host; return the consumer."""

@@ -3,6 +3,7 @@
 
 from concurrent import futures
 import logging
+import random
 import threading
 
 from amqp import exceptions as amqp_exc
@@ -26,6 +27,7 @@ from cellsched.scheduler import recording
 from cellsched.scheduler import replay
 from cellsched.testing import builders
 from cellsched.testing.clock import FakeClock
+from cellsched.wiring import service as wiring_service
 from cellsched.wiring import services
 from tests.unit.db import samples
 from tests.unit.wiring import configured
@@ -47,6 +49,63 @@ class TestService(configured.WiringTestCase):
         for _ in range(3):
             self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
+
+    def shifted(self, share, spacing_s):
+        """Return what the calls of a task release.
+
+        :param share: the random number of its service
+        """
+        done = threading.Semaphore(0)
+        service = self.service((done.release, spacing_s))
+        service.parts.random = random.Random()
+        service.parts.random.random = lambda: share
+        service.start()
+        self.addCleanup(service.stop)
+        return done
+
+    def test_first_call_is_at_a_random_part_of_the_interval(self):
+        first = self.shifted(1 - 1e-9, 60.0)
+        second = self.shifted(0.0, 30.0)
+
+        self.assertTrue(first.acquire(timeout=configured.DEADLINE_S))
+        self.assertFalse(second.acquire(blocking=False))
+
+    def test_calls_are_shifted_by_a_minute_at_most(self):
+        source = random.Random(0)
+        for spacing_s, least_s in (
+                (0.1, 0), (10, 0), (60, 0), (300, 240), (3600, 3540)):
+            found = [wiring_service.first_delay_s(spacing_s, source)
+                     for _ in range(1000)]
+            span_s = spacing_s - least_s
+
+            self.assertLess(least_s, min(found))
+            self.assertLess(min(found), least_s + span_s / 50)
+            self.assertLess(spacing_s - span_s / 50, max(found))
+            self.assertLessEqual(max(found), spacing_s)
+
+    def test_times_of_calls_are_kept_after_a_long_call(self):
+        now, done, calls = FakeClock(), threading.Semaphore(0), []
+
+        def work():
+            calls.append(now.monotonic())
+            if len(calls) == 1:
+                # It ends in the middle of the next interval.
+                now.advance(0.15)
+            done.release()
+
+        service = services.Service(
+            services.Components(self.conf(), now), [], [], [(work, 0.1)])
+        service.parts.random = random.Random()
+        service.parts.random.random = lambda: 0.0
+        service.start()
+        self.addCleanup(service.stop)
+        self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
+
+        # The time passes in steps, with a chance to begin before each.
+        while not done.acquire(timeout=0.1):
+            now.advance(0.01)
+
+        self.assertGreater(calls[1], 0.19)
 
     def test_work_at_once_does_not_wait_for_its_turn(self):
         done = threading.Semaphore(0)
@@ -450,6 +509,10 @@ class Stopping(threading.Event):
     def is_set(self):
         self.asked.release()
         return super().is_set()
+
+    def wait(self, timeout=None):
+        # The stop begins after this.
+        return False
 
 
 class TestStopping(configured.WiringTestCase):
