@@ -139,10 +139,15 @@ _DEVICE: Schema = {
 BLOCK_DEVICES: Schema = {
     'type': 'array', 'maxItems': DEVICES_MAX, 'items': _DEVICE}
 
+#: A zone. Nova's users can name a host as ZONE:HOST, so a zone has no colon,
+#: and a request for such a host is refused.
+ZONE = nullable(text(pattern='^[^:]*$', description=(
+    f'1 to {TEXT_MAX} printable characters without a colon')))
+
 #: A request for servers, whose counts are validated.
 SERVER = fields({
     'name': text(), 'flavor': text(), 'image_ref': nullable(text()),
-    'availability_zone': nullable(text()), 'hints': HINTS, 'tags': TAGS,
+    'availability_zone': ZONE, 'hints': HINTS, 'tags': TAGS,
     'block_device_mappings': BLOCK_DEVICES}, ['name', 'flavor'])
 
 FLAVOR = fields({
@@ -158,13 +163,10 @@ EXTRA_SPECS: Schema = {
 HOSTS: Schema = {'type': 'array', 'minItems': 1, 'maxItems': NAMES_MAX,
                  'items': text()}
 
-#: Metadata of an aggregate; None removes a key. A request for a host names
-#: the zone as ZONE:HOST, so a zone has no colon.
+#: Metadata of an aggregate; None removes a key.
 METADATA: Schema = {
     'type': 'object', 'maxProperties': NAMES_MAX, 'propertyNames': text(),
-    'properties': {'availability_zone': nullable(text(
-        pattern='^[^:]*$', description=(
-            f'1 to {TEXT_MAX} printable characters without a colon')))},
+    'properties': {'availability_zone': ZONE},
     'additionalProperties': nullable(text())}
 
 RULES = fields({

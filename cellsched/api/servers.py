@@ -124,7 +124,8 @@ class Servers(base.ServerController):
             fields of :class:`cellsched.objects.BlockDeviceMapping`
         :raises cellsched.exception.InvalidField: names the field and the
             bound
-        :raises cellsched.exception.FlavorNotFound: the flavor does not exist
+        :raises cellsched.exception.FlavorNotFound: the flavor does not exist,
+            is disabled, or is private and the user is no administrator
         :raises cellsched.exception.InstanceGroupNotFound: the group does not
             exist in the project
         :raises cellsched.exception.OverQuota: the quota of the project does
@@ -172,6 +173,8 @@ class Servers(base.ServerController):
         context, request = creation.context, creation.request
         group = self._group(connection, context, request)
         sizes = flavors.get(connection, creation.flavor)
+        if sizes.disabled or not (sizes.is_public or context.is_admin):
+            raise exception.FlavorNotFound(flavor=creation.flavor)
         request.check_local_disks(sizes)
         count = self._quotas.accept(
             connection, context.project_id, context.user_id, sizes,

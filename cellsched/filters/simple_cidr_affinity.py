@@ -31,7 +31,8 @@ class SimpleCIDRAffinityFilter(base.Filter):
     hints = frozenset({'build_near_host_ip', 'cidr'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        return any(request.hint('build_near_host_ip'))
+        # A prefix length without an address is refused, not ignored.
+        return any(map(any, map(request.hint, self.hints)))
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -190,6 +190,23 @@ class TestCreate(ServersTestCase):
 
         self.assertEqual([1, 1, 1], self.written())
 
+    def test_flavor_that_is_closed_to_the_user_is_refused(self):
+        user = context.member('user', 'project')
+        for who, column, value, is_open in (
+                (self.context, 'disabled', True, False),
+                (user, 'is_public', False, False),
+                (context.admin(), 'is_public', False, True)):
+            self.write(self.database, lambda connection: connection.execute(
+                sa.update(models.flavors).values(
+                    **{'disabled': False, 'is_public': True, column: value})))
+
+            if is_open:
+                self.servers.create(who, 'web', 'small')
+            else:
+                self.assertRaises(
+                    exception.FlavorNotFound, self.servers.create, who, 'web',
+                    'small')
+
     def test_unknown_flavor_is_refused(self):
         self.assertRaises(
             exception.FlavorNotFound, self.create, flavor='giant')

@@ -60,6 +60,10 @@ class TestServerRequest(base.TestCase):
                 if name is not None:
                     self.assertRefused(field, **{field: name})
 
+    def test_host_in_the_zone_is_refused(self):
+        for zone in 'zone:host', 'zone:host:node', ':host':
+            self.assertRefused('availability_zone', availability_zone=zone)
+
     def test_bad_counts_are_refused(self):
         for count in hostile.COUNTS:
             self.assertRefused('min_count', min_count=count, max_count=1000)

@@ -47,11 +47,23 @@ class TestSimpleCIDRAffinityFilter(
                 self.assertKeeps(
                     list(map(bool, expected)), hosts, request(near, cidr))
 
-    def test_request_without_an_address_may_go_anywhere(self):
+    def test_request_without_hints_may_go_anywhere(self):
         plugin = builders.plugin(self.plugin)
 
+        for nothing in ((), ''):
+            self.assertFalse(plugin.applies(request(nothing, nothing)))
+
+    def test_prefix_length_without_an_address_is_refused(self):
+        plugin = builders.plugin(self.plugin)
         for near in ((), ''):
-            self.assertFalse(plugin.applies(request(near, 'junk')))
+            asked = request(near, '/24')
+            self.assertTrue(plugin.applies(asked))
+
+            error = self.assertRaises(exception.InvalidField, plugin.keep,
+                                      builders.hosts(2), asked)
+
+            self.assertEqual(
+                'scheduler_hints.build_near_host_ip', error.field)
 
     def test_bad_hint_is_refused(self):
         near = ('x', '10.0.0.256', '10.0.0.01', '10.0.0.1/24', '10.0.0',
