@@ -19,6 +19,7 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
+from cellsched.db.api import operator_changes
 from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
@@ -36,6 +37,8 @@ class Aggregates(base.Controller):
     An aggregate is identified by its id or its name. The key
     ``availability_zone`` is the zone of its hosts; a host is in at most one
     zone. As in Nova, no change moves a host with servers to another zone.
+
+    Requests that begin after a call are decided with its change.
 
     :param default_zone: the zone of hosts without one
     """
@@ -221,7 +224,8 @@ class Aggregates(base.Controller):
             with self._database.reader() as connection:
                 before = aggregates.values_by_host(connection, ZONE_KEY, hosts)
             try:
-                with self._database.writer() as connection:
+                with operator_changes.known(
+                        self._database, self._clock) as connection:
                     # Concurrent changes of aggregates wait for each other, so
                     # the checks after the change stay valid.
                     query(connection, aggregate.id, values, self._clock.now())

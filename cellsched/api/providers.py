@@ -27,6 +27,7 @@ from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
+from cellsched.db.api import operator_changes
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import compute_nodes
 from cellsched.db import session
@@ -232,7 +233,8 @@ class Providers(base.Controller):
             check_traits('traits', traits),
             changed_inventories({}, inventories))
         try:
-            with self._database.writer() as connection:
+            with operator_changes.known(
+                    self._database, self._clock) as connection:
                 shared_providers.create(connection, made, self._clock.now())
         except exception.ResourceProviderExists:
             known = self._get_shared(name)
@@ -307,7 +309,8 @@ class Providers(base.Controller):
         # is final.
         self._claims().set_inventory(known.uuid, {})
         self._check_unused(known)
-        with self._database.writer() as connection:
+        with operator_changes.known(
+                self._database, self._clock) as connection:
             shared_providers.delete(connection, known.uuid)
         self._sync(known.uuid)
 
@@ -434,7 +437,8 @@ class Providers(base.Controller):
         change: Callable[[shared_providers.SharedProvider],
                          shared_providers.SharedProvider],
     ) -> shared_providers.SharedProvider:
-        with self._database.writer() as connection:
+        with operator_changes.known(
+                self._database, self._clock) as connection:
             changed = change(shared_providers.get(
                 connection, name, to_change=True))
             shared_providers.update(connection, changed, self._clock.now())

@@ -16,10 +16,12 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
+from cellsched.clock import Clock
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
+from cellsched.db.api import operator_changes
 from cellsched.db.cell import hosts
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
@@ -78,7 +80,7 @@ class Services(base.Controller):
         self, authorizer: authorization.Authorizer, database: session.Database,
         cells: registry.CellRegistry, targets: target.Targets,
         gatherer: gather.Gatherer, down_s: float,
-        claims: Callable[[], claims_base.ClaimStore],
+        claims: Callable[[], claims_base.ClaimStore], clock: Clock,
     ) -> None:
         super().__init__(authorizer)
         self._database = database
@@ -87,6 +89,7 @@ class Services(base.Controller):
         self._gatherer = gatherer
         self._down_s = down_s
         self._claims = claims
+        self._clock = clock
 
     @base.requires('os_compute_api:os-services:update')
     def set(
@@ -95,6 +98,10 @@ class Services(base.Controller):
         forced_down: bool | None = None,
     ) -> None:
         """Change a service; None changes nothing.
+
+        Requests that begin after the call are decided with the change. If the
+        API database does not answer, the service has changed, and schedulers
+        know it after their next refresh.
 
         :param disabled: whether the host gets no new servers
         :param reason: the reason, if disabled
@@ -105,6 +112,8 @@ class Services(base.Controller):
         :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         :raises cellsched.exception.ServiceNotFound: the host does not have
             the service
+        :raises cellsched.exception.DatabaseUnreachable: the cell or the API
+            database does not answer
         """
         validation.check_text('service', 'host', host)
         validation.check_text('service', 'binary', binary)
@@ -130,6 +139,8 @@ class Services(base.Controller):
             if forced_down is not None:
                 services.set_forced_down(
                     connection, host, forced_down, database.now())
+        with operator_changes.known(self._database, self._clock):
+            pass
 
     @base.requires('os_compute_api:os-services:delete')
     def delete(
@@ -159,7 +170,7 @@ class Services(base.Controller):
         database = self._targets.database(cell)
         LocalDeletion(self._claims(), self._down_s).delete_all(
             database, found.host)
-        with self._database.writer() as above:
+        with operator_changes.known(self._database, self._clock) as above:
             owner = host_mappings.owners(above, [found.host]).get(found.host)
             if owner in (None, cell.uuid):
                 host_mappings.delete(above, cell.id, [found.host])

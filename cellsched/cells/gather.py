@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from concurrent import futures
 import dataclasses
+import functools
 import threading
 from typing import Any
 
@@ -61,31 +62,63 @@ class Gatherer:
         self, context: RequestContext,
         cells: Iterable[objects.CellMapping],
         function: Callable[[RequestContext], Any],
+        timeout_s: float | None = None,
     ) -> GatherResult:
-        """Call a function with a context for each cell."""
-        gathered = GatherResult()
-        started: dict[str, float] = {}
-        pending: dict[futures.Future[Any], str] = {}
+        """Call a function with a context for each cell.
 
+        :param timeout_s: the deadline of each cell, if not the usual one
+        """
         def ask(cell: objects.CellMapping) -> Any:
-            started[cell.uuid] = self._clock.monotonic()
             cell_context = self._targets.target_cell(context, cell)
             # Log lines of this thread belong to this request from now on.
             cell_context.update_store()
             return function(cell_context)
 
-        for cell in cells:
-            if self._is_hanging(cell.uuid):
-                gathered.silent.add(cell.uuid)
+        return self._gather(
+            ((cell.uuid, ask, (cell,)) for cell in cells), timeout_s)
+
+    def call(
+        self, name: str, function: Callable[[], Any],
+        timeout_s: float | None = None,
+    ) -> GatherResult:
+        """Call a function that reads another database.
+
+        :param name: identifies the database, as a uuid identifies a cell
+        :param timeout_s: the deadline, if not the usual one
+        """
+        return self._gather([(name, function, ())], timeout_s)
+
+    def _gather(
+        self, queries: Iterable[tuple[
+            str, Callable[..., Any], tuple[objects.CellMapping, ...]]],
+        timeout_s: float | None,
+    ) -> GatherResult:
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        gathered = GatherResult()
+        started: dict[str, float] = {}
+        pending: dict[futures.Future[Any], str] = {}
+
+        def start(
+            name: str, query: Callable[..., Any], *args: Any
+        ) -> Any:
+            started[name] = self._clock.monotonic()
+            return query(*args)
+
+        for name, query, args in queries:
+            if self._is_hanging(name):
+                gathered.silent.add(name)
             else:
-                pending[self._executor.submit(ask, cell)] = cell.uuid
+                # The cell decides the lane of the executor.
+                pending[self._executor.submit(
+                    functools.partial(start, name, query), *args)] = name
         while pending:
             done, _ = futures.wait(
-                pending, self._remaining_s(pending, started),
+                pending, self._remaining_s(pending, started, timeout_s),
                 futures.FIRST_COMPLETED)
             for future in done:
                 self._keep(gathered, pending.pop(future), future)
-            self._expire(gathered, pending, started, progress=bool(done))
+            self._expire(
+                gathered, pending, started, timeout_s, progress=bool(done))
         return gathered
 
     def _is_hanging(self, uuid: str) -> bool:
@@ -98,14 +131,14 @@ class Gatherer:
 
     def _remaining_s(
         self, pending: dict[futures.Future[Any], str],
-        started: dict[str, float],
+        started: dict[str, float], timeout_s: float,
     ) -> float:
         """Return the seconds until the next deadline."""
         starts = [started[uuid] for uuid in pending.values()
                   if uuid in started]
         if not starts:
-            return self._timeout_s
-        remaining = min(starts) + self._timeout_s - self._clock.monotonic()
+            return timeout_s
+        remaining = min(starts) + timeout_s - self._clock.monotonic()
         return max(remaining, 0.0)
 
     @staticmethod
@@ -122,14 +155,14 @@ class Gatherer:
 
     def _expire(
         self, gathered: GatherResult, pending: dict[futures.Future[Any], str],
-        started: dict[str, float], progress: bool,
+        started: dict[str, float], timeout_s: float, progress: bool,
     ) -> None:
         """Stop waiting for cells whose deadline has passed."""
         now = self._clock.monotonic()
         running = False
         for future, uuid in list(pending.items()):
             in_time = uuid in started and (
-                now < started[uuid] + self._timeout_s)
+                now < started[uuid] + timeout_s)
             if in_time or future.done():
                 running = True
             elif uuid in started:

@@ -18,6 +18,7 @@ from cellsched.db.api import archive
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import operator_changes
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
@@ -58,7 +59,8 @@ class CellMaintenance:
     """Changes and removes mappings of cells and hosts.
 
     Each operation is one transaction on the API database that locks what it
-    has checked, so that no server or host is added meanwhile.
+    has checked, so that no server or host is added meanwhile. Requests that
+    begin after an operation are decided with its change.
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class CellMaintenance:
         self._check_urls(mapping)
         create = (cell_mappings.create if mapping.is_cell0()
                   else cell_mappings.create_apart)
-        with self._database.writer() as connection:
+        with operator_changes.known(
+                self._database, self._clock) as connection:
             create(connection, mapping, self._clock.now())
         self._cells.refresh()
 
@@ -112,7 +115,8 @@ class CellMaintenance:
         for name, value in values.items():
             setattr(changed, name, value)
         self._check_urls(changed, values)
-        with self._database.writer() as connection:
+        with operator_changes.known(
+                self._database, self._clock) as connection:
             changed = cell_mappings.update_apart(
                 connection, uuid, values, self._clock.now())
         self._cells.refresh()
@@ -214,7 +218,8 @@ class CellMaintenance:
         """
         self._cells.refresh()
         cell = self._cells.get(uuid)
-        with self._database.writer() as connection:
+        with operator_changes.known(
+                self._database, self._clock) as connection:
             mapped = host_mappings.get_many(connection, [host]).get(host)
             if mapped is None:
                 raise exception.HostMappingNotFound(host=host)
@@ -241,7 +246,8 @@ class CellMaintenance:
         :raises cellsched.exception.CellMappingNotFound: no such cell
         :raises cellsched.exception.CellInUse: names what the cell has
         """
-        with self._database.writer() as connection:
+        with operator_changes.known(
+                self._database, self._clock) as connection:
             cell = cell_mappings.find(connection, uuid, lock=True)
             if cell is None:
                 raise exception.CellMappingNotFound(uuid=uuid)
@@ -316,8 +322,7 @@ class CellMaintenance:
         :param release: releases the claims of servers, by their uuids
         :raises cellsched.exception.CellInUse: servers are still added to it
         """
-        # 1. No new server may come. Schedulers know it after their next
-        # refresh, so servers may be added until then.
+        # 1. No new server may come, except by a request in progress.
         self.update(lost.cell.uuid, {'disabled': True})
         while True:
             # 2. Remove the servers in batches. The claims go first: if the

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of cells."""
 
+import math
+
 from cellsched.clock import Clock
 from cellsched.db.api import cell_mappings
 from cellsched.db import session
@@ -25,9 +27,13 @@ class CellRegistry:
         self._cells: dict[str, objects.CellMapping] = {}
         self._read_at: float | None = None
 
-    def all(self) -> list[objects.CellMapping]:
-        """Return every cell, including cell0 and disabled cells."""
-        oldest = self._clock.monotonic() - self._interval_s
+    def all(self, within_s: float = math.inf) -> list[objects.CellMapping]:
+        """Return every cell, including cell0 and disabled cells.
+
+        :param within_s: read the mappings again if they are older than this
+            or than the interval
+        """
+        oldest = self._clock.monotonic() - min(self._interval_s, within_s)
         if self._is_older(oldest):
             self._read(oldest)
         return list(self._cells.values())
@@ -36,9 +42,12 @@ class CellRegistry:
         """Return the cells as last read; reads nothing."""
         return list(self._cells.values())
 
-    def real(self) -> list[objects.CellMapping]:
-        """Return the cells that may have hosts, including disabled ones."""
-        return [cell for cell in self.all() if not cell.is_cell0()]
+    def real(self, within_s: float = math.inf) -> list[objects.CellMapping]:
+        """Return the cells that may have hosts, including disabled ones.
+
+        :param within_s: see :meth:`all`
+        """
+        return [cell for cell in self.all(within_s) if not cell.is_cell0()]
 
     def enabled(self) -> list[objects.CellMapping]:
         """Return the cells that accept new builds."""

@@ -200,8 +200,9 @@ class UpdateCell(base.Command):
     Fields that are not given do not change. Nova's command takes the URLs that
     are not given from the configuration; this command does so only with
     ``--from-configuration``. So a cell can be renamed with any configuration,
-    and a new password does not appear in the list of processes. Services use
-    the change after at most ``[cells] refresh_interval`` seconds.
+    and a new password does not appear in the list of processes. Schedulers
+    use the change from the next request on, other services after at most
+    ``[cells] refresh_interval`` seconds.
 
     Ends with 1 if the cell does not exist, with 2 if it could not be changed,
     with 3 if another cell has one of the URLs, with 4 if both ``--enable``

@@ -234,6 +234,7 @@ cells are slow or far away.
 Seconds between two readings of the list of cells.
 
 New, disabled and changed cells are used after this time, without a restart.
+Schedulers use them at the next request.
 """),
 ]
 

@@ -21,6 +21,7 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
+from cellsched.db.api import operator_changes
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
@@ -136,7 +137,8 @@ class HostReader:
     ) -> HostReading:
         """Return the current hosts."""
         # The hosts of a disabled cell take the servers that move inside it.
-        cells = {cell.uuid: cell for cell in self.cells.real()}
+        cells = {cell.uuid: cell for cell
+                 in self.cells.real(operator_changes.KNOWN_S)}
         disabled = {uuid: cell.name or uuid
                     for uuid, cell in cells.items() if cell.disabled}
         gathered = self.gatherer.gather(
@@ -169,7 +171,8 @@ class HostReader:
         The hosts of cells that do not answer are missing.
         """
         gathered = self.gatherer.gather(
-            context, self.cells.real(), self._ask_beats)
+            context, self.cells.real(operator_changes.KNOWN_S),
+            self._ask_beats)
         made = self.nothing().table
         with made.batch():
             for uuid, (rows, ahead_s) in gathered.results.items():

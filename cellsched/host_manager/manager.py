@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
+import functools
 import math
 from random import Random
 from typing import Any
@@ -20,7 +21,9 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
+from cellsched.db.api import operator_changes
 from cellsched.db.api import shared_providers
+from cellsched.db import feed
 from cellsched.db import session
 from cellsched import exception
 from cellsched.host_manager import aggregate_groups
@@ -52,6 +55,13 @@ _RELOAD_S = 1.0
 #: The pause after a read of the claims, in durations of that read.
 _CLAIMS_PAUSES = 4
 
+#: Seconds that a request waits for the API database, and for the cells, to
+#: know what operators have changed.
+_CHANGES_S = 2.0
+
+#: The name of the API database beside the uuids of cells.
+API_DATABASE = 'API database'
+
 
 @dataclasses.dataclass(frozen=True)
 class RefreshPolicy:
@@ -82,6 +92,10 @@ class HostManager(source.HostSource):
     Changes are published at the end of a refresh, and during it when a request
     arrives, so that a slow cell does not hide the changes of other cells.
 
+    Changes of operators are read before the next request is decided. An API
+    database or a cell that does not answer delays the request by two seconds,
+    and later requests not at all: the last known facts decide then.
+
     :param database: the API database
     :param claims: the claim store
     :param default_zone: availability zone of hosts without one
@@ -105,6 +119,13 @@ class HostManager(source.HostSource):
         self._host_mappings = cell_follower.HostMappings(self.database)
         self._followers: dict[str, cell_follower.CellFollower] = {}
         self._refreshing = self.clock.lock()
+        # Apply what the API database has in the order in which it was read.
+        self._reading_api = self.clock.lock()
+        # Requests share a read of operators' changes.
+        self._reading_changes = self.clock.lock()
+        self._changes_read_at = -math.inf
+        #: The token of the feed before all cells were read last.
+        self._changes_token: feed.Token | None = None
         # Apply changes in the order in which they were read.
         self._reading = self.clock.lock()
         self._read_at: float | None = None
@@ -112,6 +133,7 @@ class HostManager(source.HostSource):
         self._claims_read_at = self._claims_due_at = -math.inf
         self._claims_token: Any = None
         self._aggregates_token: Any = None
+        self._cells_token: Any = None
         self._aggregates_full_at = 0.0
         self._doubtful: set[str] = set()
         #: Why providers of the claim store cannot be read.
@@ -135,14 +157,16 @@ class HostManager(source.HostSource):
     def follow(self, context: RequestContext) -> bool:
         """Make sure that the table is recent enough for a request.
 
-        This waits only for the first read, and for a read after a pause in
-        which hosts may appear to have failed. A background thread should call
-        :meth:`refresh` periodically; if none does, this method refreshes.
+        This waits only for the first read, for changes of operators, and for
+        a read after a pause in which hosts may appear to have failed. A
+        background thread should call :meth:`refresh` periodically; if none
+        does, this method refreshes.
 
         :returns: whether the table was read by this call
         """
         if self._read_at is None:
             return self.refresh(context, -math.inf)
+        self.read_changes(context)
         now = self.clock.monotonic()
         age_s = now - self._read_at
         if self._refreshing.locked() and age_s < self.policy.limits.silence_s:
@@ -203,9 +227,68 @@ class HostManager(source.HostSource):
 
         :param now: monotonic time
         """
-        self._read_aggregates(now)
-        self._host_mappings.read()
-        self._read_cells(context, now)
+        token, followers = self._read_api(now)
+        gathered = self._read_cells(context, followers, now)
+        self._count_failures(followers, gathered)
+        self._changes_token = token
+
+    def read_changes(self, context: RequestContext) -> None:
+        """Read what operators have changed before the caller's request.
+
+        The guarantee is that of :mod:`.db.api.operator_changes`. This reads
+        nothing if another request has looked at the feed since
+        :data:`~.db.api.operator_changes.KNOWN_S`, and one row if nothing has
+        changed.
+        """
+        with self._reading_changes:
+            now = self.clock.monotonic()
+            if now - self._changes_read_at < operator_changes.KNOWN_S:
+                return
+            # 1. Read the API database, if the feed has advanced.
+            known = self.gatherer.call(
+                API_DATABASE, functools.partial(self._read_changed_api, now),
+                _CHANGES_S)
+            # Without an answer, the last known facts decide.
+            self._changes_read_at = now
+            if API_DATABASE not in known.results:
+                LOG.warning(
+                    'The API database cannot be read; changes of operators '
+                    'since the last refresh are not known: %s',
+                    known.failures.get(API_DATABASE, 'it took too long'))
+                return
+            # 2. Read the cells, as the change may be of a service there. The
+            # refresh counts those that do not answer.
+            token, followers = known.results[API_DATABASE]
+            if followers:
+                with self.table.batch():
+                    self._read_cells(context, followers, now, _CHANGES_S)
+                self._changes_token = token
+
+    def _read_changed_api(
+        self, now: float
+    ) -> tuple[feed.Token, Mapping[str, cell_follower.CellFollower]]:
+        """Read the API database; return no cells if nothing has changed."""
+        token = operator_changes.token(self.database)
+        if token == self._changes_token:
+            return token, {}
+        return self._read_api(now)
+
+    def _read_api(
+        self, now: float
+    ) -> tuple[feed.Token, Mapping[str, cell_follower.CellFollower]]:
+        """Read the aggregates, the mappings of hosts, and the cells.
+
+        :returns: the token of the feed before, and the cells to read
+        """
+        with self._reading_api:
+            self._read_aggregates(now)
+            token = self._aggregates_token
+            if self._cells_token != token:
+                # Operators may have changed a cell.
+                self.cells.refresh()
+                self._cells_token = token
+            self._host_mappings.read()
+            return token, self._follow_cells()
 
     def read_at(self) -> float | None:
         if self._read_at is None:
@@ -335,15 +418,12 @@ class HostManager(source.HostSource):
             for follower in self._followers.values():
                 follower.regroup(hosts)
 
-    def _read_cells(
-        self, context: RequestContext, now: float
-    ) -> None:
+    def _follow_cells(self) -> dict[str, cell_follower.CellFollower]:
+        """Follow the cells that are mapped now; return them by uuid."""
         # The hosts of a disabled cell take the servers that move inside it.
         cells = {cell.uuid: cell for cell in self.cells.real()}
-        disabled = {uuid: cell.name or uuid
-                    for uuid, cell in cells.items() if cell.disabled}
         with self._lock:
-            self.table.cells.disable(disabled)
+            self.table.cells.disable(_disabled(cells.values()))
         for uuid in self._followers.keys() - cells.keys():
             self._followers.pop(uuid).forget()
         for uuid, cell in cells.items():
@@ -353,9 +433,25 @@ class HostManager(source.HostSource):
                     self.discovery, self.clock, self.policy.maps_hosts)
             self._followers[uuid].cell = cell
             self._followers[uuid].mapped = self._host_mappings.hosts(uuid)
-        gathered = self.gatherer.gather(
-            context, cells.values(),
-            lambda cell_context: self._read_cell(cell_context, now))
+        return dict(self._followers)
+
+    def _read_cells(
+        self, context: RequestContext,
+        followers: Mapping[str, cell_follower.CellFollower], now: float,
+        timeout_s: float | None = None,
+    ) -> gather.GatherResult:
+        return self.gatherer.gather(
+            context, [each.cell for each in followers.values()],
+            lambda cell_context: self._read_cell(
+                cell_context, followers, now), timeout_s)
+
+    def _count_failures(
+        self, followers: Mapping[str, cell_follower.CellFollower],
+        gathered: gather.GatherResult,
+    ) -> None:
+        """Log and count the cells that did not answer."""
+        cells = {uuid: each.cell for uuid, each in followers.items()}
+        disabled = _disabled(cells.values())
         for uuid in gathered.failures.keys() - disabled:
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
                         gathered.failures[uuid])
@@ -367,11 +463,12 @@ class HostManager(source.HostSource):
                 cells[uuid].identity for uuid in quiet - disabled.keys())
 
     def _read_cell(
-        self, cell_context: RequestContext, now: float
+        self, cell_context: RequestContext,
+        followers: Mapping[str, cell_follower.CellFollower], now: float,
     ) -> None:
         """Read a cell, within the cell's time limit."""
         assert cell_context.cell is not None
-        follower = self._followers[cell_context.cell.uuid]
+        follower = followers[cell_context.cell.uuid]
         everything = now >= follower.full_at
         new = follower.read(cell_context.cell.database, everything)
         if everything:
@@ -484,6 +581,12 @@ class HostManager(source.HostSource):
             self._flaws.pop(usage.provider, None)
         return (usage.provider, usage.capacity, usage.used, usage.consumers,
                 usage.units)
+
+
+def _disabled(cells: Iterable[objects.CellMapping]) -> dict[str, str]:
+    """Return the names of disabled cells, by uuid."""
+    return {cell.uuid: cell.name or cell.uuid
+            for cell in cells if cell.disabled}
 
 
 #: The maximum number of instances; the oldest ones are removed.

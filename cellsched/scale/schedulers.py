@@ -344,6 +344,10 @@ class ModelHostManager(HostManager):
             filter_scheduler.refresh_policy(conf),
             conf.default_availability_zone, nothing)
 
+    def read_changes(self, context: RequestContext) -> None:
+        # No operator changes the deployment.
+        pass
+
     def read_facts(self, context: RequestContext, now: float) -> None:
         deployment, at = self._deployment, self.clock.steady()
         if not len(self.table):

@@ -143,7 +143,7 @@ class API:
         return self._make(
             'services', 'Services', parts.database, parts.cells,
             parts.targets, parts.gatherer, parts.conf.service_down_time,
-            lambda: parts.claims)
+            lambda: parts.claims, parts.clock)
 
     @functools.cached_property
     def hints(self) -> frozenset[str] | None:

@@ -42,7 +42,7 @@ class TestServices(base.TestCase):
             authorization.LocalOperator(), self.database, self.cells,
             self.targets, gather.Gatherer(
                 futurist.SynchronousExecutor(), self.targets, self.clock, 30),
-            DOWN_S, lambda: self.claims)
+            DOWN_S, lambda: self.claims, self.clock)
         self.discovery = discovery.Discovery(
             self.database, self.cells, self.targets, self.clock)
         self.ids = {host: self.add_host(cell, host) for cell, host in (

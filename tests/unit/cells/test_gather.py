@@ -293,6 +293,30 @@ class TestGatherer(base.TestCase):
 
         self.assertEqual(self.names(1, 2, 3), self.ask(gatherer).results)
 
+    def test_other_database_is_called_like_a_cell(self):
+        gatherer = self.make(threads=2, cells=0)
+
+        self.assertEqual(
+            {'other': 3}, gatherer.call('other', lambda: 3).results)
+        failures = gatherer.call('other', lambda: {}['key']).failures
+        self.assertIsInstance(failures['other'], KeyError)
+
+    def test_other_database_that_hangs_is_silent_at_its_own_deadline(self):
+        gatherer = self.make(threads=2, cells=0, timeout_s=DEADLINE_S)
+
+        def hang():
+            self.time.advance(0.01)
+            self.world.hang()
+
+        for _ in range(2):
+            self.assertEqual(
+                {'other'}, gatherer.call('other', hang, 0.01).silent)
+
+        self.assertEqual(['nothing'], self.world.asked)
+        self.assertEqual(
+            {'another': 1}, gatherer.call('another', lambda: 1).results)
+        self.end_hanging()
+
     def test_exit_in_a_query_is_raised(self):
         def stop(context):
             raise SystemExit

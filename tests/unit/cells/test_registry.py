@@ -46,6 +46,15 @@ class TestCellRegistry(base.TestCase):
             ['east'], [cell.name for cell in self.cells.enabled()])
         self.assertEqual('cell0', self.cells.cell0().name)
 
+    def test_caller_can_ask_for_cells_that_are_newer(self):
+        self.add_cell('east')
+        self.names()
+        self.add_cell('west')
+        self.clock.advance(1)
+
+        self.assertEqual(1, len(self.cells.real(within_s=2)))
+        self.assertEqual(2, len(self.cells.real(within_s=1)))
+
     def test_cells_are_read_once_within_the_interval(self):
         self.add_cell('east')
         reads = self.reads()
