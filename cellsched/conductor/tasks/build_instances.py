@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+from oslo_config import cfg
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
@@ -26,7 +27,6 @@ from cellsched import migrations
 from cellsched.notify import notifiers
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import delivery
 from cellsched import tracing
 
 LOG = log.getLogger(__name__)
@@ -95,7 +95,7 @@ class BuildInstances:
             self._move_on(context, instance, properties, spec, hosts, retry)
         except exception.MaxRetriesExceeded as exc:
             self._give_up(context, instance, spec, tried, exc)
-        except exception.DATABASE_UNAVAILABLE:
+        except (*exception.DATABASE_UNAVAILABLE, cfg.Error):
             # StalledBuilds finds it when the stored message is old.
             LOG.exception('Could not retry the build yet',
                           instance_uuid=instance.uuid, context=context)
@@ -135,7 +135,7 @@ class BuildInstances:
         try:
             self.compute.build_and_run_instance(
                 context, instance=instance, **message.arguments())
-        except delivery.ERRORS as exc:
+        except steps.UNSENT as exc:
             LOG.warning('Could not cast the build to host %s; the cast is '
                         'retried: %s',
                         chosen.service_host, exception.describe(exc),

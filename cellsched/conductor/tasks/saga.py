@@ -4,6 +4,7 @@
 import abc
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -14,6 +15,7 @@ import threading
 from typing import Any
 from typing import TypeAlias
 
+from oslo_config import cfg
 from oslo_log import log
 import oslo_messaging
 
@@ -28,20 +30,37 @@ from cellsched import tracing
 LOG = log.getLogger(__name__)
 
 
+#: Errors of a configuration or a deployment. An operator corrects them, and
+#: another conductor may not have them.
+_OF_CONFIGURATION: tuple[type[Exception], ...] = (
+    cfg.Error, exception.ConfigurationInvalid, exception.SchemaOutOfDate,
+    exception.SelectionObjectsWithOldRPCVersionNotSupported,
+    exception.ServiceTooOld, exception.VersionNotSendable,
+    exception.WrongDatabase)
+
 #: Errors after which the same build may succeed later, or from another
 #: conductor.
 _TRANSIENT: tuple[type[Exception], ...] = (
+    *_OF_CONFIGURATION,
     exception.BrokerRefused, exception.CellUnreachable,
     exception.ClaimBusy, exception.ClaimStoreFailed,
     exception.ConnectionLost,
     exception.DatabaseBusy, exception.DatabaseUnreachable,
     exception.DeadlineExceeded,
-    exception.HostStateUncertain, exception.ServiceBusy,
-    exception.TransactionLost,
+    exception.HostStateUncertain, exception.LimitsUnavailable,
+    exception.ServiceBusy, exception.TransactionLost,
     oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
     *delivery.BROKER_ERRORS)
 
-_TRANSIENT_NAMES = frozenset(each.__name__ for each in _TRANSIENT)
+
+def _names(kinds: Iterable[type[Exception]]) -> Iterator[str]:
+    """Yield the names of classes and of their subclasses."""
+    for each in kinds:
+        yield each.__name__
+        yield from _names(each.__subclasses__())
+
+
+_TRANSIENT_NAMES = frozenset(_names(_TRANSIENT))
 
 
 class Outcome(enum.Enum):

@@ -21,6 +21,7 @@ import threading
 from typing import Any
 import weakref
 
+from oslo_config import cfg
 from oslo_log import log
 import oslo_messaging
 
@@ -809,12 +810,17 @@ def _by_batch(builds: Sequence[Build]) -> list[quota.QuotaBatch]:
         for batch in batches.values() for build in batch[:1]]
 
 
+#: Errors after which a message to a host is sent later.
+UNSENT = (*delivery.ERRORS, cfg.Error)
+
+
 @dataclasses.dataclass(eq=False)
 class Cast(saga.Step):
     """Cast the build to the compute host, on its cell's transport.
 
     After this step nothing is rolled back. If the broker does not take the
-    message, ``recovery.StalledBuilds`` sends it later. A server that cannot be
+    message, or an option that the transport reads is invalid,
+    ``recovery.StalledBuilds`` sends it later. A server that cannot be
     cast for another reason ends in ERROR in its cell, without effect on
     others.
     """
@@ -833,7 +839,7 @@ class Cast(saga.Step):
         for cell, batch in by_cell(builds):
             try:
                 self._cast_all(cell, batch)
-            except delivery.ERRORS as exc:
+            except UNSENT as exc:
                 # Each further cast would wait as long for the same broker.
                 LOG.warning('Could not cast to the hosts of cell %s for '
                             'instances %s; the cast is retried: %s',
@@ -852,7 +858,7 @@ class Cast(saga.Step):
                     contexts[id(build.context)] = self.targets.target_cell(
                         build.context, cell)
                 self._cast(contexts[id(build.context)], build)
-            except delivery.ERRORS:
+            except UNSENT:
                 raise
             except Exception as exc:
                 build.end(Outcome.FINISHED, exc)

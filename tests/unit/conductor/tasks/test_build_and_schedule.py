@@ -7,6 +7,7 @@ import pathlib
 
 from amqp import exceptions as amqp_exc
 import futurist
+from oslo_config import cfg
 import oslo_messaging
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -254,6 +255,12 @@ class TestFailure(base.TestCase):
     def test_broker_that_refuses_is_tried_again_later(self):
         self.assert_asked_again_after(amqp_exc.AccessRefused('password'))
 
+    def test_error_of_configuration_is_a_reason_to_retry(self):
+        for failure in (cfg.RequiredOptError('lock_path'),
+                        oslo_messaging.RemoteError('RequiredOptError', 'text'),
+                        exception.ConfigurationInvalid(field='f')):
+            self.assert_asked_again_after(failure)
+
     def assert_asked_again_after(self, failure):
         def answer(**arguments):
             self.answer(**arguments)
@@ -268,7 +275,7 @@ class TestFailure(base.TestCase):
             self.rows(uuid), self.mapped(uuid), self.requested(uuid),
             self.holds(uuid)))
 
-        self.assertIn(type(failure).__name__, self.logs.output)
+        self.assertIn(exception.kind_of(failure), self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
         self.scheduler.answer = self.answer
         self.clock.advance(base.LEASE_S)

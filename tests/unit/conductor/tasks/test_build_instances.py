@@ -2,6 +2,7 @@
 """Trying a build on another host of its cell."""
 
 from amqp import exceptions as amqp_exc
+from oslo_config import cfg
 import oslo_messaging
 
 from cellsched.claims import base as claims_base
@@ -223,11 +224,17 @@ class TestBuildInstances(base.TestCase):
             sent.arguments['filter_properties'], kept.filter_properties)
 
     def test_failed_cast_to_an_agent_is_repeated(self):
-        self.agents.failure = amqp_exc.AccessRefused('wrong password')
+        self.assert_repeated_after(amqp_exc.AccessRefused('wrong password'))
+
+    def test_cast_with_an_invalid_option_is_repeated(self):
+        self.assert_repeated_after(cfg.RequiredOptError('lock_path'))
+
+    def assert_repeated_after(self, failure):
+        self.agents.failure = failure
 
         self.try_next('a1')
 
-        self.assertIn('AccessRefused', self.logs.output)
+        self.assertIn(type(failure).__name__, self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
         row = self.row(self.uuid)
         self.assertEqual(('building', 'scheduling', 2), (

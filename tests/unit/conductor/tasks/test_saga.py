@@ -7,6 +7,7 @@ import itertools
 import threading
 
 import fixtures
+from oslo_config import cfg
 import oslo_messaging
 
 from cellsched.conductor.tasks import saga
@@ -534,6 +535,21 @@ class TestPasses(base.TestCase):
                 (oslo_messaging.MessagingTimeout(), True),
                 (oslo_messaging.RemoteError('MessagingTimeout'), True),
                 (oslo_messaging.RemoteError('DatabaseUnreachable'), True),
+                (cfg.RequiredOptError('lock_path'), True),
+                (oslo_messaging.RemoteError('RequiredOptError'), True),
+                (exception.ConfigurationInvalid(field='f'), True),
+                (oslo_messaging.RemoteError('ConfigurationInvalid'), True),
+                (exception.PluginNotFound(
+                    name='p', namespace='n', named='', available=''), True),
+                (exception.SchemaOutOfDate(
+                    schema='s', url='', version='1', expected='2',
+                    command=''), True),
+                (exception.WrongDatabase(schema='s', url='', found=''), True),
+                (exception.LimitsUnavailable(reason='r'), True),
+                (exception.VersionNotSendable(
+                    topic='t', cap='1', version='2'), True),
+                (exception.ServiceTooOld(known=1, version=2), True),
+                (exception.InvalidField(where='w', field='f'), False),
                 (oslo_messaging.RemoteError('KeyError'), False),
                 (exception.NoValidHost(reason=''), False),
                 (exception.PluginFailed(kind='Filter', plugin='p'), False),

@@ -4,6 +4,7 @@
 from concurrent import futures
 
 from amqp import exceptions as amqp_exc
+from oslo_config import cfg
 import oslo_messaging
 import sqlalchemy as sa
 
@@ -241,6 +242,9 @@ class TestCast(base.StepTestCase):
     def test_cast_that_the_broker_refuses_waits_in_its_cell(self):
         self.assert_waits_after(amqp_exc.AccessRefused(
             'to amqp://user:secret@broker'))
+
+    def test_cast_with_an_invalid_option_waits_in_its_cell(self):
+        self.assert_waits_after(cfg.RequiredOptError('lock_path'))
 
     def assert_waits_after(self, failure):
         self.client('cell1').failure = failure
