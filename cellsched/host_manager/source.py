@@ -40,7 +40,8 @@ class HostSource(abc.ABC):
     def follow(self, context: RequestContext) -> bool:
         """Make sure that the table is recent enough for a request.
 
-        Each request calls this first. It must wait for the first read. It
+        Each request calls this first. It must wait for the first read, and, up
+        to a deadline, for what operators have set before the request. It
         should wait for no other read if a background thread calls
         :meth:`refresh`; if none does, it must read the changes.
 
