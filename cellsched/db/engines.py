@@ -120,6 +120,10 @@ def _server(
 ) -> sa.Engine:
     """Return an engine for a database server."""
     url, connect_args = postgresql.connect_arguments(url)
+    threshold = connect_args.get('prepare_threshold')
+    if threshold is not None:
+        # Behind a pooler, the first statement could fail already.
+        connect_args['prepare_threshold'] = None
     if (url.get_backend_name() == 'postgresql'
             and 'client_encoding' not in url.query):
         # Without it, the server or the environment sets the time zone.
@@ -147,12 +151,17 @@ def _server(
         # The first listener that raises wins, so these precede oslo.db's.
         guarded_statements.listen(engine)
     errors.listen(engine)
-    _set_up_sessions(engine, options)
+    _set_up_sessions(engine, options, threshold)
     return engine
 
 
-def _set_up_sessions(engine: sa.Engine, options: Mapping[str, Any]) -> None:
-    """Make an engine limit and set up each session."""
+def _set_up_sessions(
+    engine: sa.Engine, options: Mapping[str, Any], threshold: int | None
+) -> None:
+    """Make an engine limit and set up each session.
+
+    :param threshold: see :func:`.postgresql.set_up`
+    """
     limits = {name: options[name] for name in LIMITS if options.get(name)}
     settings: dict[str, Any] = {}
     if engine.dialect.name == 'postgresql':
@@ -163,21 +172,18 @@ def _set_up_sessions(engine: sa.Engine, options: Mapping[str, Any]) -> None:
         # rows with each value of a list, until the table is analyzed.
         settings['plan_cache_mode'] = options.get(
             'plan_cache_mode', 'force_custom_plan')
-        # A function, as psycopg may prepare it, and prepares one statement.
-        statement = 'SELECT ' + ', '.join(
-            f"set_config('{name}', %s, false)" for name in settings)
     elif options.get('mysql_sql_mode') is not None:
         settings['sql_mode'] = options['mysql_sql_mode']
 
     def connect(connection: Any, record: Any) -> None:
-        each, text = settings, ''
         if engine.dialect.name == 'postgresql':
-            text = statement
-        else:
-            # The first connection shows whether it is MariaDB or MySQL.
-            is_mariadb = 'MariaDB' in connection.get_server_info()
-            each = {**settings, **mysql.limits(limits, is_mariadb)}
-            text = 'SET SESSION ' + ', '.join(f'{name} = %s' for name in each)
+            postgresql.set_up(
+                connection, engine.dialect.loaded_dbapi, settings, threshold)
+            return
+        # The first connection shows whether it is MariaDB or MySQL.
+        is_mariadb = 'MariaDB' in connection.get_server_info()
+        each = {**settings, **mysql.limits(limits, is_mariadb)}
+        text = 'SET SESSION ' + ', '.join(f'{name} = %s' for name in each)
         if each:
             with connection.cursor() as cursor:
                 cursor.execute(text, list(each.values()))

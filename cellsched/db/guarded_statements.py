@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from cellsched.db import errors
+from cellsched.db import postgresql
 
 #: Text of the failed cast, as it appears in the server's log.
 _TEXT = 'cellsched: undone, to be tried again with care'
@@ -85,12 +86,10 @@ def execute(
     with database.each_alone() as connection:
         dialect: Any = connection.dialect
         pooled = connection.connection
-        if is_script and dialect.driver == 'psycopg':
-            # Other cursors send each statement in a message of its own.
-            cursor = dialect.loaded_dbapi.ClientCursor(
-                pooled.driver_connection)
-        else:
-            cursor = pooled.cursor()
+        cursor: Any = (
+            postgresql.script_cursor(
+                pooled.driver_connection, dialect.loaded_dbapi)
+            if is_script else pooled.cursor())
         try:
             cursor.execute(text, parameters)
             return ([] if is_script or cursor.description is None

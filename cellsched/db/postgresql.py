@@ -1,13 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PostgreSQL: settings of psycopg2 and psycopg 3."""
+"""PostgreSQL: settings of psycopg2 and psycopg 3, of sessions, and poolers.
 
+A session of a client can have several connections to the server, one after
+the other, behind a pooler such as PgBouncer. Then a setting of the session
+reaches any connection, also of other clients, and a prepared statement may
+not exist. So each transaction sets the limits for itself there, in the message
+of its first statement, and no statement is prepared.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import functools
 from typing import Any
 
+from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched import exception
 
+LOG = log.getLogger(__name__)
+
 _THRESHOLD = 'prepare_threshold'
+
+#: psycopg's default.
+_DEFAULT_THRESHOLD = 5
 
 #: Value of ``prepare_threshold`` in a URL for "never".
 _NEVER = 'none'
@@ -33,8 +49,10 @@ def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
 
     :raises cellsched.exception.ConfigurationInvalid: the value is neither
     """
-    if _THRESHOLD not in url.query or url.get_driver_name() != 'psycopg':
+    if url.get_driver_name() != 'psycopg':
         return url, {}
+    if _THRESHOLD not in url.query:
+        return url, {_THRESHOLD: _DEFAULT_THRESHOLD}
     # oslo.db's connection_parameters are appended, so the last value wins.
     text = url.normalized_query[_THRESHOLD][-1]
     if text.lower() == _NEVER:
@@ -47,6 +65,100 @@ def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
             problem=f'{text[:50]!r} is not valid',
             expected=f'a whole number of at least 0, or {_NEVER}')
     return url.difference_update_query([_THRESHOLD]), {_THRESHOLD: threshold}
+
+
+def set_up(
+    connection: Any, driver: Any, settings: Mapping[str, str],
+    threshold: int | None,
+) -> None:
+    """Make the settings hold in each transaction of a new connection.
+
+    :param connection: the connection of the driver, which prepares nothing
+    :param driver: the module of the driver
+    :param settings: values by the names of PostgreSQL's settings
+    :param threshold: executions of a statement before psycopg prepares it
+    """
+    # 1. Only a pooler gives its clients an id that is not the server's. Behind
+    #    a pooler the settings end with this transaction.
+    own = connection.info.backend_pid
+    texts = ', '.join(f"set_config('{name}', %s, pg_backend_pid() <> %s)"
+                      for name in settings)
+    with connection.cursor() as cursor:
+        cursor.execute(f'SELECT pg_backend_pid() <> %s, {texts}', [
+            own, *(each for value in settings.values()
+                   for each in (value, own))])
+        is_pooled = cursor.fetchone()[0]
+    connection.commit()
+    is_psycopg = hasattr(driver, 'ClientCursor')
+    if not is_pooled:
+        if is_psycopg:
+            connection.prepare_threshold = threshold
+        return
+    # 2. Behind a pooler, set them in each transaction.
+    connection.cursor_factory = _limited_cursor(
+        driver.ClientCursor if is_psycopg else driver.extensions.cursor,
+        ''.join(f"SET LOCAL {name} = '{value}';"
+                for name, value in settings.items()))
+
+
+@functools.cache
+def _limited_cursor(base: type[Any], prefix: str) -> type[Any]:
+    """Return a class of cursors that begin each transaction with a text.
+
+    The text and the first statement are one message, and so one transaction
+    if there is no other.
+
+    :param base: a class of cursors that put parameters into the text, because
+        a message with parameters has one statement only
+    """
+    # This function is cached, so the line appears once.
+    LOG.info('The database is behind a pooler: no statement is prepared, and '
+             'each transaction begins with %s', prefix)
+
+    class LimitedCursor(base):
+        """Sets the limits at the begin of each transaction."""
+
+        def execute(
+            self, query: str, params: Any = None, **options: Any
+        ) -> Any:
+            if self._is_in_transaction():
+                return super().execute(query, params, **options)
+            result = super().execute(prefix + query, params, **options)
+            if result is not None:
+                # psycopg 3 has a result for each statement; psycopg2 has the
+                # last one.
+                while self.nextset():
+                    pass
+            return result
+
+        def executemany(
+            self, query: str, params_seq: Iterable[Any], **options: Any
+        ) -> Any:
+            if self._is_in_transaction():
+                return super().executemany(query, params_seq, **options)
+            if self.connection.autocommit:
+                for params in params_seq:
+                    self.execute(query, params)
+                return None
+            super().execute(prefix)
+            return super().executemany(query, params_seq, **options)
+
+        def _is_in_transaction(self) -> bool:
+            return bool(self.connection.info.transaction_status)
+
+    return LimitedCursor
+
+
+def script_cursor(connection: Any, driver: Any) -> Any:
+    """Return a cursor that sends several statements in one message.
+
+    :param connection: the connection of the driver
+    """
+    client = getattr(driver, 'ClientCursor', None)
+    if client is None or issubclass(connection.cursor_factory, client):
+        return connection.cursor()
+    # Other cursors of psycopg send each statement in a message of its own.
+    return client(connection)
 
 
 def take_lock(connection: sa.Connection) -> bool:

@@ -76,6 +76,10 @@ def run(
     return ended.stdout
 
 
+#: Exit codes, besides 0, of programs that end as they are asked to.
+_STOPPED_CODES = {'pgbouncer': 1}
+
+
 def inside(directory: pathlib.Path) -> list[int]:
     """Return the processes that work in a directory or were told of it."""
     return [int(entry.name) for entry in pathlib.Path('/proc').iterdir()
@@ -170,7 +174,8 @@ class Process(fixtures.Fixture):
                            self._stop_timeout_s)
         finally:
             code = self._reap()
-        if not asked or code not in (0, -self._stop_signal):
+        if not asked or code not in (
+                0, -self._stop_signal, _STOPPED_CODES.get(self.name)):
             raise ProcessFailed(
                 f'{self.name} ended with {code} '
                 f'{"when" if asked else "before it was"} asked to:\n'

@@ -33,8 +33,9 @@ class TestConnectArguments(base.TestCase):
             'prepare_threshold=3&prepare_threshold=none'))
 
     def test_other_urls_stay_as_they_are(self):
-        self.assertEqual(({'sslmode': 'require'}, {}),
-                         self.arguments('sslmode=require'))
+        self.assertEqual(
+            ({'sslmode': 'require'}, {'prepare_threshold': 5}),
+            self.arguments('sslmode=require'))
         self.assertEqual(
             ({'prepare_threshold': '3'}, {}),
             self.arguments('prepare_threshold=3', driver='+psycopg2'))
