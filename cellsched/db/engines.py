@@ -172,8 +172,10 @@ def _set_up_sessions(
         # rows with each value of a list, until the table is analyzed.
         settings['plan_cache_mode'] = options.get(
             'plan_cache_mode', 'force_custom_plan')
-    elif options.get('mysql_sql_mode') is not None:
-        settings['sql_mode'] = options['mysql_sql_mode']
+    else:
+        settings = {variable: options[name]
+                    for variable, name in mysql.VARIABLES.items()
+                    if options.get(name) is not None}
 
     def connect(connection: Any, record: Any) -> None:
         if engine.dialect.name == 'postgresql':
@@ -185,7 +187,7 @@ def _set_up_sessions(
         each = {**settings, **mysql.limits(limits, is_mariadb)}
         text = 'SET SESSION ' + ', '.join(f'{name} = %s' for name in each)
         if each:
-            with connection.cursor() as cursor:
+            with connection.cursor() as cursor, mysql.known_variables(engine):
                 cursor.execute(text, list(each.values()))
             connection.commit()
 

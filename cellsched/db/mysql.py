@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """MariaDB and MySQL: engine settings, and the definition of tables."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import math
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+
+from cellsched import exception
 
 #: SQLAlchemy's names of the two dialects.
 DIALECTS = ('mysql', 'mariadb')
@@ -44,6 +48,13 @@ _LOCK = "concat('cellsched-', sha1(database()))"
 _TAKE_LOCK = sa.text(f'SELECT get_lock({_LOCK}, 0)')
 _LOCK_HOLDER = sa.text(f'SELECT is_used_lock({_LOCK})')
 
+#: Session variables, by name, and the options of oslo.db that set them.
+VARIABLES = {'sql_mode': 'mysql_sql_mode',
+             'wsrep_sync_wait': 'mysql_wsrep_sync_wait'}
+
+#: The code of the error about an unknown variable.
+_UNKNOWN_VARIABLE = 1193
+
 
 def engine_arguments(url: sa.URL) -> dict[str, Any]:
     """Return arguments for ``create_engine``; none for another dialect."""
@@ -53,6 +64,26 @@ def engine_arguments(url: sa.URL) -> dict[str, Any]:
     if 'charset' not in url.query:
         arguments['connect_args'] = {'charset': CHARSET}
     return arguments
+
+
+@contextlib.contextmanager
+def known_variables(engine: sa.Engine) -> Iterator[None]:
+    """Translate the error about a variable that the server does not have.
+
+    :raises cellsched.exception.ConfigurationInvalid: names the option
+    """
+    try:
+        yield
+    except engine.dialect.loaded_dbapi.Error as exc:
+        code, text = (*exc.args, '', '')[:2]
+        for variable, option in VARIABLES.items():
+            if code == _UNKNOWN_VARIABLE and variable in text:
+                raise exception.ConfigurationInvalid(
+                    field=option, problem='the database server '
+                    f'{engine.url.host} has no variable {variable}',
+                    expected='a server with Galera, or no such option'
+                ) from None
+        raise
 
 
 def limits(options: Mapping[str, float], is_mariadb: bool) -> dict[str, float]:

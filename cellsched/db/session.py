@@ -29,11 +29,11 @@ from cellsched import exception
 from cellsched import urls
 
 #: Options that configure engines.
-_ENGINE_OPTIONS = (
+ENGINE_OPTIONS = (
     'connection_recycle_time', 'connection_debug', 'connection_parameters',
     'connection_trace', 'max_overflow', 'max_pool_size', 'max_retries',
-    'mysql_sql_mode', 'pool_timeout', 'retry_interval',
-    'sqlite_synchronous', *engines.LIMITS,
+    'mysql_sql_mode', 'mysql_wsrep_sync_wait', 'pool_timeout',
+    'retry_interval', 'sqlite_synchronous', *engines.LIMITS,
 )
 
 
@@ -53,7 +53,7 @@ def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
     The default of ``max_pool_size`` is the number of threads that serve RPCs
     and query cells.
     """
-    options = {name: conf[group][name] for name in _ENGINE_OPTIONS
+    options = {name: conf[group][name] for name in ENGINE_OPTIONS
                if conf[group].get(name) is not None}
     threads = conf.cell_worker_thread_pool_size
     if _ANSWERING in conf:

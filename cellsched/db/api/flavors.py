@@ -118,8 +118,8 @@ def _from_rows(rows: Iterable[sa.Row[Any]]) -> list[objects.Flavor]:
                 memory_mb=row.memory_mb, vcpus=row.vcpus, root_gb=row.root_gb,
                 ephemeral_gb=row.ephemeral_gb or 0, swap=row.swap or 0,
                 rxtx_factor=row.rxtx_factor, disabled=bool(row.disabled),
-                is_public=row.is_public is not False, description=row.description,
-                extra_specs={})
+                is_public=row.is_public is not False,
+                description=row.description, extra_specs={})
         if row.key is not None:
             flavor.extra_specs[row.key] = row.value
     return list(found.values())

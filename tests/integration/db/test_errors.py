@@ -281,6 +281,11 @@ class TestMariaDBErrors(base.OnMariaDB, ErrorTests, base.APITestCase):
         'seq_1_to_1000000 b')
     account = 'mariadb:mariadb'
 
+    def test_session_waits_for_writes_of_other_nodes(self):
+        with self.open(mysql_wsrep_sync_wait=1).reader() as connection:
+            self.assertEqual(1, connection.execute(
+                sa.text('SELECT @@wsrep_sync_wait')).scalar())
+
     def test_lock_that_takes_too_long_may_be_tried_again(self):
         self.add('a')
 

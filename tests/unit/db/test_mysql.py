@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines for MariaDB and MySQL, and the definition of tables."""
 
+import pymysql
 import sqlalchemy as sa
 
 from cellsched.db import mysql
+from cellsched import exception
 from tests.unit import base
 
 METADATA = sa.MetaData()
@@ -59,3 +61,28 @@ class TestCreateTables(base.TestCase):
         [statement] = self.statements('sqlite://')
 
         self.assertTrue(statement.endswith(')'), statement)
+
+
+class TestVariables(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.engine = sa.create_engine('mysql+pymysql://server/database')
+
+    def raise_(self, code, text):
+        with mysql.known_variables(self.engine):
+            raise pymysql.err.OperationalError(code, text)
+
+    def test_variable_that_the_server_does_not_have_names_the_option(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.raise_, 1193,
+            "Unknown system variable 'wsrep_sync_wait'")
+
+        self.assertEqual('mysql_wsrep_sync_wait', error.field)
+        self.assertIn('server has no variable wsrep_sync_wait', str(error))
+
+    def test_other_errors_pass(self):
+        for code, text in ((1193, "Unknown system variable 'other'"),
+                           (1227, 'Access denied for wsrep_sync_wait')):
+            self.assertRaises(
+                pymysql.err.OperationalError, self.raise_, code, text)
