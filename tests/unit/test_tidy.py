@@ -5,6 +5,7 @@ Each check of ``tidy`` is run over the tree, and over a source that it must
 complain of.
 """
 
+import configparser
 import importlib
 import inspect
 import subprocess
@@ -113,6 +114,18 @@ class TestTree(base.TestCase):
                 if inspect.isclass(cls) and cls.__module__ == name
                 for complaint in library_names.overridden(cls)]
         self.assertEqual([], complaints)
+
+    def test_each_requirement_is_imported(self):
+        parser = configparser.ConfigParser()
+        parser.read(tidy.ROOT / 'setup.cfg')
+        lines = [
+            *(tidy.ROOT / 'requirements.txt').read_text().splitlines(),
+            *(line for extra in parser['extras'].values()
+              for line in extra.splitlines())]
+
+        self.assertEqual([], [*tidy.unimported(lines, [
+            source for source in self.sources
+            if source.path.startswith('cellsched/')])])
 
     def test_unit_tests_stand_where_their_modules_stand(self):
         self.assertTidy([tidy.far_test], 'tests/unit/', self.paths)
@@ -411,6 +424,14 @@ class TestChecks(base.TestCase):
         self.assertComplains(tidy.unsound_plugins, path, '', named, tests)
         self.assertComplains(
             tidy.unsound_plugins, path, 'class Far:\n    pass\n', named, tests)
+
+    def test_requirement_without_an_import_is_found(self):
+        read = [tidy.Source('cellsched/a.py', 'from numpy import array\n'
+                            'load("jinja2.ext")\n')]
+
+        self.assertEqual(['PyYAML'], [*tidy.unimported(
+            ['# a comment', 'numpy>=1,<3 # BSD', 'Jinja2', 'PyYAML>=6'],
+            read)])
 
     def test_files_are_those_that_git_tracks_or_all_of_an_export(self):
         root = self.temporary_directory()

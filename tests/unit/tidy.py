@@ -9,6 +9,7 @@ import configparser
 import dataclasses
 import fnmatch
 import functools
+from importlib import metadata
 import pathlib
 import re
 import subprocess
@@ -521,6 +522,35 @@ def sources():
     for path in files('.py'):
         yield Source(path.relative_to(ROOT).as_posix(),
                      path.read_text(encoding='utf-8'))
+
+
+def unimported(requirements, read):
+    """Yield the requirements of which no source imports or names a module.
+
+    A text that names a module may be an import by name, or the driver of a
+    URL.
+
+    :param requirements: lines, such as ``alembic>=1.13.0``
+    """
+    modules = {
+        name.partition('.')[0] for source in read for node in source.nodes
+        for name in (
+            [each.name for each in node.names] if isinstance(node, ast.Import)
+            else [node.module or ''] if isinstance(node, ast.ImportFrom)
+            else [node.value] if isinstance(node, ast.Constant)
+            and isinstance(node.value, str) else ())}
+    packages = {}
+    for module, names in metadata.packages_distributions().items():
+        for name in names:
+            packages.setdefault(_canonical(name), set()).add(module)
+    for line in requirements:
+        name = re.split(r'[^\w.-]', line.strip(), maxsplit=1)[0]
+        if name and not modules & packages.get(_canonical(name), set()):
+            yield name
+
+
+def _canonical(name):
+    return re.sub('[-_.]+', '-', name).lower()
 
 
 def entry_points(text):
