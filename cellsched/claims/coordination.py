@@ -57,8 +57,9 @@ _FIRST_S, _MOST_S = 0.002, 0.05
 def backend_url(conf: cfg.ConfigOpts) -> str:
     """Return the URL of the backend of tooz; empty if there is none.
 
-    By default it is that of the API database: advisory locks of PostgreSQL,
-    named locks of MySQL and MariaDB, or files beside a file of SQLite.
+    By default it is that of the API database: named locks of MySQL and
+    MariaDB, or files beside a file of SQLite. PostgreSQL has none by default,
+    because the driver of tooz is deprecated and needs psycopg2.
     """
     url: str = conf.coordination.backend_url
     if url is not None:
@@ -69,7 +70,7 @@ def backend_url(conf: cfg.ConfigOpts) -> str:
     if dialect == 'sqlite':
         path = rest[1:]
         return f'file://{path}.locks' if path.startswith('/') else ''
-    return f'{dialect}://{rest}' if dialect in _WAITING else ''
+    return f'{dialect}://{rest}' if dialect == 'mysql' else ''
 
 
 def _coordinator(backend_url: str) -> Any:

@@ -67,9 +67,9 @@ or Placement wait for each other before they write. This saves work only:
 without an answer of the backend, or after a second, they write without the
 lock.
 
-By default it is the database of ``[api_database] connection``: advisory locks
-of PostgreSQL, which need the package ``psycopg2``, named locks of MySQL and
-MariaDB, or files beside a file of SQLite. Another backend is, for example,
+By default it is the database of ``[api_database] connection``: named locks of
+MySQL and MariaDB, or files beside a file of SQLite. With PostgreSQL there are
+no locks by default. Another backend is, for example,
 ``etcd3+http://HOST:PORT``. An empty value turns the locks off.
 """),
 ]

@@ -10,7 +10,6 @@ from cellsched import clock
 from cellsched.conf import opts
 from tests.integration import base
 from tests.integration import mariadb
-from tests.integration import servers
 
 
 def start(function):
@@ -58,15 +57,6 @@ class LocksTestCase(base.TestCase):
                 with locks[1].held(['p']):
                     events.append('without')
         self.assertEqual(['without'] * 2, events[-2:])
-
-
-class TestPostgreSQL(LocksTestCase):
-
-    def connection(self):
-        return self.part_of(servers.PostgreSQL).url('api')
-
-    def test_processes_wait_for_each_other_but_not_for_ever(self):
-        self.check()
 
 
 class TestMariaDB(LocksTestCase):

@@ -189,8 +189,7 @@ class TestBackend(base.TestCase):
 
     def test_database_of_the_process_is_the_default(self):
         for connection, expected in (
-                ('postgresql+psycopg://a:b@h:1/d?sslmode=x',
-                 'postgresql://a:b@h:1/d'),
+                ('postgresql+psycopg://a:b@h:1/d?sslmode=x', ''),
                 ('mysql+pymysql://a:b@h/d', 'mysql://a:b@h/d'),
                 ('mariadb+pymysql://h/d', 'mysql://h/d'),
                 ('sqlite:////var/lib/x.db', 'file:///var/lib/x.db.locks'),
