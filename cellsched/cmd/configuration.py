@@ -50,7 +50,8 @@ class ServiceConfiguration:
             # oslo.config raises SystemExit for the value of an option that is
             # also an argument.
             LOG.log(level, 'The configuration cannot be read again, and all '
-                    'values stay: %s', exception.describe(exc))
+                    'values stay: %s', exception.describe(exc)
+                    if isinstance(exc, Exception) else 'an invalid value')
             return
         # A value may be a password.
         LOG.info('The configuration was read again; changed options: %s',

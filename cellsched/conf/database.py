@@ -46,9 +46,9 @@ settings for this.
 Seconds that a statement waits for a lock of another session.
 
 After this time the statement fails, its transaction is rolled back, and the
-work is repeated later. Set it higher than ``idle_transaction_timeout``, so
-that a statement outlives a client that stopped with a lock. The value is the
-``lock_timeout`` of PostgreSQL, the ``innodb_lock_wait_timeout`` and
+work is repeated later. It must not be lower than ``idle_transaction_timeout``,
+so that a statement outlives a client that stopped with a lock. The value is
+the ``lock_timeout`` of PostgreSQL, the ``innodb_lock_wait_timeout`` and
 ``lock_wait_timeout`` of MariaDB and MySQL, in whole seconds, and the
 ``busy_timeout`` of SQLite. 0 leaves the setting of the server.
 
@@ -92,8 +92,16 @@ Related options:
 
 _NAMES = {option.name for option in _OURS}
 
+#: Other options of oslo.db that the engines of this project use. The module
+#: ``unsupported`` has the rest.
+_THEIRS = {
+    'connection', 'connection_debug', 'connection_parameters',
+    'connection_recycle_time', 'connection_trace', 'max_retries',
+    'mysql_sql_mode', 'mysql_wsrep_sync_wait', 'pool_timeout',
+    'retry_interval'}
+
 OPTS = _OURS + [copy.deepcopy(option) for option in options.database_opts
-                if option.name not in _NAMES]
+                if option.name in _THEIRS - _NAMES]
 
 # By default oslo.db waits for a hundred seconds: a database that is down would
 # look like a slow one.

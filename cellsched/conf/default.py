@@ -37,7 +37,8 @@ Seconds between two reports of a service that it is alive.
 
 Related options:
 
-* ``service_down_time`` should be several times as long.
+* ``service_down_time`` must be at least twice as long. Set it in the files of
+  all services, because others read it.
 """),
     cfg.IntOpt('service_down_time', default=60, min=1, help="""
 Seconds without a report after which a service counts as down.

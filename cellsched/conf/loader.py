@@ -32,8 +32,10 @@ from oslo_config import iniparser
 from oslo_log import log
 from oslo_service import opts as service_opts
 
+from cellsched.conf import contradictions
 from cellsched.conf import enabled
 from cellsched.conf import opts
+from cellsched.conf import unsupported
 from cellsched import exception
 from cellsched import plugins
 
@@ -109,7 +111,7 @@ _CONVERSIONS = {
 #: The names that a file may use, by group.
 _Names = dict[str, set[str]]
 
-#: The last file that sets a name of a group.
+#: The last file, or the environment variable, that sets a name of a group.
 _Settings = dict[tuple[str, str], str]
 
 
@@ -186,8 +188,8 @@ def _read(
     register(conf, messages)
     known = _known(conf, messages)
     try:
-        named = [(path, group, name) for path in _paths(args, files, dirs)
-                 for group, name in _names_in(path)]
+        named = [*((path, group, name) for path in _paths(args, files, dirs)
+                   for group, name in _names_in(path)), *_variables()]
         settings = {(group, name): path for path, group, name in named}
         _parse(conf, settings, args, files, dirs)
     except exception.ConfigurationInvalid as exc:
@@ -195,17 +197,22 @@ def _read(
         yield exc
         return
     for group, name in enabled.OPTIONS:
-        problem = _problem(conf if group == 'DEFAULT' else conf[group], group,
-                           name, settings)
+        problem = _problem(conf, group, name, settings)
         if problem is not None:
             # The option determines which other options exist.
             yield problem
             return
     _add_names(known, enabled.register(conf, kinds))
+    yield from unsupported.problems(named)
+    named = [each for each in named if each[1:] not in unsupported.REASONS]
     if not messages:
         named = _without_messaging(named, known)
     yield from _check_names(named, known, conf, kinds, foreign)
-    yield from _check_values(conf, settings)
+    wrong = [*_check_values(conf, settings)]
+    yield from wrong
+    if not wrong:
+        contradictions.adapt_defaults(conf)
+        yield from contradictions.problems(conf)
 
 
 def default_files() -> list[str]:
@@ -354,6 +361,19 @@ def _names_in(path: str) -> Iterator[tuple[str, str]]:
             yield group, name
 
 
+def _variables() -> Iterator[tuple[str, str, str]]:
+    """Yield the variables of the environment that oslo.config reads.
+
+    Each has its place in errors, the group and the name.
+    """
+    for variable in sorted(os.environ):
+        group, separator, name = variable.removeprefix('OS_').partition('__')
+        if separator and variable.startswith('OS_'):
+            group = group.lower()
+            yield (f'environment variable {variable}',
+                   'DEFAULT' if group == 'default' else group, name.lower())
+
+
 def _check_names(
     named: Iterable[tuple[str, str, str]], known: _Names,
     conf: cfg.ConfigOpts, kinds: Collection[str],
@@ -471,23 +491,20 @@ def _check_values(
     """
     if _are_named(conf, settings):
         yield from filter(None, (
-            _problem(conf if group == 'DEFAULT' else conf[group], group, name,
-                     settings) for group, name in settings))
+            _problem(conf, group, name, settings) for group, name in settings))
         return
     for name in conf:
         problem = _problem(conf, 'DEFAULT', name, settings)
         if problem is not None:
             yield problem
         elif isinstance(conf[name], cfg.ConfigOpts.GroupAttr):
-            section = conf[name]
             yield from filter(None, (
-                _problem(section, name, each, settings) for each in section))
+                _problem(conf, name, each, settings) for each in conf[name]))
 
 
 def _are_named(conf: cfg.ConfigOpts, settings: _Settings) -> bool:
-    """Return whether options are set by their current names in files only."""
-    if conf.config_source or any(
-            name.startswith('OS_') and '__' in name for name in os.environ):
+    """Return whether all options are set by their current names."""
+    if conf.config_source:
         return False
     return all(
         name in conf if group == 'DEFAULT' else
@@ -495,13 +512,18 @@ def _are_named(conf: cfg.ConfigOpts, settings: _Settings) -> bool:
 
 
 def _problem(
-    section: cfg.ConfigOpts | cfg.ConfigOpts.GroupAttr, group: str, name: str,
-    settings: _Settings,
+    conf: cfg.ConfigOpts, group: str, name: str, settings: _Settings
 ) -> exception.ConfigurationInvalid | None:
     """Return the problem of a value, or None."""
+    section = conf if group == 'DEFAULT' else conf[group]
     try:
-        section[name]
-        return None
+        value = section[name]
+        if not (value is None or value == '' and (group, name) in _texts()):
+            return None
+        if not _is_set(conf, group, name):
+            return None
+        # oslo.config would use it in place of the default.
+        problem = 'it has no value; expected a value, or no line for it'
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
         # The text of the error may quote a part of a password.
         problem = ('no option has the name after $; expected $$ for the '
@@ -510,6 +532,22 @@ def _problem(
         problem = _plain(str(exc.__context__ or exc))
     return exception.ConfigurationInvalid(
         field=_where(settings, group, name), problem=problem)
+
+
+@functools.cache
+def _texts() -> frozenset[tuple[str, str]]:
+    """Return the options of this project that have a text by default."""
+    return frozenset(
+        (group, option.dest) for group, options in opts.list_core()
+        for option in options if option.default
+        and isinstance(option.default, str)
+        and option.dest != 'mysql_sql_mode')
+
+
+def _is_set(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
+    """Return whether a file or the environment sets an option."""
+    location = conf.get_location(name, None if group == 'DEFAULT' else group)
+    return location is not None and location.location.is_user_controlled
 
 
 def _where(settings: _Settings, group: str, name: str) -> str:

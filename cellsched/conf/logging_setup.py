@@ -37,20 +37,34 @@ def load(path: str) -> None:
 
     :raises cellsched.exception.ConfigurationInvalid: the file cannot be used
     """
+    parser = parse(path)
     try:
-        with open(path) as file, _restored_loggers():
-            parser = configparser.ConfigParser()
-            parser.read_file(file)
+        with _restored_loggers():
             config.fileConfig(parser, disable_existing_loggers=False)
+    except Exception as exc:
+        # The file names classes, which may raise any error.
+        raise _unusable(path, exception.describe(exc)) from None
+
+
+def parse(path: str) -> configparser.ConfigParser:
+    """Return the content of a configuration of logging.
+
+    :raises cellsched.exception.ConfigurationInvalid: the file cannot be read,
+        or has another format
+    """
+    parser = configparser.ConfigParser()
+    try:
+        with open(path) as file:
+            parser.read_file(file)
     except configparser.ParsingError as exc:
         # The text of the error quotes lines, which may have a password.
         lines = [exc.lineno] if isinstance(
             exc, configparser.MissingSectionHeaderError) else [
                 number for number, _ in exc.errors]
         raise _unusable(path, f'line {lines[0]} cannot be parsed') from None
-    except Exception as exc:
-        # The file names classes, which may raise any error.
+    except (OSError, ValueError, configparser.Error) as exc:
         raise _unusable(path, exception.describe(exc)) from None
+    return parser
 
 
 @contextlib.contextmanager

@@ -78,9 +78,9 @@ Related options:
     cfg.FloatOpt('stale_cell_timeout', default=30.0, min=0.0, help="""
 Seconds without an answer after which the hosts of a cell get no servers.
 
-Until then the scheduler uses the last known state of the cell. Keep the value
-below ``[DEFAULT] service_down_time``, because a host whose reports cannot be
-read counts as down.
+Until then the scheduler uses the last known state of the cell. The value must
+be below ``[DEFAULT] service_down_time``, because a host whose reports cannot
+be read counts as down. The default is half of that option if it is lower.
 """),
     cfg.FloatOpt('cell_failure_half_life', default=300.0, min=1.0, help="""
 Half-life of the failures of a cell, in seconds.

@@ -12,6 +12,7 @@ from cellsched.api import authorization
 from cellsched.api import cells
 from cellsched.claims import base as claims_base
 from cellsched.conf import enabled
+from cellsched.conf import logging_setup
 from cellsched import context
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
@@ -41,7 +42,7 @@ Problems = Iterator[exception.CellschedException]
 
 
 def problems(conf: cfg.ConfigOpts) -> Problems:
-    """Yield problems of plug-ins and policy rules; connects to nothing.
+    """Yield problems of plug-ins and of other files; connects to nothing.
 
     Invalid values of options are not reported here.
     """
@@ -57,6 +58,9 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
     for namespace, base in _BASES.items():
         yield from _failures(enabled.load, conf, namespace, base)
     yield from _failures(enforcer.read, conf)
+    yield from _failures(
+        lambda: logging_setup.parse(conf.log_config_append)
+        if conf.log_config_append else None)
 
 
 def url_problems(parts: Components) -> Problems:

@@ -229,7 +229,8 @@ class TestCorruption(base.TestCase):
         # Agents do not report again what is changed.
         self.deploy({'cell1': [
             deployment.DeployedHost('a1', memory_mb=65536, providers=gpu),
-            'a2'], 'cell2': ['b1']}, DEFAULT={'report_interval': 3600})
+            'a2'], 'cell2': ['b1']}, DEFAULT={
+                'report_interval': 3600, 'service_down_time': 7200})
         self.names = self.populate()
         self.auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)

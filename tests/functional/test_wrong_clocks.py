@@ -198,7 +198,8 @@ class TestDoubt(base.TestCase):
     def setUp(self):
         super().setUp()
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']},
-                    DEFAULT={'report_interval': 3600})
+                    DEFAULT={'report_interval': 3600,
+                             'service_down_time': 7200})
 
     def report(self, *hosts, ago_s=0.0):
         """Have hosts be seen for the last time that long ago."""
@@ -212,7 +213,7 @@ class TestDoubt(base.TestCase):
 
     def test_build_is_tried_again_when_nearly_all_are_down(self):
         """As it is when the databases were away for a while."""
-        self.report('a1', 'a2', 'b1', 'b2', ago_s=90)
+        self.report('a1', 'a2', 'b1', 'b2', ago_s=9000)
 
         [uuid] = self.create()
 
@@ -228,7 +229,7 @@ class TestDoubt(base.TestCase):
         self.assertEqual('ACTIVE', found.status)
 
     def test_build_fails_when_a_cell_is_down_and_the_other_has_no_room(self):
-        self.report('a1', 'a2', ago_s=90)
+        self.report('a1', 'a2', ago_s=9000)
 
         [found] = self.built(flavor='huge')
 

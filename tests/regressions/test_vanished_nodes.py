@@ -17,7 +17,8 @@ class TestVanishedNode(machines.TestCase):
         super().setUp()
         # The test lets the agents report, one report at a time.
         self.begin({'cell1': ['a1', 'a2'], 'cell2': ['b1']},
-                   DEFAULT={'report_interval': 3600})
+                   DEFAULT={'report_interval': 3600,
+                            'service_down_time': 7200})
         flavors = self.world.api.flavors
         flavors.create(base.ADMIN, 'metal', 1, 512, 0)
         flavors.set_extra_specs(base.ADMIN, 'metal', {

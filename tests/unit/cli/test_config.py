@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import fixtures
 import yaml
 
 from cellsched.db.api import cell_mappings
@@ -69,6 +70,23 @@ class TestValidateConfig(base.CommandTestCase):
                 'NixFilter', 'no.such.Weigher', 'nix', 'nix', 'nix')):
             self.assertIn(name, line)
         self.assertEqual(10, len(found))
+
+    def test_values_without_effect_or_meaning_are_shown(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'OS_SCHEDULER__MAX_ATEMPTS', '3'))
+        found = self.problems(
+            DEFAULT={'log_config_append': '/missing'},
+            database={'use_db_reconnect': 'true'},
+            scheduler={'max_instances_per_request': ''})
+
+        self.assertEqual(
+            ['[database] use_db_reconnect',
+             'environment variable OS_SCHEDULER__MAX_ATEMPTS',
+             '[scheduler] max_instances_per_request',
+             '[DEFAULT] log_config_append'],
+            [line.partition(': ')[0] for line in found])
+        [line] = self.problems(DEFAULT={'report_interval': 40})[1:]
+        self.assertIn('[DEFAULT] service_down_time: 60 is too low', line)
 
     def test_foreign_group_is_named_unless_excluded(self):
         groups = {'keystone_authtoken': {'a': 1, 'b': 2}}

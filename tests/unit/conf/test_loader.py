@@ -300,6 +300,64 @@ class TestValues(LoadingTestCase):
         self.assertIn('[scheduler] max_attempts:', self.refused(''))
 
 
+class TestEmptyValues(LoadingTestCase):
+
+    def test_number_without_a_value_is_refused(self):
+        for group, name in (
+                ('scheduler', 'discover_hosts_in_cells_interval'),
+                ('scheduler', 'max_instances_per_request'),
+                ('scheduler', 'workers'), ('cells', 'timeout'),
+                ('oslo_messaging_rabbit', 'rabbit_qos_prefetch_count')):
+            self.assertIn(f'a.conf: [{group}] {name}: it has no value',
+                          self.refused(f'[{group}]\n{name} =\n'))
+
+    def test_name_without_a_value_is_refused(self):
+        for group, name in (('DEFAULT', 'state_path'), ('scheduler', 'driver'),
+                            ('DEFAULT', 'default_availability_zone')):
+            self.assertIn(f'[{group}] {name}: it has no value',
+                          self.refused(f'[{group}]\n{name} =\n'))
+
+    def test_empty_text_and_list_are_values(self):
+        conf = self.load(
+            '[coordination]\nbackend_url =\n[database]\nmysql_sql_mode =\n'
+            '[filter_scheduler]\nweight_classes =\n')
+
+        self.assertEqual(('', '', []), (
+            conf.coordination.backend_url, conf.database.mysql_sql_mode,
+            conf.filter_scheduler.weight_classes))
+
+
+class TestEnvironment(LoadingTestCase):
+
+    def refused_variable(self, name, value):
+        with fixtures.EnvironmentVariable(name, value):
+            return self.refused('[DEFAULT]\nreport_interval = 7\n')
+
+    def test_error_names_the_variable(self):
+        for name, value, expected in (
+                ('OS_SCHEDULER__MAX_ATTEMPTS', 'many',
+                 '[scheduler] max_attempts'),
+                ('OS_DEFAULT__REPORT_INTERVAL', 'x', 'not a number'),
+                ('OS_DEFAULT__DEBUG', 'maybe', 'boolean'),
+                ('OS_SCHEDULER__MAX_ATTEMPTS', '', 'it has no value'),
+                ('OS_SCHEDULER__MAX_ATEMPTS', '3', 'mean max_attempts?'),
+                ('OS_SHEDULER__MAX_ATTEMPTS', '3', 'mean [scheduler]?'),
+                ('OS_DATABASE__USE_DB_RECONNECT', '1', 'has no effect')):
+            refusal = self.refused_variable(name, value)
+            self.assertIn(f'environment variable {name}: [', refusal)
+            self.assertIn(expected, refusal)
+
+    def test_password_is_not_quoted(self):
+        self.assertNotIn('s3cret', self.refused_variable(
+            'OS_DATABASE__CONNECTION', 'mysql://u:pa$s3cret@host/db'))
+
+    def test_variables_of_other_programs_are_accepted(self):
+        for name in 'OS_AUTH_URL', 'OS_KEYSTONE__URL', 'OTHER__NAME':
+            self.useFixture(fixtures.EnvironmentVariable(name, 'x'))
+
+        self.load('')
+
+
 class TestMessaging(base.TestCase):
 
     def test_second_configuration_gets_the_messaging_options(self):
