@@ -75,6 +75,29 @@ class TestProductOptions(TestCase):
         raise ValueError('no such number')
 
 
+class TestRead(TestCase):
+
+    def refused(self, path):
+        # As in a new process: Nova registers options of the command.
+        CONF.reset()
+        self.addCleanup(self.read)
+        with self.assertRaises(exception.ConfigurationInvalid) as caught:
+            configuration.read(['nova-scheduler', '--config-file', str(path)])
+        self.assertEqual(1, len(str(caught.exception).splitlines()))
+        return str(caught.exception)
+
+    def test_file_that_is_not_utf8_is_refused(self):
+        with tempfile.NamedTemporaryFile(suffix='.conf') as stream:
+            stream.write(b'[DEFAULT]\n# caf\xe9\n')
+            stream.flush()
+
+            self.assertIn('not text in UTF-8', self.refused(stream.name))
+
+    def test_directory_in_place_of_a_file_is_refused(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.assertIn(directory, self.refused(directory))
+
+
 class TestProblems(TestCase):
 
     def test_default_configuration_of_nova_has_no_problem(self):
