@@ -203,9 +203,8 @@ class ProviderConfig:
         if self._location is None:
             return []
         try:
-            with os.scandir(self._location) as entries:
-                found = [(each.name, each.stat()) for each in entries
-                         if each.name.endswith('.yaml')]
+            names = sorted(name for name in os.listdir(self._location)
+                           if name.endswith('.yaml'))
         except FileNotFoundError:
             return []
         except OSError as exc:
@@ -213,8 +212,17 @@ class ProviderConfig:
                 self._location, (),
                 'a readable directory',
                 f'it cannot be read: {exc.strerror}') from None
-        return sorted((name, stat.st_mtime_ns, stat.st_size, stat.st_ino)
-                      for name, stat in found)
+        return [self._stamp(name) for name in names]
+
+    def _stamp(self, name: str) -> _Stamp:
+        assert self._location is not None
+        try:
+            stat = os.stat(self._location / name)
+        except OSError:
+            # A link to a missing file must not disable the other files: the
+            # read that follows fails.
+            return name, 0, 0, 0
+        return name, stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self) -> Mapping[str, _Provider]:
         found: dict[str, _Provider] = {}

@@ -142,6 +142,18 @@ class TestProviderConfig(base.TestCase):
         self.config.follow()
         self.assertTraits('CUSTOM_B')
 
+    def test_link_to_a_missing_file_keeps_the_earlier_configuration(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_A'))
+        self.config.load()
+
+        (self.directory / 'b.yaml').symlink_to(self.directory / 'missing')
+        for _ in range(3):
+            self.config.follow()
+
+        self.assertTraits('CUSTOM_A')
+        [line] = self.logs.output.splitlines()
+        self.assertIn('b.yaml: document: the file cannot be read', line)
+
     def assertRefused(self, field, expected, text):
         self.write(textwrap.dedent(text))
         with self.subTest(text=text):
