@@ -595,7 +595,7 @@ class ClaimStore(abc.ABC):
     def same_backend(self, other: 'ClaimStore') -> bool:
         """Return whether another store keeps its claims in the same place.
 
-        May connect to both, and changes nothing. A store with the capability
+        May connect to both, and changes no claims. A store with the capability
         ``SHARED`` detects the same backend behind different configurations.
         """
         return other is self

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from cellsched.db import errors
 from cellsched.db import session
+from cellsched.db import tokens
 from cellsched import exception
 from cellsched import urls
 
@@ -86,6 +87,8 @@ class Schema:
             return
         with database.reader() as connection:
             tables = set(sa.inspect(connection).get_table_names())
+        # A comparison of databases creates it before the schema.
+        tables.discard(tokens.NAME)
         if not tables or self.version_table in tables or (
                 _version_table(_BESIDE.get(self.name)) in tables):
             return

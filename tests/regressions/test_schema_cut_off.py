@@ -166,16 +166,14 @@ class CutOffTests:
     @profile.full_only('processes; by default one thread waits for another')
     def test_processes_upgrade_at_once(self):
         for name in SCHEMAS:
-            for number in range(3):
-                url = self.server.url(f'{name}_{number}')
-                with futures.ThreadPoolExecutor(3) as executor:
-                    ended = [each.result() for each in [
-                        executor.submit(self.sync_in_process, name, url)
-                        for _ in range(3)]]
+            database = self.open(name, database=f'{name}_at_once')
+            with futures.ThreadPoolExecutor(3) as executor:
+                ended = [each.result() for each in [
+                    executor.submit(self.sync_in_process, name, database.url)
+                    for _ in range(3)]]
 
-                self.assertEqual([(0, '')] * 3, ended)
-                self.check_complete(
-                    name, self.open(name, database=f'{name}_{number}'))
+            self.assertEqual([(0, '')] * 3, ended)
+            self.check_complete(name, database)
 
     @profile.full_only('processes; by default an error ends the upgrade')
     def test_killed_processes_leave_what_can_be_completed(self):

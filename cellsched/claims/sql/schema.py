@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from cellsched.db import feed
 from cellsched.db import schema
+from cellsched.db import tokens
 
 #: Number of lanes of the feed. Should exceed the number of concurrent
 #: commits, which wait for each other in one lane.
@@ -101,8 +102,11 @@ group_locks = sa.Table(
     sa.Column('times', sa.BigInteger, nullable=False),
 )
 
+#: Shows whether two URLs lead to the same database.
+tokens.table(METADATA)
+
 #: Reports changed providers.
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
 SCHEMA = schema.Schema(
-    'claims', 'cellsched.claims.sql', METADATA, '9e3d1f70c5a8')
+    'claims', 'cellsched.claims.sql', METADATA, 'b7f24c90e1d3')

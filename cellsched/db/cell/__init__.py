@@ -4,4 +4,4 @@
 from cellsched.db.cell import models
 from cellsched.db import schema
 
-SCHEMA = schema.Schema('cell', __name__, models.METADATA, '1c0e5b8f7a43')
+SCHEMA = schema.Schema('cell', __name__, models.METADATA, '5e9a2d7c41b6')

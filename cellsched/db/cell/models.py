@@ -10,6 +10,7 @@ from sqlalchemy.dialects import mysql as mysql_types
 
 from cellsched.db import feed
 from cellsched.db import mysql
+from cellsched.db import tokens
 
 #: Number of lanes of the feed of hosts: about the number of agents that commit
 #: at the same time, since agents with the same lane wait for each other.
@@ -275,6 +276,9 @@ SHADOWS = {table: _shadow(table) for table in (
     services, compute_nodes, instances, instance_extra,
     instance_system_metadata, instance_faults, instance_actions,
     instance_actions_events, block_device_mapping, migrations)}
+
+# Addition: shows whether two URLs lead to the same database.
+tokens.table(METADATA)
 
 # Addition: the feed of services and compute nodes.
 FEED = feed.Feed('host_lanes', METADATA, LANES)

@@ -96,6 +96,20 @@ class MigrationTests:
             self.assertEqual(
                 expected, session.is_same_database(another, here), url)
 
+    def test_databases_without_a_schema_are_compared(self):
+        here, there = (self.open(name, cell.SCHEMA)
+                       for name in ('empty', 'empty_too'))
+        again = self.open('empty', cell.SCHEMA)
+
+        self.assertFalse(session.is_same_database(here, there))
+        self.assertTrue(session.is_same_database(here, again))
+        for database in here, there:
+            cell.SCHEMA.sync(database)
+            cell.SCHEMA.check(database)
+        with here.reader() as connection:
+            self.assertEqual(0, connection.execute(sa.text(
+                'SELECT count(*) FROM database_tokens')).scalar())
+
     def test_databases_of_one_name_on_two_servers_are_two(self):
         one = self.open('same', cell.SCHEMA)
         cell.SCHEMA.sync(one)
