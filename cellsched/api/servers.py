@@ -23,7 +23,6 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
-from cellsched.db.api import cell_mappings
 from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
@@ -32,12 +31,12 @@ from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
+from cellsched.deletion import Deletion
 from cellsched import exception
 from cellsched import json_schema
 from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
-from cellsched.migrations import LocalDeletion
 from cellsched.migrations import Migrations
 from cellsched import objects
 from cellsched.quota import base as quota_base
@@ -259,13 +258,16 @@ class Servers(base.ServerController):
 
         The deletion is accepted when the database of the cell has it. If the
         host gets no message, its agent finds the deletion there. If the host
-        is down, the deletion is completed in the cell.
+        is down, the deletion is completed in the cell. Returns at once if
+        another call of this process deletes the server.
 
         :raises cellsched.exception.InvalidField: the id is invalid
         :raises cellsched.exception.InstanceNotFound: it does not exist
         :raises cellsched.exception.DatabaseUnreachable: its cell does not
-            answer. No conductor brings the server into the cell any more, and
-            another call continues the deletion
+            answer. A conductor continues the deletion later, and another call
+            does so, too
+        :raises cellsched.exception.ServiceBusy: another call to delete it
+            waits for long
         """
         validation.check_text('server', 'id', uuid)
         self._reader.get(context, uuid, to_delete=True)
@@ -632,131 +634,6 @@ def _devices(
         objects.BlockDeviceMapping(
             uuid=new_uuid(), instance_uuid=uuid, **device)
         for device in request.block_device_mappings]).obj_to_primitive()
-
-
-class Deletion:
-    """Deletes servers, in any state.
-
-    First, one transaction in the API database deletes the build request and
-    marks the mapping, which then takes no cell. Then the row in the cell is
-    deleted. If a conductor may be about to write the row, a deleted row is
-    written first, which the conductor finds.
-    """
-
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        compute: Callable[[], ComputeAPIs],
-        claims: claims_base.ClaimStore,
-        clock: Clock, down_s: float, reached: Callable[[str], None],
-    ) -> None:
-        self._local = LocalDeletion(claims, down_s)
-        self._database = database
-        self._targets = targets
-        self._compute = compute
-        self._claims = claims
-        self._clock = clock
-        self._reached = reached
-
-    def run(self, context: RequestContext, uuid: str) -> None:
-        """Delete a server, or continue an interrupted deletion."""
-        with self._database.writer() as connection:
-            request = build_requests.get(connection, uuid, lock=True)
-            instance_mappings.mark_deleted(
-                connection, [uuid], self._clock.now())
-            if request is None:
-                # A retry may have created it before the mapping was marked.
-                request = build_requests.get(connection, uuid, lock=True)
-            if request is not None:
-                if request.buried:
-                    self._remove_from_cell0(connection, uuid)
-                build_requests.delete(connection, [uuid])
-            instance_groups.remove_members(connection, [uuid])
-            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
-        self._reached('Delete')
-        decided = None if mapping is None else mapping.cell_mapping
-        if decided is not None:
-            # The row may exist before the request is deleted, if a conductor
-            # has died between the two.
-            self._delete_in_cell(context, decided, uuid, request)
-        elif request is not None:
-            # A conductor that works on the build finds the request deleted,
-            # and rolls back.
-            self._claims.release([uuid])
-
-    def _remove_from_cell0(self, connection: Any, uuid: str) -> None:
-        """Remove the row in cell0 of a server that is being retried.
-
-        The caller holds the lock of the request, so no conductor takes it.
-        """
-        cell0 = cell_mappings.find(connection, objects.CELL0_UUID)
-        if cell0 is not None:
-            with self._targets.database(cell0).writer() as in_cell0:
-                instances.purge(in_cell0, instances.lock(in_cell0, [uuid]))
-
-    def _delete_in_cell(
-        self, context: RequestContext, cell: objects.CellMapping,
-        uuid: str, request: objects.BuildRequest | None,
-    ) -> None:
-        cell_context = self._targets.target_cell(context, cell)
-        assert cell_context.cell is not None
-        if request is not None:
-            with cell_context.cell.database.writer() as connection:
-                _forestall(connection, request.instance, self._clock.now())
-        instance = self._mark(cell_context, uuid)
-        if instance is None:
-            self._claims.release([uuid])
-            return
-        try:
-            self._compute().get(
-                cell_context.cell.transport).terminate_instance(
-                cell_context, instance.host, instance)
-        except Exception as exc:
-            # The row is marked, and agents look for marked rows.
-            LOG.warning('Request %s: could not cast to host %s of cell %s to '
-                        'delete the server; the host deletes it later: %s',
-                        context.request_id, instance.host, cell.identity,
-                        exception.describe(exc), instance_uuid=uuid)
-        try:
-            self._local.delete(cell_context.cell.database, uuid)
-        except Exception as exc:
-            # The deletion is accepted, and a conductor completes it.
-            LOG.warning('Request %s: could not complete the deletion of the '
-                        'server in cell %s; a conductor completes it later: '
-                        '%s', context.request_id, cell.identity,
-                        exception.user_text(exc), instance_uuid=uuid)
-
-    def _mark(
-        self, cell_context: RequestContext, uuid: str
-    ) -> objects.Instance | None:
-        """Delete a row without a host; else mark the row, and return it."""
-        assert cell_context.cell is not None
-        while True:
-            now = self._clock.now()
-            with cell_context.cell.database.writer() as connection:
-                if instances.delete(connection, uuid, now, host=None):
-                    instance_history.create_all(
-                        connection, {uuid: cell_context}, 'delete', now,
-                        finished=True)
-                    return None
-                instance = instances.get(connection, uuid)
-                if instance is None:
-                    return None
-                # The row may have changed its host since it was read.
-                if instance.host and instances.transit(
-                        connection, uuid, 'mark_deleting', now,
-                        host=instance.host):
-                    if instance.task_state != 'deleting':
-                        instance_history.create_all(
-                            connection, {uuid: cell_context}, 'delete', now)
-                    return instance
-
-
-def _forestall(
-    connection: Any, instance: objects.Instance, now: datetime.datetime
-) -> None:
-    """Write a deleted row before a conductor writes the row."""
-    if instances.create(connection, [instance], now):
-        instances.delete(connection, instance.uuid, now)
 
 
 #: Attempts to change a server that moves between databases meanwhile.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recovery of interrupted work.
 
-Above the cells: build requests and casts of builds. In a cell: migrations and
-leftover networks.
+Above the cells: build requests, casts of builds and deletions. In a cell:
+migrations, deletions on hosts that are down, and leftover networks.
 """
 
 from collections.abc import Callable
@@ -37,6 +37,8 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db.cell import states
 from cellsched.db import session
+from cellsched.deletion import Deletion
+from cellsched.deletion import LEASE_S
 from cellsched import exception
 from cellsched import metrics
 from cellsched.metrics import Metrics
@@ -577,6 +579,73 @@ class StalledMigrations:
             LOG.warning('Could not cast to host %s to end a move: %s', host,
                         exception.describe(exc),
                         instance_uuid=move.instance_uuid)
+
+
+@dataclasses.dataclass(eq=False)
+class InterruptedDeletions:
+    """Continues deletions whose process has stopped, above the cells.
+
+    Several conductors may do this at the same time.
+
+    :param database: the API database
+    :param owner: name of this process
+    :param executor: runs the deletions of a cell one after the other
+    :param page: deletions to read at a time
+    """
+
+    database: session.Database
+    deletion: Deletion
+    owner: str
+    executor: futures.Executor
+    page: int = 100
+
+    def __post_init__(self) -> None:
+        #: Running work, by the id of the cell.
+        self._under_way: dict[int | None, futures.Future[None]] = {}
+
+    def run(self) -> None:
+        """Start to continue the deletions.
+
+        Each that fails is retried after its lease.
+        """
+        with self.database.reader() as connection:
+            now = self.database.timestamp()
+            found = leases.list_interrupted_deletions(
+                connection, now, self.page)
+        if not found:
+            return
+        with self.database.writer() as connection:
+            uuids = leases.take_deletions(
+                connection, found, self.owner, now, now + LEASE_S)
+            mappings = instance_mappings.get_many(connection, uuids)
+        by_cell: dict[int | None, list[str]] = {}
+        for uuid in uuids:
+            mapping = mappings.get(uuid)
+            cell = mapping.cell_mapping if mapping else None
+            by_cell.setdefault(cell.id if cell else None, []).append(uuid)
+        for number, some in by_cell.items():
+            running = self._under_way.get(number)
+            if running is None or running.done():
+                self._under_way[number] = self.executor.submit(
+                    self._go_through, admin(), some)
+
+    def _go_through(
+        self, context: RequestContext, uuids: Sequence[str]
+    ) -> None:
+        """Continue the deletions of a cell, while it answers."""
+        for uuid in uuids:
+            LOG.warning('Continuing the interrupted deletion',
+                        instance_uuid=uuid)
+            try:
+                self.deletion.run(context, uuid, resumes=True)
+            except exception.DATABASE_UNAVAILABLE as exc:
+                LOG.warning('Could not continue the deletion yet: %s',
+                            exception.describe(exc), instance_uuid=uuid)
+                break
+            except Exception:
+                # One failure does not stop the others.
+                LOG.exception('Could not continue the deletion',
+                              instance_uuid=uuid)
 
 
 @dataclasses.dataclass(eq=False)

@@ -18,6 +18,7 @@ from cellsched.conductor.tasks import build_instances
 from cellsched.conductor.tasks import move
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
+from cellsched import deletion
 from cellsched.network.deallocation import NetworkDeallocation
 from cellsched import plugins
 from cellsched.rpc import conductor as conductor_rpc
@@ -110,9 +111,9 @@ class Builds:
     :param scheduler: the client of schedulers
     :param task: the build task
     :param recoverer: resumes interrupted builds
-    :param periodic: renewal of leases, recovery of interrupted builds, casts
-        that no compute host received, and release of leaked claims; each
-        function runs in its own thread
+    :param periodic: renewal of leases, recovery of interrupted builds and
+        deletions, casts that no compute host received, and release of leaked
+        claims; each function runs in its own thread
     """
 
     scheduler: scheduler_rpc.SchedulerAPI
@@ -150,9 +151,15 @@ def builds(parts: Components) -> Builds:
         parts.database, task, options.build_lease, parts.builders,
         options.recovery_threads, new_uuid=parts.new_uuid,
         metrics=parts.metrics)
+    deletions = _interrupted_deletions(parts)
+
+    def recover() -> None:
+        recoverer.run()
+        deletions.run()
+
     return Builds(scheduler, task, recoverer, [
         (task.leases.renew, options.build_lease / _RENEWALS),
-        (recoverer.run, options.recovery_interval),
+        (recover, options.recovery_interval),
         (_stalled_builds(parts).run, options.cast_check_interval),
         (leaked.run, options.claims_check_interval),
         *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)])
@@ -179,6 +186,16 @@ def _stalled_builds(parts: Components) -> recovery.StalledBuilds:
         recovery.RetryPolicy(
             conf.conductor.cast_timeout, conf.conductor.cast_attempts,
             conf.service_down_time), parts.builders, metrics=parts.metrics)
+
+
+def _interrupted_deletions(
+    parts: Components
+) -> recovery.InterruptedDeletions:
+    return recovery.InterruptedDeletions(
+        parts.database, deletion.Deletion(
+            parts.database, parts.targets, lambda: parts.compute,
+            parts.claims, parts.clock, parts.conf.service_down_time,
+            parts.reached), parts.new_uuid(), parts.builders)
 
 
 def _moves(parts: Components) -> conductor_rpc.MovingConductor:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for leases: of build requests, and of tasks with one leader."""
+"""Queries for leases: of build requests, and of tasks with one leader.
+
+A deletion in progress is such a task, too.
+"""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -169,6 +172,65 @@ def elect(
     return connection.execute(_LEAD, {
         'task': task, 'candidate': candidate, 'now': now,
         'until': expires_at}).rowcount == 1
+
+
+#: Begins the names of the entries of deletions; the uuid of a server follows.
+_DELETION = 'delete '
+
+_END_DELETION = sa.delete(_LEADERS).where(
+    _LEADERS.c.name == sa.bindparam('task'))
+
+
+def record_deletion(
+    connection: sa.Connection, uuid: str, expires_at: float
+) -> None:
+    """Record that the deletion of a server has begun, unless it is recorded.
+
+    :param expires_at: seconds since the epoch; then it is interrupted
+    """
+    statements.insert_missing(connection, _LEADERS.c.name, [
+        {'name': _DELETION + uuid, 'owner': '', 'expires_at': expires_at}])
+
+
+def end_deletion(connection: sa.Connection, uuid: str) -> None:
+    """Remove the record of a deletion."""
+    connection.execute(_END_DELETION, {'task': _DELETION + uuid})
+
+
+def list_interrupted_deletions(
+    connection: sa.Connection, now: float, limit: int
+) -> list[str]:
+    """Return servers whose deletion is interrupted, the oldest first.
+
+    The table has few entries besides the deletions in progress.
+
+    :param now: seconds since the epoch
+    """
+    return [name.removeprefix(_DELETION) for name in connection.execute(
+        sa.select(_LEADERS.c.name)
+        .where(_LEADERS.c.name.startswith(_DELETION, autoescape=True),
+               _LEADERS.c.expires_at <= now)
+        .order_by(_LEADERS.c.expires_at).limit(limit)).scalars()]
+
+
+def take_deletions(
+    connection: sa.Connection, uuids: Sequence[str], owner: str, now: float,
+    expires_at: float,
+) -> list[str]:
+    """Lease interrupted deletions to an owner; return the ones that it got.
+
+    Those that another process is taking are skipped.
+
+    :param uuids: from :func:`list_interrupted_deletions`
+    :param now: seconds since the epoch, as ``expires_at``
+    """
+    taken = statements.lock_free(
+        connection, _LEADERS.c.name, [_DELETION + uuid for uuid in uuids],
+        _LEADERS.c.expires_at <= now)
+    connection.execute(
+        sa.update(_LEADERS).where(_LEADERS.c.name.in_(taken))
+        .values(owner=owner, expires_at=expires_at))
+    return [uuid for uuid in uuids if _DELETION + uuid in taken]
 
 
 def _is_overdue(table: Any, due: LeaseDeadline) -> sa.ColumnElement[bool]:

@@ -16,12 +16,15 @@ from cellsched.conductor.tasks.lease import Retries
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import leases
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
+from cellsched import deletion
+from cellsched.deletion import Deletion
 from cellsched import migrations
 from cellsched.network import deallocation
 from cellsched.network import fake
@@ -1218,3 +1221,100 @@ class TestStalledMigrationLimits(StalledMigrationsTestCase):
 
             self.assertEqual(places, self.places)
             self.claims.release([mover.migrations.consumer(self.uuid)])
+
+
+class TestInterruptedDeletions(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.killed = True
+        self.deletion = Deletion(
+            self.database, self.targets, lambda: self.compute, self.claims,
+            self.clock, 60, self.reach)
+
+    def reach(self, step):
+        if self.killed:
+            raise Killed
+
+    def begin(self, cell='cell1'):
+        """Begin to delete a server on a host; return its uuid."""
+        self.chosen = {'cell1': ['a1'], 'cell2': ['b1']}[cell]
+        [uuid] = self.accept()
+        self.task().run(base.USER, [uuid])
+        self.assertRaises(Killed, self.deletion.run, base.USER, uuid)
+        return uuid
+
+    def make(self, name='conductor', executor=None):
+        return recovery.InterruptedDeletions(
+            self.database, self.deletion, name,
+            executor or futurist.SynchronousExecutor())
+
+    def continue_late(self, **options):
+        self.killed = False
+        self.clock.advance(deletion.LEASE_S)
+        self.make(**options).run()
+
+    def states(self, *uuids):
+        return [self.row(uuid).vm_state for uuid in uuids]
+
+    def test_interrupted_deletion_is_continued_after_its_lease(self):
+        uuid = self.begin()
+        self.killed = False
+
+        self.make().run()
+        self.assertEqual(['building'], self.states(uuid))
+        self.continue_late()
+
+        self.assertEqual(['deleted'], self.states(uuid))
+        self.assertIsNone(self.holds(uuid))
+        self.continue_late()
+        self.assertEqual(
+            1, self.logs.output.count('Continuing the interrupted deletion'))
+
+    def test_silent_cell_delays_no_other_cell(self):
+        silent, here = self.begin('cell2'), self.begin('cell1')
+        self.break_cell('cell2')
+
+        self.continue_late()
+
+        self.assertEqual(
+            ['building', 'deleted'], self.states(silent, here))
+        self.mend_cell('cell2')
+        self.continue_late()
+        self.assertEqual(['deleted'], self.states(silent))
+
+    def test_failure_of_one_deletion_does_not_stop_the_others(self):
+        broken, other = sorted([self.begin(), self.begin()])
+        release = self.claims.release
+
+        def fail(consumers):
+            if broken in (consumers := list(consumers)):
+                raise KeyError(broken)
+            release(consumers)
+
+        self.claims.release = fail
+        self.continue_late()
+
+        self.assertIsNone(self.holds(other))
+        self.claims.release = release
+        self.continue_late()
+        self.assertIsNone(self.holds(broken))
+
+    def test_conductors_continue_different_deletions(self):
+        uuids = [self.begin() for _ in range(3)]
+        self.clock.advance(deletion.LEASE_S)
+        now = self.database.timestamp()
+        with self.database.reader() as connection:
+            found = leases.list_interrupted_deletions(connection, now, 2)
+        taken = []
+        for name in 'one', 'two':
+            with self.database.writer() as connection:
+                taken.append(leases.take_deletions(
+                    connection, found, name, now, now + deletion.LEASE_S))
+
+        self.assertEqual([found, []], taken)
+        self.assertEqual(2, len({*found} & {*uuids}))
+
+
+class Killed(BaseException):
+    """Ends a call like a killed process."""
