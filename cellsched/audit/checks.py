@@ -245,10 +245,14 @@ def check_tasks(server: ServerState) -> Iterator[findings.Finding]:
     """
     cell = server.mapping.cell if server.mapping else None
     row = server.rows.get(cell) if cell else None
-    if row is None or row.deleted or server.requested or (
-            cell == objects.CELL0_UUID):
+    if row is None or server.requested or cell == objects.CELL0_UUID:
         return
-    if row.task_state == 'deleting':
+    if row.deleted:
+        if row.move is not None and row.move.kind in server_moves.KINDS:
+            yield found(
+                server, 'move-stranded', f'has a move ({row.move.kind}, '
+                f'{row.move.status}), and is deleted', cell, Action.GIVE_UP)
+    elif row.task_state == 'deleting':
         if row.down:
             yield found(
                 server, 'deleting-waits',

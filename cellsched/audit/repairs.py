@@ -103,7 +103,7 @@ class RowRepairs:
                         uuid=server.uuid, task=revert.task), self._host, now)
 
     def give_up(self, finding: findings.Finding, server: ServerState) -> None:
-        """Abort a move that does not match the server's task."""
+        """End a move that does not match the server's task."""
         assert finding.cell_uuid is not None
         row = server.rows[finding.cell_uuid]
         database = self._cell(finding.cell_uuid)
@@ -111,6 +111,9 @@ class RowRepairs:
             move = (None if connection is None
                     else server_moves.live(connection, server.uuid))
         if self._migrations is None or move is None or row.move is None:
+            return
+        if move.status == server_moves.MOVED:
+            self._migrations.finish(database, move)
             return
         # The move cannot complete, as the server does not wait for it.
         self._migrations.abort(

@@ -17,6 +17,7 @@ from cellsched.db.cell import build_casts
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
 from cellsched.db import statements
 from cellsched import objects
@@ -389,7 +390,8 @@ def delete(
 ) -> bool:
     """Mark a server as deleted on a condition; return whether it held.
 
-    Its tags are deleted, and its block devices are marked as deleted.
+    Its tags are deleted, and its block devices are marked as deleted. A move
+    that no host was told of ends.
     """
     deleted = transit(
         connection, uuid, 'delete', now,
@@ -397,6 +399,7 @@ def delete(
         **expected)
     if deleted:
         instance_history.close(connection, uuid, now)
+        server_moves.end_unsent(connection, uuid, now)
         instance_children.delete_tags(connection, [uuid])
         instance_children.mark_block_devices_deleted(connection, [uuid], now)
     return deleted

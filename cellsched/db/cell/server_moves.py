@@ -38,6 +38,9 @@ LIVE = (ACCEPTED, PREPARING, MIGRATING, MOVED)
 #: The server's row is unchanged except for its state.
 UNMOVED = (ACCEPTED, PREPARING, MIGRATING)
 
+#: No host was told of the move yet.
+UNSENT = (ACCEPTED, PREPARING)
+
 
 @dataclasses.dataclass(frozen=True)
 class MoveKind:
@@ -118,6 +121,12 @@ class Migration:
                 else self.dest_compute)
 
 
+_END_UNSENT = (
+    sa.update(_TABLE)
+    .where(_TABLE.c.instance_uuid == sa.bindparam('server'),
+           _TABLE.c.status.in_(UNSENT))
+    .values(status=ERROR, updated_at=sa.bindparam('now')))
+
 _FIELDS = tuple(field.name for field in dataclasses.fields(Migration))
 
 
@@ -196,6 +205,17 @@ def advance(
         sa.update(_TABLE).where(_TABLE.c.uuid == uuid,
                                 _TABLE.c.status.in_(list(before)))
         .values(status=after, updated_at=now, **values)).rowcount)
+
+
+def end_unsent(
+    connection: sa.Connection, instance_uuid: str, now: datetime.datetime
+) -> None:
+    """End the move of a deleted server, unless a host was told of it.
+
+    A host ends a move itself. A conductor that still selects a host finds the
+    move ended, and releases its claims.
+    """
+    connection.execute(_END_UNSENT, {'server': instance_uuid, 'now': now})
 
 
 def touch(
