@@ -562,6 +562,14 @@ class StalledMigrations:
         assert host is not None
         with self.database.writer() as connection:
             now = self.database.now()
+            if move.status == server_moves.FINISHED and (
+                    not services.is_known(connection, host)):
+                # An operator deleted the host. If it returns, it removes its
+                # guest, because the server has left it.
+                server_moves.advance(
+                    connection, move.uuid, [server_moves.FINISHED],
+                    server_moves.DONE, now)
+                return
             own = server_moves.touch(connection, move.uuid, before, now)
             up = services.is_up(connection, host, now, self.down_s)
         if own and up:

@@ -849,6 +849,15 @@ class TestStalledMigrations(mover.MoverTestCase):
         self.stalled.run()
         self.assertEqual([], self.sent())
 
+    def test_move_that_a_deleted_host_should_clean_up_after_is_over(self):
+        move = self.accept(ask=False, status=server_moves.FINISHED,
+                           source_compute='gone')
+
+        self.run_late()
+
+        self.assertEqual([], self.sent())
+        self.assertEqual(server_moves.DONE, self.status(move))
+
     def test_server_that_is_shelved_goes_on(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None)
 
