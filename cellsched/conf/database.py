@@ -93,7 +93,7 @@ Related options:
 _NAMES = {option.name for option in _OURS}
 
 #: Other options of oslo.db that the engines of this project use. The module
-#: ``unsupported`` has the rest.
+#: ``refusals`` has the rest.
 _THEIRS = {
     'connection', 'connection_debug', 'connection_parameters',
     'connection_recycle_time', 'connection_trace', 'max_retries',

@@ -35,7 +35,7 @@ from oslo_service import opts as service_opts
 from cellsched.conf import contradictions
 from cellsched.conf import enabled
 from cellsched.conf import opts
-from cellsched.conf import unsupported
+from cellsched.conf import refusals
 from cellsched import exception
 from cellsched import plugins
 
@@ -203,8 +203,8 @@ def _read(
             yield problem
             return
     _add_names(known, enabled.register(conf, kinds))
-    yield from unsupported.problems(named)
-    named = [each for each in named if each[1:] not in unsupported.REASONS]
+    yield from refusals.problems(named)
+    named = [each for each in named if each[1:] not in refusals.REASONS]
     if not messages:
         named = _without_messaging(named, known)
     yield from _check_names(named, known, conf, kinds, foreign)

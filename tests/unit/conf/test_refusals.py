@@ -2,12 +2,12 @@
 from oslo_db import options
 
 from cellsched.conf import database
-from cellsched.conf import unsupported
+from cellsched.conf import refusals
 from cellsched.db import session
 from tests.unit.conf import test_loader
 
 
-class TestUnsupported(test_loader.LoadingTestCase):
+class TestRefusals(test_loader.LoadingTestCase):
 
     def test_one_error_names_all_options_and_reasons(self):
         refusal = self.refused(
@@ -22,7 +22,7 @@ class TestUnsupported(test_loader.LoadingTestCase):
         self.assertNotIn('s3cret', refusal)
 
     def test_single_option_is_refused_by_name(self):
-        for group, name in unsupported.REASONS:
+        for group, name in refusals.REASONS:
             self.assertIn(f'a.conf: [{group}] {name}: it has no effect',
                           self.refused(f'[{group}]\n{name} = 1\n'))
 
@@ -34,5 +34,5 @@ class TestUnsupported(test_loader.LoadingTestCase):
         self.assertLessEqual(
             {option.dest for option in options.database_opts} - used
             - {'connection'},
-            {name for group, name in unsupported.REASONS
+            {name for group, name in refusals.REASONS
              if group == 'database'})
