@@ -10,6 +10,7 @@ from typing import NamedTuple
 from alembic import command
 from alembic import config as alembic_config
 from alembic import context as alembic_context
+from alembic import op
 from alembic.runtime import migration
 from alembic import script
 from alembic import util
@@ -80,7 +81,7 @@ def upgrade(
                 with unlimited.writer() as connection:
                     lock = LOCKS.get(connection.dialect.name)
                     if lock is None or lock.take_lock(connection):
-                        _upgrade(connection, database, history, version)
+                        _upgrade(connection, history, version)
                         return
                     holder = lock.lock_holder(connection)
             except _LOST:
@@ -104,8 +105,7 @@ def upgrade(
 
 
 def _upgrade(
-    connection: sa.Connection, database: session.Database, history: History,
-    version: str,
+    connection: sa.Connection, history: History, version: str
 ) -> None:
     known = versions(history.package)
     current = _current(history, connection)
@@ -121,16 +121,6 @@ def _upgrade(
     config.attributes.update(connection=connection, history=history)
     with _LOCK:
         command.upgrade(config, version)
-    if connection.dialect.name in mysql.DIALECTS and version in (
-            'head', known[0]):
-        tables = mysql.unexpected_tables(connection, history.metadata)
-        if tables:
-            raise exception.WrongDatabase(
-                schema=history.name, url=urls.mask(database.url), found=(
-                    'tables of another program or release, which lack columns '
-                    f'or have another collation: {", ".join(tables)}. If an '
-                    'upgrade was cut off in release 1.0, drop these tables '
-                    'and repeat the command'))
 
 
 def _current(history: History, connection: sa.Connection) -> str | None:
@@ -163,3 +153,26 @@ def run() -> None:
         target_metadata=history.metadata, version_table=history.version_table)
     with alembic_context.begin_transaction():
         alembic_context.run_migrations()
+
+
+def create_tables(metadata: sa.MetaData) -> None:
+    """Create the tables and indexes of a version; called by the version.
+
+    On MariaDB and MySQL, tables of an upgrade that was cut off stay.
+
+    :raises cellsched.exception.WrongDatabase: another program or release has
+        made a table of this name
+    """
+    connection = op.get_bind()
+    mysql.create_tables(connection, metadata)
+    if connection.dialect.name not in mysql.DIALECTS:
+        return
+    tables = mysql.unexpected_tables(connection, metadata)
+    if tables:
+        raise exception.WrongDatabase(
+            schema=alembic_context.config.attributes['history'].name,
+            url=urls.mask(str(connection.engine.url)), found=(
+                'tables of another program or release, which lack columns or '
+                f'have another collation: {", ".join(tables)}. If an upgrade '
+                'was cut off in release 1.0, drop these tables and repeat the '
+                'command'))

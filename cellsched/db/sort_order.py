@@ -6,7 +6,7 @@ begins after the last row of the previous page. Databases differ in the
 position of NULL and in the comparison of strings. Here NULL comes first, and
 strings compare by code points, as in Python. On MariaDB and MySQL the tables
 have a collation that does so, which the migrations set
-(:func:`.mysql.create_tables`).
+(:func:`.migration.create_tables`).
 """
 
 from collections.abc import Iterable

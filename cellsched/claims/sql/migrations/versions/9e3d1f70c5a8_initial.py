@@ -6,6 +6,7 @@ from typing import Any
 from alembic import op
 import sqlalchemy as sa
 
+from cellsched.db import migration
 from cellsched.db import mysql
 
 revision = '9e3d1f70c5a8'
@@ -97,8 +98,7 @@ _lanes = _table(
 
 
 def upgrade():
-    connection = op.get_bind()
-    mysql.create_tables(connection, METADATA)
+    migration.create_tables(METADATA)
     op.bulk_insert(
         _lanes, [{'lane': lane, 'position': 0} for lane in range(LANES)])
     op.bulk_insert(

@@ -7,6 +7,7 @@ from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql as mysql_types
 
+from cellsched.db import migration
 from cellsched.db import mysql
 
 revision = '1c0e5b8f7a43'
@@ -276,6 +277,6 @@ lanes = sa.Table(
 
 def upgrade():
     connection = op.get_bind()
-    mysql.create_tables(connection, METADATA)
+    migration.create_tables(METADATA)
     connection.execute(sa.insert(lanes), [
         {'lane': lane, 'position': 0} for lane in range(8)])

@@ -4,7 +4,7 @@
 from alembic import op
 import sqlalchemy as sa
 
-from cellsched.db import mysql
+from cellsched.db import migration
 
 revision = '5e9a2d7c41b6'
 down_revision = '1c0e5b8f7a43'
@@ -20,7 +20,6 @@ sa.Table(
 
 
 def upgrade():
-    connection = op.get_bind()
     # A comparison before the first upgrade creates it, too.
-    if not sa.inspect(connection).has_table('database_tokens'):
-        mysql.create_tables(connection, METADATA)
+    if not sa.inspect(op.get_bind()).has_table('database_tokens'):
+        migration.create_tables(METADATA)
