@@ -15,7 +15,8 @@ from typing import Protocol
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from cellsched.db import errors
+from cellsched.db.errors import number
+from cellsched.db.errors import state
 from cellsched.db import postgresql
 
 #: Text of the failed cast, as it appears in the server's log.
@@ -95,8 +96,7 @@ def execute(
             return ([] if is_script or cursor.description is None
                     else list(cursor.fetchall()))
         except dialect.loaded_dbapi.Error as exc:
-            if (errors.state(exc) in HARMLESS
-                    or errors.number(exc) in _HARMLESS_NUMBERS):
+            if state(exc) in HARMLESS or number(exc) in _HARMLESS_NUMBERS:
                 raise StatementRefused(exc) from None
             raise
         finally:
@@ -112,7 +112,7 @@ def listen(engine: sa.Engine) -> None:
     """
     def tell(context: Any) -> None:
         error = context.original_exception
-        if (errors.state(error) == _INVALID_TEXT
+        if (state(error) == _INVALID_TEXT
                 and f'"{_TEXT}"' in str(error)):
             raise StatementRefused()
 

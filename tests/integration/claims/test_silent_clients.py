@@ -231,6 +231,24 @@ class SilentClientTests:
 
         self.assertEqual({}, self.other.claims_of([claim.consumer]))
 
+    def test_call_whose_answer_is_lost_is_made_once(self):
+        for name in CALLS:
+            with self.subTest(name):
+                self.silent.consumers()
+                call = self.call(name)
+                with futures.ThreadPoolExecutor(1) as pool:
+                    self.wire.freeze_after(1)
+                    calling = pool.submit(call)
+                    self.assertTrue(self.wire.is_silent.wait(self.timeout_s))
+                    self.wire.drop()
+                    self.wire.go_on()
+                moved = calling.result()
+                if name == 'transfer':
+                    self.assertTrue(moved)
+                for provider in self.host, self.further:
+                    self.assertFalse(self.other.recount(provider), name)
+                self.other.release(self.other.consumers())
+
     def test_lost_connection_is_an_error_of_this_project(self):
         for call in (lambda: self.silent.release(['c']),
                      lambda: self.silent.transfer('c', 'd'),

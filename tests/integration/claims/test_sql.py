@@ -15,6 +15,7 @@ from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
 from cellsched import clock
+from cellsched.db import errors
 from cellsched.db import guarded_statements
 from cellsched.db import session
 from cellsched import exception
@@ -35,8 +36,8 @@ RELEASED_S = 20
 
 def is_deadlock(refused):
     """Return whether a transaction of one message ended in a deadlock."""
-    return any(guarded_statements.state(error) == '40P01'
-               or guarded_statements.number(error) == 1213
+    return any(errors.state(error) == '40P01'
+               or errors.number(error) == 1213
                for error in refused.args)
 
 

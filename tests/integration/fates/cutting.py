@@ -50,7 +50,7 @@ class Wire(fixtures.Fixture):
     def break_off(self) -> None:
         """Cut it, and what goes over it."""
         self.cut = True
-        self._drop()
+        self.drop()
 
     def mend(self) -> None:
         self.cut, self.delay_s, self.cut_after = False, 0.0, None
@@ -80,7 +80,8 @@ class Wire(fixtures.Fixture):
         self.is_silent.set()
         self._goes_on.wait()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Cut what goes over it; new connections pass."""
         with self._lock:
             for each in self._open:
                 with contextlib.suppress(OSError):
@@ -90,7 +91,7 @@ class Wire(fixtures.Fixture):
         self.cut = True
         self._listener.close()
         self.go_on()
-        self._drop()
+        self.drop()
 
     def _accept(self) -> None:
         while True:

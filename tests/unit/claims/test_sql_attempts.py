@@ -81,6 +81,43 @@ class TestAttempts(base.TestCase):
             ('claims', '100 transactions in a row had conflicts'),
             (error.kwargs['schema'], error.kwargs['reason']))
 
+    def lose_answers(self, times):
+        """Let writes be made, and their answers be lost, for some calls."""
+        write = self.store._write
+
+        def losing(*args):
+            outcome = write(*args)
+            if self.lost < times:
+                self.lost += 1
+                raise exception.ConnectionLost(
+                    schema='claims', url='there', reason='it ended')
+            return outcome
+
+        self.patch(self.store, '_write', losing)
+
+    def test_call_whose_answer_is_lost_is_made_once(self):
+        held = claims.Claim('c', 'p', {'VCPU': 2})
+        for call, outcome, consumer, used in (
+                (lambda: self.store.claim([held]), 0, 'c', 2),
+                (lambda: self.store.transfer('c', 'd'), True, 'd', 2),
+                (lambda: self.store.release(['d']), None, None, 0)):
+            self.lost = 0
+            with self.subTest(consumer=consumer):
+                self.lose_answers(2)
+
+                self.assertEqual(outcome, call())
+
+                self.assertLess(0, self.lost)
+                [usage] = self.store.usages(providers=['p']).usages
+                self.assertEqual(used, usage.used['VCPU'])
+                self.assertEqual([consumer] if consumer else [],
+                                 self.store.consumers())
+
+    def test_call_whose_answers_are_all_lost_is_given_up(self):
+        self.lose_answers(3)
+
+        self.assertRaises(exception.ConnectionLost, self.store.release, ['c'])
+
     def test_claim_that_is_found_to_be_held_is_not_made_again(self):
         held = claims.Claim('c', 'p', {'VCPU': 2})
         new = claims.Claim('d', 'p', {'VCPU': 2})
