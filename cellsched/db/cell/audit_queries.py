@@ -8,6 +8,7 @@ import datetime
 from typing import Any
 from typing import NamedTuple
 
+from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.cell import instance_history
@@ -36,7 +37,7 @@ _ROWS = (
         _TABLE.c.node, _TABLE.c.launched_at, _TABLE.c.deleted,
         _TABLE.c.project_id, _TABLE.c.user_id, _TABLE.c.vcpus,
         _TABLE.c.memory_mb, _TABLE.c.root_gb, _TABLE.c.ephemeral_gb,
-        _NODES.c.uuid.label('provider'), _CASTS.c.casts,
+        _NODES.c.uuid.label('provider'), _CASTS.c.message,
         _SERVICES.c.id.label('service'), _SERVICES.c.forced_down,
         _SERVICES.c.last_seen_up,
         sa.exists().where(_ON_HOST.c.host == _TABLE.c.host,
@@ -110,7 +111,8 @@ class ServerRow:
     :param moving: whether a migration is not final; the source host may still
         have to clean up
     :param move: the unfinished migration, or None
-    :param cast: whether the cell stores a build message for it
+    :param cast: whether the cell stores a build message for it, which some
+        release can read
     :param served: whether its host has a compute service, up or down
     :param children: uuids of the child providers of its compute node
     :param node: name of its compute node
@@ -222,7 +224,7 @@ def rows(
                 row.uuid in moving, next((
                     move for move in moving.get(row.uuid, ())
                     if move.status != server_moves.FINISHED), None),
-                row.casts is not None, row.service is not None,
+                _is_json(row.message), row.service is not None,
                 children.get(row.provider, frozenset()), row.node,
                 row.service is not None or bool(row.has_nodes),
                 (row.vcpus, row.memory_mb, row.root_gb, row.ephemeral_gb),
@@ -231,6 +233,13 @@ def rows(
                     up_since is not None and row.last_seen_up is not None
                     and row.last_seen_up < up_since)))
     return found
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        return text is not None and jsonutils.loads(text) is not None
+    except (RecursionError, ValueError):
+        return False
 
 
 def lock(connection: sa.Connection, uuid: str) -> ServerRow | None:

@@ -4,6 +4,7 @@ import sqlalchemy as sa
 
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -34,6 +35,17 @@ class TestBuilds(base.TestCase):
             self.take(uuid, 'a1')
 
         self.assertClean()
+
+    def test_build_with_a_damaged_message_ends_in_error(self):
+        """The recovery leaves it: no release can read it."""
+        uuid = self.building(task_state='scheduling')
+        self.take(uuid, 'a1')
+        self.write(self.cell('cell1'), build_casts.create, [
+            build_casts.BuildCast(uuid, 'a1', 'node-a1', '{"sele', 1.0)])
+
+        self.assertMends(('L1', 'build-stranded', uuid, 'cell1'))
+
+        self.assertEqual('error', self.row(uuid, 'cell1').vm_state)
 
     def test_build_that_its_host_has_begun_is_left_to_it(self):
         uuid = self.building(task_state='spawning', host='a1', node='node-a1')
