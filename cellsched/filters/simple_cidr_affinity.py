@@ -23,7 +23,7 @@ class SimpleCIDRAffinityFilter(base.Filter):
 
     The scheduler hint ``build_near_host_ip`` is an address in the network.
     The hint ``cidr`` is the prefix length, with a slash; the default is
-    ``/24``.
+    ``/24``. It is refused without an address.
     """
 
     reason = 'has an address in another network'
