@@ -9,8 +9,8 @@ from collections.abc import Set
 import dataclasses
 import functools
 import math
-from random import Random
 from typing import Any
+import zlib
 
 from oslo_log import log
 
@@ -99,7 +99,6 @@ class HostManager(source.HostSource):
     :param database: the API database
     :param claims: the claim store
     :param default_zone: availability zone of hosts without one
-    :param random: spreads full reads over time
     """
 
     database: session.Database
@@ -110,7 +109,6 @@ class HostManager(source.HostSource):
     clock: Clock
     policy: RefreshPolicy
     default_zone: str
-    random: Random
     extra_columns: Iterable[columns.Column] = ()
 
     def __post_init__(self) -> None:
@@ -472,22 +470,16 @@ class HostManager(source.HostSource):
         everything = now >= follower.full_at
         new = follower.read(cell_context.cell.database, everything)
         if everything:
-            follower.full_at = now + self._full_pause_s()
+            # Spread full reads over time, because they are slow.
+            share = zlib.crc32(cell_context.cell.uuid.encode()) % 1000 / 2000
+            follower.full_at = now + self.policy.full_interval_s * (1 - share)
         if new:
             self.mark_stale(new)
-
-    def _full_pause_s(self) -> float:
-        """Return the seconds until the next full read.
-
-        Full reads are slow, so those of several cells and of several
-        schedulers are spread over time.
-        """
-        return self.policy.full_interval_s * (1 - self.random.random() / 2)
 
     def _read_aggregates(self, now: float) -> None:
         if now >= self._aggregates_full_at:
             self._aggregates_token = None
-            self._aggregates_full_at = now + self._full_pause_s()
+            self._aggregates_full_at = now + self.policy.full_interval_s
         with self.database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
             # The feed of aggregates also announces changes of sharing

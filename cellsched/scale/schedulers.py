@@ -342,7 +342,7 @@ class ModelHostManager(HostManager):
         super().__init__(
             nothing, nothing, nothing, nothing, claims, clock,
             filter_scheduler.refresh_policy(conf),
-            conf.default_availability_zone, nothing)
+            conf.default_availability_zone)
 
     def read_changes(self, context: RequestContext) -> None:
         # No operator changes the deployment.

@@ -19,8 +19,7 @@ class TestBusyAndFailingHosts(base.TestCase):
         # What another scheduler knows.
         self.known = manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova',
-            parts.random)
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
         for host in hosts:
             self.assertEqual((0, 0), self.figures(host.name))
 

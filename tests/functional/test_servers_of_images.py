@@ -30,8 +30,7 @@ class TestServersOfImages(base.TestCase):
         # What another scheduler knows.
         self.known = manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova',
-            parts.random)
+            parts.claims, parts.clock, manager.RefreshPolicy(), 'nova')
 
     def images(self, host):
         self.known.refresh(context.admin())

@@ -81,8 +81,7 @@ class FilterScheduler(base.SchedulerDriver):
         return manager.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, refresh_policy(conf),
-            conf.default_availability_zone, parts.random,
-            plugin_columns.load())
+            conf.default_availability_zone, plugin_columns.load())
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
         tasks = [(self.parts.decisions.flush, decision_record.SPACING_S)]

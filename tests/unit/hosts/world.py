@@ -3,7 +3,6 @@
 
 from concurrent import futures
 import queue
-from random import Random
 
 import fixtures
 
@@ -160,8 +159,7 @@ class World(fixtures.Fixture):
                 self.database, cells, self.targets, self.clock),
             self.claims, self.own_clock,
             manager.RefreshPolicy(
-                interval_s, full_interval_s), 'nova',
-            options.pop('random', None) or Random(0), **options)
+                interval_s, full_interval_s), 'nova', **options)
 
     def claim(self, host, vcpus, consumer=None):
         """Claim on a host; return the consumer."""
