@@ -247,6 +247,29 @@ class TestCreate(ServersTestCase):
         self.assertEqual([0, 0, 0], self.written())
         self.assertEqual([], self.conductor.sent)
 
+    def test_lost_connection_does_not_matter(self):
+        accept = self.servers._accept_all
+
+        def lose(*args):
+            self.servers._accept_all = accept
+            if is_made:
+                accept(*args)
+            raise exception.ConnectionLost(
+                schema='API', url='there', reason='it ended')
+
+        number = 0
+        for is_made in False, True:
+            for count in 1, 2:
+                self.servers._accept_all = lose
+
+                uuids = self.servers.create(
+                    self.context, 'web', 'small', min_count=count)
+
+                number += count
+                self.assertEqual([number] * 3, self.written())
+                self.assertEqual(sorted(uuids), sorted(
+                    self.conductor.sent[-1][-1]['instance_uuids']))
+
     def test_request_that_cannot_be_written_whole_is_not_written(self):
         twice = servers.Servers(
             authorization.LocalOperator(), self.database, self.targets, None,
