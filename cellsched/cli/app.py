@@ -275,6 +275,8 @@ class App(app.App):
 
     def prepare_to_run_command(self, cmd: command.Command) -> None:
         self._kinds = getattr(cmd, 'kinds', ())
+        if getattr(cmd, 'warns', False) and not self.options.debug:
+            self._handler.setLevel(logging.WARNING)
         # A command of another distribution may lack the attribute.
         self._sends = getattr(cmd, 'sends', True)
 

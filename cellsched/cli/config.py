@@ -22,10 +22,11 @@ class ValidateConfig(base.ReportCommand):
 
     ``--connect`` also checks whether the databases answer, including those of
     all cells, whether their schemas are up to date, and whether a broker
-    refuses the connection. A broker that cannot be reached is not an error,
-    because services wait for it.
+    refuses the connection or a kind of queue. A broker that cannot be reached
+    is not an error, because services wait for it.
 
-    Ends with 1 if there is an error. Passwords are masked.
+    Ends with 1 if there is an error. Warnings are no errors. Passwords are
+    masked.
 
     Examples::
 
@@ -37,6 +38,9 @@ class ValidateConfig(base.ReportCommand):
         base.several('--exclude-group', 'GROUP',
                      'a group of options of another program'),
         base.flag('--connect', 'connect to the databases and brokers'))
+
+    #: Whether warnings in the log are shown.
+    warns = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args

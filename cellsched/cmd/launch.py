@@ -21,6 +21,7 @@ import sys
 import threading
 from typing import Any
 from typing import NoReturn
+from typing import TypeVar
 
 # The imports below would warn of eventlet.
 from cellsched import silence_eventlet  # noqa: F401
@@ -59,8 +60,14 @@ _NEW_OBJECTS = 20_000
 #: other requests wait for this time after each answer of a database.
 SWITCH_S = 0.0005
 
-#: Seconds between two attempts to reach the databases at the start.
-_DATABASES_S = 2.0
+#: Seconds between two attempts to reach a server at the start.
+_RETRY_S = 2.0
+
+#: Errors after which a service waits for a server at the start.
+_AWAY = (*exception.DATABASE_UNAVAILABLE, exception.BrokerRefused,
+         oslo_messaging.MessageDeliveryFailure)
+
+_Result = TypeVar('_Result')
 
 #: Makes a service that records metrics.
 Factory = Callable[..., Service]
@@ -74,7 +81,8 @@ def run(
 
     An invalid configuration, an unusable database, or a broker that refuses
     the connection ends the process with one line before the service starts. If
-    the broker or a database cannot be reached, the service waits for it.
+    the broker or a database cannot be reached, or the broker refuses a queue,
+    the service waits for it.
 
     ``SIGTERM`` stops the service when the messages and tasks in progress have
     ended. It ends at once, with exit code 1, after
@@ -100,7 +108,7 @@ def run(
         if count > 1:
             # A worker that cannot start would be restarted again and again.
             # So the service is made here once, as a check.
-            _wait_for_databases(
+            _ready_service(
                 program, lambda: factory(conf), port.wait_for).parts.close()
             port.stop_waiting()
             _run_workers(configuration, lambda worker: _Process(
@@ -142,29 +150,55 @@ def _run_workers(
     raise SystemExit(0)
 
 
-def _wait_for_databases(
+def _ready_service(
     program: str, make: Callable[[], Service],
     waits_for: Callable[[str], None],
 ) -> Service:
-    """Return the service, once its databases answer.
+    """Return the service, once its databases and its broker serve it.
 
     :param waits_for: called with the reason of each attempt that fails
     """
-    waits = False
+    made = _wait_for(
+        program, 'a database', 'the databases answer', make, waits_for)
+    try:
+        _wait_for(program, 'its broker', 'the broker accepts the queues',
+                  made.check_queues, waits_for)
+    except BaseException:
+        made.parts.close()
+        raise
+    return made
+
+
+def _wait_for(
+    program: str, server: str, answer: str, attempt: Callable[[], _Result],
+    waits_for: Callable[[str], None],
+) -> _Result:
+    """Repeat an attempt until a server answers; return its result.
+
+    Each reason to wait is logged once, and then the answer.
+    """
+    known = ''
     while True:
         try:
-            made = make()
-        except exception.DATABASE_UNAVAILABLE as exc:
-            waits_for(f'waits for a database: {exc.format_message()}')
-            if not waits:
-                LOG.warning('%s waits for a database: %s', program,
-                            exc.format_message())
-            waits = True
-            Clock().sleep(_DATABASES_S)
+            result = attempt()
+        except _AWAY as exc:
+            reason = f'waits for {server}: {_text(exc)}'
         else:
-            if waits:
-                LOG.info('%s continues: the databases answer', program)
-            return made
+            if known:
+                LOG.info('%s continues: %s', program, answer)
+            return result
+        waits_for(reason)
+        if reason != known:
+            LOG.warning('%s %s', program, reason)
+        known = reason
+        Clock().sleep(_RETRY_S)
+
+
+def _text(exc: Exception) -> str:
+    """Return an error in one line."""
+    return (exc.format_message()
+            if isinstance(exc, exception.CellschedException)
+            else exception.describe(exc))
 
 
 @dataclasses.dataclass
@@ -316,7 +350,7 @@ class _Process:
 
     def _begin(self) -> Service:
         try:
-            made = _wait_for_databases(
+            made = _ready_service(
                 self._program, lambda: self._make(metrics=self._port.metrics),
                 self._monitoring[0].wait_for if self._monitoring
                 else lambda problem: None)
@@ -329,9 +363,7 @@ class _Process:
                 *delivery.BROKER_ERRORS) as exc:
             # The parent has checked this, so it changed since. Each new worker
             # would fill the log with a traceback.
-            text = (exc.format_message()
-                    if isinstance(exc, exception.CellschedException)
-                    else exception.describe(exc))
+            text = _text(exc)
             print(f'{self._program}: {text}', file=sys.stderr, flush=True)
             raise SystemExit(1) from None
 

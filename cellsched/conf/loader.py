@@ -101,6 +101,11 @@ _MESSAGING_DEFAULTS = [
     # A caller that has died leaves no queue for its reply. Until then a
     # thread tries to send it.
     ('kombu_missing_consumer_retry_timeout', 'oslo_messaging_rabbit', 3),
+    # RabbitMQ 4.3 and newer refuse transient queues that are not exclusive,
+    # which are what the library declares by default.
+    ('rabbit_quorum_queue', 'oslo_messaging_rabbit', True),
+    ('rabbit_transient_quorum_queue', 'oslo_messaging_rabbit', True),
+    ('rabbit_stream_fanout', 'oslo_messaging_rabbit', True),
 ]
 
 #: Expected values, by the beginning of errors of Python's conversions.

@@ -436,6 +436,11 @@ class Server:
         """The topic of the messages."""
         return self._target.topic
 
+    @property
+    def target(self) -> oslo_messaging.Target:
+        """The topic and the host of the messages."""
+        return self._target
+
     def in_progress(self) -> dict[str, tuple[int, set[str]]]:
         """Return the messages in progress, by method.
 

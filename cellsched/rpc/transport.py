@@ -106,6 +106,13 @@ class Transports:
         loader.register_messaging(self._given)
         return self._given
 
+    @functools.cached_property
+    def _delivery(self) -> Any:
+        # Imported late: it imports the same libraries as the RabbitMQ driver.
+        from cellsched.rpc import delivery
+
+        return delivery
+
     def get(self, url: str | None = None) -> Transport:
         """Return the transport at a URL, or at ``[DEFAULT] transport_url``.
 
@@ -146,6 +153,25 @@ class Transports:
             self._conf.oslo_messaging_notifications.transport_url,
             '[oslo_messaging_notifications] transport_url')
 
+    def check_queues(self, targets: Iterable[oslo_messaging.Target]) -> None:
+        """Check that the broker accepts the queues of servers.
+
+        :param targets: see :func:`.delivery.check_queues`
+        :raises oslo_messaging.MessageDeliveryFailure: the broker at
+            ``[DEFAULT] transport_url`` is unreachable
+        :raises Exception: as :meth:`check`
+        """
+        field, url = self._chosen(None, '')
+        self._delivery.check_queues(
+            self._conf, self._parsed(url, field), field, list(targets))
+
+    def remark(self) -> str | None:
+        """Return a remark about ``[DEFAULT] transport_url``, or None."""
+        field, url = self._chosen(None, '')
+        remark = self._delivery.certificate_remark(
+            self._conf, self._parsed(url, field))
+        return remark and f'{field}: {remark}'
+
     def check(self) -> None:
         """Check that the configured brokers do not reject the client.
 
@@ -167,10 +193,8 @@ class Transports:
                         '[oslo_messaging_notifications] transport_url')
 
     def _check(self, url: str, field: str) -> None:
-        # Imported late: it imports the same libraries as the RabbitMQ driver.
-        from cellsched.rpc import delivery
-
-        delivery.check_broker(self._conf, self._parsed(url, field), field)
+        self._delivery.check_broker(
+            self._conf, self._parsed(url, field), field)
 
     def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
         """Return a URL and its option; by default the process's own URL."""
@@ -224,6 +248,8 @@ class Transports:
         for name in _OF_MESSAGES:
             # The same filter is added only once.
             logging.getLogger(name).addFilter(_ONE_LINE)
+        if broker_urls.is_broker(parsed):
+            self._delivery.check_options(self._conf, parsed)
         try:
             return opener(self._conf, broker_urls.for_driver(parsed),
                           self._allowed_remote_exmods)

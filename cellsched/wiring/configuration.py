@@ -4,9 +4,12 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
+import oslo_messaging
 
 from cellsched.api import authorization
 from cellsched.api import cells
@@ -26,6 +29,8 @@ from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
 from cellsched.weighers import registry as weighers
 from cellsched.wiring.components import Components
+
+LOG = log.getLogger(__name__)
 
 _BASES = {
     plugins.CLAIMS: claims_base.ClaimStore,
@@ -76,7 +81,7 @@ def url_problems(parts: Components) -> Problems:
         for each in _failures(getattr, parts, 'claims'):
             yield _of('[claims] connection', 'claims', each)
     if _has_broker(conf):
-        yield from _failures(parts.transports.get)
+        yield from _failures(_open_broker, parts)
     if conf.oslo_messaging_notifications.transport_url:
         yield from _failures(parts.transports.notifications)
 
@@ -97,7 +102,7 @@ def connection_problems(parts: Components) -> Problems:
     if _has_claims(conf, bool(broken)):
         yield from _failures(lambda: parts.claims.check())
     if _has_broker(conf):
-        yield from _failures(parts.transports.check)
+        yield from _failures(_check_broker, parts)
     if above and not broken:
         for each in cells.CellStates(
                 authorization.LocalOperator(), parts.database, parts.cells,
@@ -106,6 +111,20 @@ def connection_problems(parts: Components) -> Problems:
             if each.state == cells.DOWN:
                 yield exception.CellUnreachable(
                     cell=each.name, reason=each.reason)
+
+
+def _check_broker(parts: Components) -> None:
+    parts.transports.check()
+    # Services wait for a broker that is unreachable, which the check logs.
+    with contextlib.suppress(oslo_messaging.MessageDeliveryFailure):
+        parts.transports.check_queues(())
+
+
+def _open_broker(parts: Components) -> None:
+    remark = parts.transports.remark()
+    if remark:
+        LOG.warning('%s', remark)
+    parts.transports.get()
 
 
 def _names(conf: cfg.ConfigOpts, option: str) -> Iterable[str]:

@@ -155,6 +155,16 @@ class Service:
             reading for each in self._servers for reading
             in metrics.queue_readings(each.topic, each.state()))]
 
+    def check_queues(self) -> None:
+        """Check that the broker accepts the queues of the RPC servers.
+
+        Agents of one process differ only in their hosts, so one is checked.
+
+        :raises Exception: as :meth:`.Transports.check_queues`
+        """
+        self.parts.transports.check_queues({
+            each.topic: each.target for each in self._servers}.values())
+
     def start(self) -> None:
         """Start the RPC servers and the periodic tasks."""
         for server in self._servers:

@@ -5,6 +5,8 @@ import re
 import subprocess
 from urllib import parse
 
+import kombu
+import oslo_messaging
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
@@ -26,6 +28,7 @@ from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
 from tests import profile
+from tests.unit.cmd import processes as unit_processes
 
 ADMIN = context.admin()
 
@@ -249,6 +252,102 @@ class TestPasswords(BrokerTestCase):
         self.assertIn('percent-encoded', line)
 
 
+#: Queries of a URL with other kinds of queues than the default.
+CLASSIC = '?rabbit_quorum_queue=false&amqp_durable_queues=true'
+
+CONDUCTOR = oslo_messaging.Target(topic='conductor', server='host')
+
+
+@profile.by_default(
+    'test_queue_of_another_kind_is_named_with_its_option',
+    reason='services that wait for queues, or have consistent names of them')
+class TestQueues(BrokerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.share()
+
+    def check(self, query: str = '', *targets: oslo_messaging.Target) -> None:
+        conf = loader.load(files=[self.configure(self.url() + query)], dirs=[])
+        transport.Transports(conf).check_queues(targets)
+
+    def wait_for_ok(self, port: int, path: str) -> None:
+        processes.wait_until(
+            lambda: unit_processes.get(port, path)[0] == 200, f'200 of {path}')
+
+    def delete(self) -> None:
+        """Delete the queues of a conductor."""
+        with kombu.Connection(
+                f'amqp{self.url().removeprefix("rabbit")}') as opened:
+            channel = opened.channel()
+            for name in 'conductor', 'conductor.host':
+                channel.queue_delete(name)
+
+    def test_queue_of_another_kind_is_named_with_its_option(self):
+        self.check('', CONDUCTOR)
+        self.check(CLASSIC, oslo_messaging.Target(topic='older'))
+        before = self.broker.counts()
+
+        message = str(self.assertRaises(
+            exception.BrokerRefused, self.check, CLASSIC, CONDUCTOR))
+        self.assertIn('rabbit_quorum_queue = false for queue conductor: '
+                      'PRECONDITION_FAILED', message)
+        self.assertIn('virtual host', message)
+        message = str(self.assertRaises(
+            exception.BrokerRefused, self.check, '',
+            oslo_messaging.Target(topic='older')))
+        self.assertIn('rabbit_quorum_queue = true for queue older', message)
+
+        # Without servers, all that is declared is deleted.
+        self.check(CLASSIC)
+        self.check('?rabbit_stream_fanout=false')
+        self.assertEqual(before['queues'], self.broker.counts()['queues'])
+
+    def test_service_waits_for_a_queue_and_is_not_ready(self):
+        self.check(CLASSIC, CONDUCTOR)
+        port = unit_processes.free_port()
+        for workers in '1', '2':
+            service = self.conductor(self.configure(
+                self.url(), conductor={'workers': workers},
+                monitoring={'conductor_port': str(port)}))
+            service.wait_for('waits for its broker: ')
+
+            status, answer = unit_processes.get(port, '/readyz')
+            self.assertEqual(503, status)
+            self.assertIn('rabbit_quorum_queue = true', answer)
+
+            self.delete()
+            service.wait_for('has started as host')
+            self.wait_for_ok(port, '/readyz')
+            service.stop()
+            self.assertEqual(
+                1, service.log.read_text().count('waits for its broker'))
+            self.assert_quiet(service)
+            self.delete()
+            self.check(CLASSIC, CONDUCTOR)
+
+    def test_queue_manager_uses_the_directory_of_the_file(self):
+        manager = {'use_queue_manager': 'true', 'hostname': 'host',
+                   'processname': f'test{uuidutils.generate_uuid()}'}
+        path = self.configure(self.url(), oslo_messaging_rabbit=manager)
+        code, _, err = self.end_of(
+            'cellsched-conductor', '--config-file', path)
+        self.assertEqual(1, code)
+        self.assertIn('[oslo_concurrency] lock_path: it is not set', err)
+
+        port = unit_processes.free_port()
+        service = self.conductor(self.configure(
+            self.url(), oslo_messaging_rabbit=manager,
+            oslo_concurrency={'lock_path': f'{self.directory}/locks'},
+            monitoring={'conductor_port': str(port)}))
+        service.wait_for('has started as host')
+        self.wait_for_ok(port, '/healthz')
+
+        self.assertTrue(list((self.directory / 'locks').iterdir()))
+        service.stop()
+        self.assert_quiet(service)
+
+
 @profile.full_only('a service that waits for its broker for some time')
 class TestAway(BrokerTestCase):
 
@@ -262,7 +361,7 @@ class TestAway(BrokerTestCase):
             self.url(), oslo_messaging_rabbit={'rabbit_retry_backoff': '0'}))
         service.wait_for(
             r'The broker of \[DEFAULT\] transport_url is unreachable')
-        service.wait_for('Connection failed: .*retrying in')
+        service.wait_for('waits for its broker: .* is unreachable')
 
         self.broker.start()
 

@@ -47,6 +47,8 @@ from cellsched.metrics import PrometheusMetrics
 from cellsched.metrics import Reading
 from cellsched.metrics import SharedDirectory
 from cellsched import monitoring
+from cellsched.rpc import broker_urls
+from cellsched.rpc import delivery
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recording
 from cellsched.wiring.service import monitoring_server
@@ -360,11 +362,28 @@ def run(argv: Sequence[str]) -> int:
     except exception.CellschedException as exc:
         print(f'cannot start: {exc}', file=sys.stderr)
         return 1
+    warn_of_queues()
     release_process_resources()
     service.serve(server, workers=CONF.scheduler.workers
                   or processutils.get_worker_count())
     service.wait()
     return 0
+
+
+def warn_of_queues() -> None:
+    """Log one warning if the broker refuses the queues of Nova's options.
+
+    The options are Nova's. Its server repeats the declaration for ever.
+    """
+    try:
+        delivery.check_queues(
+            CONF, broker_urls.parse(CONF, CONF.transport_url),
+            '[DEFAULT] transport_url', [oslo_messaging.Target(
+                topic=rpcapi.RPC_TOPIC, server=CONF.host)])
+    except exception.CellschedException as exc:
+        LOG.warning('%s', exc.format_message())
+    except oslo_messaging.MessageDeliveryFailure as exc:
+        LOG.warning('%s', exc)
 
 
 def release_process_resources() -> None:

@@ -114,6 +114,23 @@ class TestValidateConfig(base.CommandTestCase):
         self.assertIn('%40', found[0])
         self.assertNotIn('secret', ' '.join(found))
 
+    def test_certificates_of_several_brokers_are_a_warning(self):
+        for hosts, warns in (('u:p@h1,u:p@h2', True), ('u:p@h1', False)):
+            self.write('api.conf', DEFAULT={
+                'transport_url': f'rabbit://{hosts}/v'},
+                oslo_messaging_rabbit={'ssl': True, 'ssl_ca_file': '/none'})
+            ran = self.shell('config', 'validate')
+
+            self.assertIn('ssl_ca_file', ran.out)
+            self.assertEqual(warns, 'the names of all 2 hosts' in ran.err)
+
+    def test_queue_options_that_contradict_each_other_are_named(self):
+        [found] = self.problems(
+            DEFAULT={'transport_url': 'rabbit://u:p@h/v'},
+            oslo_messaging_rabbit={'rabbit_ha_queues': True})
+
+        self.assertIn('[oslo_messaging_rabbit] rabbit_ha_queues', found)
+
     def test_claim_store_must_have_the_required_capabilities(self):
         [found] = self.problems(
             api_database={'connection': self.sqlite('api')},
