@@ -105,8 +105,12 @@ class SchedulerFixture(fixtures.Fixture):
             'oslo_messaging_rabbit': self._queues(),
         }
 
-    def _queues(self) -> dict[str, bool]:
-        return {'rabbit_quorum_queue': self._quorum}
+    def _queues(self) -> dict[str, int]:
+        """Return options that both must have, because they share exchanges."""
+        return {'rabbit_quorum_queue': self._quorum,
+                'rabbit_transient_quorum_queue': self._quorum,
+                'rabbit_stream_fanout': self._quorum,
+                'rabbit_qos_prefetch_count': 10}
 
     def _write(self, name: str, options: deployment.Options) -> pathlib.Path:
         lines = []
