@@ -384,6 +384,10 @@ def warn_of_queues() -> None:
         LOG.warning('%s', exc.format_message())
     except oslo_messaging.MessageDeliveryFailure as exc:
         LOG.warning('%s', exc)
+    except ValueError:
+        # The text may quote a password. Nova accepts the URL.
+        LOG.warning('[DEFAULT] transport_url: the queues of the broker are '
+                    'not checked: a special character is not encoded')
 
 
 def release_process_resources() -> None:
