@@ -139,8 +139,7 @@ class Services(base.Controller):
             if forced_down is not None:
                 services.set_forced_down(
                     connection, host, forced_down, database.now())
-        with operator_changes.known(self._database, self._clock):
-            pass
+        operator_changes.announce(self._database, self._clock)
 
     @base.requires('os_compute_api:os-services:delete')
     def delete(
@@ -174,7 +173,6 @@ class Services(base.Controller):
             owner = host_mappings.owners(above, [found.host]).get(found.host)
             if owner in (None, cell.uuid):
                 host_mappings.delete(above, cell.id, [found.host])
-                aggregates.forget_hosts(above, [found.host], database.now())
             with database.writer() as connection:
                 if services.is_up(connection, found.host, database.now(),
                                   self._down_s):
@@ -184,6 +182,9 @@ class Services(base.Controller):
                     raise exception.HostInUse(host=found.host, count=count)
                 providers = hosts.delete(
                     connection, found.host, database.now())
+            if owner in (None, cell.uuid):
+                # Last, as it locks the feed for all calls.
+                aggregates.forget_hosts(above, [found.host], database.now())
         for provider in providers:
             self._claims().set_inventory(provider, {})
         return found

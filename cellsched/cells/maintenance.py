@@ -228,12 +228,13 @@ class CellMaintenance:
                     host=host, cell=cell.identity,
                     mapped_cell=mapped.identity)
             host_mappings.delete(connection, cell.id, [host])
-            aggregates.forget_hosts(connection, [host], self._clock.now())
             with self._targets.database(cell).writer() as in_cell:
                 count = on_host.count(in_cell, host)
                 if count:
                     raise exception.HostInUse(host=host, count=count)
                 compute_nodes.mark_unmapped(in_cell, [host])
+            # Last, as it locks the feed for all calls.
+            aggregates.forget_hosts(connection, [host], self._clock.now())
 
     def delete(self, uuid: str, force: bool = False) -> list[str]:
         """Unmap an empty cell; return its hosts.
@@ -267,11 +268,11 @@ class CellMaintenance:
                     cell=cell.identity, by=exception.CellInUse.DELETED,
                     count=deleted)
             host_mappings.delete(connection, cell.id)
-            aggregates.forget_hosts(connection, hosts, self._clock.now())
             instance_mappings.delete_in_cell(connection, cell.id)
             cell_mappings.delete(connection, cell.id)
             if hosts:
                 self._forget(cell, hosts)
+                aggregates.forget_hosts(connection, hosts, self._clock.now())
         self._cells.refresh()
         return hosts
 

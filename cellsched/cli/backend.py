@@ -359,6 +359,7 @@ class CountingGatherer:
     def gather(
         self, context: RequestContext, cells: Iterable[objects.CellMapping],
         function: Callable[[RequestContext], Any],
+        timeout_s: float | None = None,
     ) -> GatherResult:
         cells = list(cells)
         done = itertools.count(1)
@@ -370,4 +371,10 @@ class CountingGatherer:
                 finally:
                     advance(next(done))
 
-            return self._gatherer.gather(context, cells, read)
+            return self._gatherer.gather(context, cells, read, timeout_s)
+
+    def call(
+        self, name: str, function: Callable[[], Any],
+        timeout_s: float | None = None,
+    ) -> GatherResult:
+        return self._gatherer.call(name, function, timeout_s)

@@ -18,9 +18,13 @@ from cellsched.clock import Clock
 from cellsched.db.api import models
 from cellsched.db import feed
 from cellsched.db import session
+from cellsched import exception
 
 #: Seconds for which a scheduler decides without looking at the feed.
 KNOWN_S = 0.05
+
+#: Attempts to advance the feed while other calls do.
+_ATTEMPTS_MAX = 10
 
 
 @contextlib.contextmanager
@@ -41,6 +45,21 @@ def known(
         # Last, as the lane stays locked until the commit.
         models.FEED.move(connection, 'operators')
     clock.sleep(KNOWN_S)
+
+
+def announce(database: session.Database, clock: Clock) -> None:
+    """Make every scheduler know a change that a cell's database has.
+
+    :raises cellsched.exception.DatabaseUnreachable: see :func:`known`
+    """
+    for remaining in reversed(range(_ATTEMPTS_MAX)):
+        try:
+            with known(database, clock):
+                return
+        except exception.TransactionLost:
+            # Nodes of a cluster can advance the lane at the same time.
+            if not remaining:
+                raise
 
 
 def token(database: session.Database) -> feed.Token:

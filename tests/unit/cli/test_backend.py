@@ -12,7 +12,7 @@ class TestCountingGatherer(base.CommandTestCase):
         class Gatherer:
 
             @staticmethod
-            def gather(context, cells, function):
+            def gather(context, cells, function, timeout_s):
                 return [function(cell) for cell in cells]
 
         stream = base.Terminal()

@@ -3,6 +3,7 @@
 
 from cellsched.db.api import aggregates
 from cellsched.db.api import operator_changes
+from cellsched import exception
 from cellsched.testing import clock
 from tests.unit.db.api import base
 from tests.unit.db import recording
@@ -61,3 +62,22 @@ class TestOperatorChanges(base.TestCase):
 
         # The driver executes it, without SQLAlchemy.
         self.assertEqual([], statements)
+
+    def test_announcement_that_loses_to_another_is_repeated(self):
+        before, writer = self.token(), self.database.writer
+        losses = [None] * 3
+
+        def lose():
+            if losses:
+                losses.pop()
+                raise exception.TransactionLost(schema='API', reason='lost')
+            return writer()
+
+        self.database.writer = lose
+        operator_changes.announce(self.database, self.clock)
+
+        self.assertEqual((before[0] + 1,), self.token())
+        losses += [None] * 100
+        self.assertRaises(
+            exception.TransactionLost, operator_changes.announce,
+            self.database, self.clock)
