@@ -121,9 +121,9 @@ class TestRecord(DeletionCase):
 class CountedDatabase:
     """Counts the transactions at a time; the first one waits."""
 
-    def __init__(self, database, others):
+    def __init__(self, database, released):
         self._database = database
-        self._others = others
+        self._released = released
         self._lock = threading.Lock()
         self._now = 0
         self.most = 0
@@ -136,7 +136,7 @@ class CountedDatabase:
         with self._lock:
             self._now += 1
             self.most = max(self.most, self._now)
-        self._others.wait(WAIT_S)
+        self._released.wait(WAIT_S)
         with self._database.writer() as connection:
             yield connection
         with self._lock:
@@ -145,11 +145,11 @@ class CountedDatabase:
 
 class TestConcurrentCalls(DeletionCase):
 
-    def test_one_transaction_waits_for_all_calls(self):
+    def test_single_transaction_waits_for_all_calls(self):
         """It may wait for a conductor that builds the server."""
         self.on_host()
-        others = threading.Event()
-        database = CountedDatabase(self.database, others)
+        released = threading.Event()
+        database = CountedDatabase(self.database, released)
         shared = deletion.Deletion(
             database, self.targets, lambda: self.compute, self.claims,
             self.clock, 60)
@@ -163,7 +163,7 @@ class TestConcurrentCalls(DeletionCase):
             calls = [threads.submit(delete) for _ in range(CALLS)]
             for _ in calls:
                 begun.acquire(timeout=WAIT_S)
-            others.set()
+            released.set()
             for call in calls:
                 call.result(WAIT_S)
 
@@ -172,12 +172,12 @@ class TestConcurrentCalls(DeletionCase):
         self.assertGone()
 
     def test_calls_that_wait_together_fail_together(self):
-        others = threading.Event()
-        others.set()
+        released = threading.Event()
+        released.set()
         gone = session.Database(
             f'sqlite:///{self.temporary_directory()}/gone/x', 'API',
             clock=self.clock)
-        database = CountedDatabase(gone, others)
+        database = CountedDatabase(gone, released)
         shared = deletion.Deletion(
             database, self.targets, lambda: self.compute, self.claims,
             self.clock, 60)

@@ -1292,7 +1292,7 @@ class TestInterruptedDeletions(base.TestCase):
         self.continue_late()
         self.assertEqual(['deleted'], self.states(silent))
 
-    def test_failure_of_one_deletion_does_not_stop_the_others(self):
+    def test_failing_deletion_does_not_stop_the_rest(self):
         broken, other = sorted([self.begin(), self.begin()])
         release = self.claims.release
 
