@@ -22,6 +22,7 @@ from cellsched.conductor import recovery
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched import context
 from cellsched.db.api import models as api_models
+from cellsched.db.api import operator_changes
 from cellsched.db.cell import models as cell_models
 from cellsched import exception
 from cellsched.listing import server
@@ -44,21 +45,25 @@ SMALL = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}
 
 CLOCK = clock.Clock()
 
+#: Options of ``[scheduler]`` for stories about what hosts and cells report.
+#: Otherwise a request may meet the report before.
+READ_EACH_TIME = {'refresh_interval': 0}
+
 _SECOND = datetime.timedelta(seconds=1)
 
 
-def at_once(
+def paced(
     options: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return options that make every change visible at once.
+    """Return options with which a story decides when work is resumed.
 
-    What lies about is taken up when a story says so. What the options say
-    otherwise of that goes first.
+    A story takes a database away by a change of its mapping, which each
+    service has to meet at once. The schedulers have the interval of
+    production. What the options say otherwise goes first.
     """
     return {**options, **{
         group: {**own, **options.get(group, {})}
         for group, own in (
-            ('scheduler', {'refresh_interval': 0}),
             ('cells', {'refresh_interval': 0}),
             ('conductor', {'recovery_interval': 3600,
                            'cast_check_interval': 3600}))}}
@@ -115,8 +120,6 @@ class TestCase(base.TestCase):
     ) -> None:
         """Start a deployment of these cells, with these options.
 
-        What changes is seen at once, unless an option says otherwise.
-
         :param reached: is told what step of a task was done
         """
         self.world = deployment.Deployment(
@@ -126,7 +129,7 @@ class TestCase(base.TestCase):
                     if isinstance(host, str) else host
                     for host in hosts])
                 for name, hosts in cells.items()],
-            aggregates, at_once(options), reached=reached,
+            aggregates, paced(options), reached=reached,
             database_url=self.database_url)
         self.world.start()
         self.addCleanup(self.world.stop)
@@ -279,7 +282,9 @@ class TestCase(base.TestCase):
 
     def _set_database(self, cell: str, url: str) -> None:
         table = api_models.cell_mappings
-        with self.world.api.parts.database.writer() as connection:
+        # As a command does it, so that the next request meets it.
+        with operator_changes.known(
+                self.world.api.parts.database, CLOCK) as connection:
             connection.execute(
                 sa.update(table).where(table.c.name == cell)
                 .values(database_connection=url))

@@ -38,7 +38,7 @@ class TestCase(base.TestCase):
                     cells or {
                         'cell1': self.hosts('a1', 'a2'),
                         'cell2': self.hosts('b1', memory_mb=1024)}).items()],
-            options=base.at_once(options), reached=self.reach)
+            options=base.paced(options), reached=self.reach)
         self.world.start()
         self.addCleanup(self.world.stop)
         self.world.api.flavors.create(base.ADMIN, 'small', 1, 512, 10)
@@ -71,12 +71,10 @@ class TestCase(base.TestCase):
         [found] = {each.name for each in self.world.cells[0].hosts} - {host}
         return found
 
-    def down(self, host, cell='cell1', down=True):
+    def down(self, host, down=True):
         """Have a host count as dead, though its agent answers."""
-        parts = self.world.agents[host].parts
-        with parts.cell_database.writer() as connection:
-            services.set_forced_down(
-                connection, host, down, parts.clock.now())
+        self.world.api.services.set(
+            base.ADMIN, host, services.COMPUTE, forced_down=down)
 
     def strand(self, late_s=LATE_S):
         """End what is overdue at that time, in the first cell."""

@@ -60,7 +60,7 @@ class TestMonitoring(base.TestCase):
         self.world = Monitored(self.temporary_directory(), [
             deployment.DeployedCell(name, [deployment.DeployedHost(host)])
             for name, host in (('cell1', 'a1'), ('cell2', 'b1'))],
-            options=base.at_once({
+            options=base.paced({
                 'scheduler': {'refresh_interval': 0.1},
                 'cells': {'refresh_interval': 0, 'timeout': 1}}))
         self.world.start()

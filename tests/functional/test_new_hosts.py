@@ -4,6 +4,7 @@
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched.db.api import operator_changes
 from cellsched.db.cell import models as cell_models
 from cellsched import exception
 from cellsched.standalone import deployment
@@ -166,7 +167,8 @@ class TestLeavingHosts(base.TestCase):
 
     def unmap(self, *hosts):
         table = models.host_mappings
-        with self.world.api.parts.database.writer() as connection:
+        with operator_changes.known(
+                self.world.api.parts.database, base.CLOCK) as connection:
             connection.execute(
                 sa.delete(table).where(table.c.host.in_(hosts)))
 

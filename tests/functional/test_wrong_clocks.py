@@ -199,7 +199,8 @@ class TestDoubt(base.TestCase):
         super().setUp()
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']},
                     DEFAULT={'report_interval': 3600,
-                             'service_down_time': 7200})
+                             'service_down_time': 7200},
+                    scheduler=base.READ_EACH_TIME)
 
     def report(self, *hosts, ago_s=0.0):
         """Have hosts be seen for the last time that long ago."""

@@ -32,7 +32,7 @@ class TestCase(base.TestCase):
             {'cell1': [a1, 'a2'], 'cell2': [b1]},
             {'licensed': {'licence_products': 'database',
                           'licence_servers': servers}},
-            scheduler={'full_refresh_interval': 0},
+            scheduler={'full_refresh_interval': 0, **base.READ_EACH_TIME},
             **options)
 
     def report_gpu_memory(self, **free_mb):

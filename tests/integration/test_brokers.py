@@ -380,7 +380,7 @@ class TestCell(BrokerTestCase):
             [deployment.DeployedCell(f'cell{number}', [deployment.DeployedHost(
                 f'host{number}', availability_zone=f'zone{number}')])
              for number in (1, 2)],
-            options=functional.at_once({'filter_scheduler': {
+            options=functional.paced({'filter_scheduler': {
                 'enabled_filters': 'AvailabilityZoneFilter,ComputeFilter'}}))
         cloud.start()
         self.addCleanup(cloud.stop)

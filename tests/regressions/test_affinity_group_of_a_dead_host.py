@@ -17,6 +17,7 @@ class TestGroups(moving.TestCase):
         super().setUp()
         self.start(
             {'cell1': self.hosts('a1', 'a2', 'a3')},
+            scheduler=base.READ_EACH_TIME,
             filter_scheduler={'soft_affinity_weight_multiplier': 100.0})
 
     def members(self, policy, count=3, rules=None):
