@@ -66,7 +66,8 @@ class Gatherer:
     ) -> GatherResult:
         """Call a function with a context for each cell.
 
-        :param timeout_s: the deadline of each cell, if not the usual one
+        :param timeout_s: the deadline of each cell, if not the usual one; a
+            cell that exceeds it does not count as hanging for other calls
         """
         def ask(cell: objects.CellMapping) -> Any:
             cell_context = self._targets.target_cell(context, cell)
@@ -75,25 +76,24 @@ class Gatherer:
             return function(cell_context)
 
         return self._gather(
-            ((cell.uuid, ask, (cell,)) for cell in cells), timeout_s)
+            ((cell.uuid, ask, (cell,)) for cell in cells),
+            timeout_s or self._timeout_s, hangs=timeout_s is None)
 
     def call(
-        self, name: str, function: Callable[[], Any],
-        timeout_s: float | None = None,
+        self, name: str, function: Callable[[], Any], timeout_s: float
     ) -> GatherResult:
         """Call a function that reads another database.
 
         :param name: identifies the database, as a uuid identifies a cell
-        :param timeout_s: the deadline, if not the usual one
+        :param timeout_s: the deadline
         """
-        return self._gather([(name, function, ())], timeout_s)
+        return self._gather([(name, function, ())], timeout_s, hangs=True)
 
     def _gather(
         self, queries: Iterable[tuple[
             str, Callable[..., Any], tuple[objects.CellMapping, ...]]],
-        timeout_s: float | None,
+        timeout_s: float, hangs: bool,
     ) -> GatherResult:
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         gathered = GatherResult()
         started: dict[str, float] = {}
         pending: dict[futures.Future[Any], str] = {}
@@ -117,8 +117,11 @@ class Gatherer:
                 futures.FIRST_COMPLETED)
             for future in done:
                 self._keep(gathered, pending.pop(future), future)
-            self._expire(
+            late = self._expire(
                 gathered, pending, started, timeout_s, progress=bool(done))
+            if hangs:
+                with self._lock:
+                    self._hanging.update(late)
         return gathered
 
     def _is_hanging(self, uuid: str) -> bool:
@@ -156,10 +159,10 @@ class Gatherer:
     def _expire(
         self, gathered: GatherResult, pending: dict[futures.Future[Any], str],
         started: dict[str, float], timeout_s: float, progress: bool,
-    ) -> None:
-        """Stop waiting for cells whose deadline has passed."""
+    ) -> dict[str, futures.Future[Any]]:
+        """Stop waiting for cells whose deadline has passed; return these."""
         now = self._clock.monotonic()
-        running = False
+        running, late = False, {}
         for future, uuid in list(pending.items()):
             in_time = uuid in started and (
                 now < started[uuid] + timeout_s)
@@ -168,14 +171,14 @@ class Gatherer:
             elif uuid in started:
                 del pending[future]
                 gathered.silent.add(uuid)
-                with self._lock:
-                    self._hanging[uuid] = future
+                late[uuid] = future
         if not running and not progress:
             # All threads hang: the queued queries would never start.
             for future, uuid in list(pending.items()):
                 if future.cancel():
                     del pending[future]
                     gathered.silent.add(uuid)
+        return late
 
 
 def lowest_compute(

@@ -374,7 +374,6 @@ class CountingGatherer:
             return self._gatherer.gather(context, cells, read, timeout_s)
 
     def call(
-        self, name: str, function: Callable[[], Any],
-        timeout_s: float | None = None,
+        self, name: str, function: Callable[[], Any], timeout_s: float
     ) -> GatherResult:
         return self._gatherer.call(name, function, timeout_s)

@@ -48,9 +48,9 @@ Related options:
 Seconds between two readings of changes in the cells and the claim store.
 
 Changes of operators are read before the next request, and all changes if a
-request finds no host. With 0 they are read for each request. A claim store
-that takes long to read is read less often: the pauses are at least four times
-as long as a reading.
+request finds no host. With 0, all changes are read for each request. A claim
+store that takes long to read is read less often: the pauses are at least four
+times as long as a reading.
 """),
     cfg.FloatOpt('full_refresh_interval', default=300.0, min=0.0, help="""
 Seconds between two complete readings of the cells.

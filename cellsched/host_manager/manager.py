@@ -122,6 +122,7 @@ class HostManager(source.HostSource):
         # Requests share a read of operators' changes.
         self._reading_changes = self.clock.lock()
         self._changes_read_at = -math.inf
+        self._api_is_away = False
         #: The token of the feed before all cells were read last.
         self._changes_token: feed.Token | None = None
         # Apply changes in the order in which they were read.
@@ -238,10 +239,12 @@ class HostManager(source.HostSource):
         :data:`~.db.api.operator_changes.KNOWN_S`, and one row if nothing has
         changed.
         """
+        arrived = self.clock.monotonic()
         with self._reading_changes:
-            now = self.clock.monotonic()
-            if now - self._changes_read_at < operator_changes.KNOWN_S:
+            # A look that began while this request waited serves it, too.
+            if arrived - self._changes_read_at < operator_changes.KNOWN_S:
                 return
+            now = self.clock.monotonic()
             # 1. Read the API database, if the feed has advanced.
             known = self.gatherer.call(
                 API_DATABASE, functools.partial(self._read_changed_api, now),
@@ -249,11 +252,16 @@ class HostManager(source.HostSource):
             # Without an answer, the last known facts decide.
             self._changes_read_at = now
             if API_DATABASE not in known.results:
-                LOG.warning(
-                    'The API database cannot be read; changes of operators '
-                    'since the last refresh are not known: %s',
-                    known.failures.get(API_DATABASE, 'it took too long'))
+                if not self._api_is_away:
+                    LOG.warning(
+                        'The API database cannot be read; changes of operators'
+                        ' since the last refresh are not known: %s',
+                        known.failures.get(API_DATABASE, 'it took too long'))
+                self._api_is_away = True
                 return
+            if self._api_is_away:
+                LOG.info('The API database can be read again')
+            self._api_is_away = False
             # 2. Read the cells, as the change may be of a service there. The
             # refresh counts those that do not answer.
             token, followers = known.results[API_DATABASE]

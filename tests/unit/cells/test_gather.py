@@ -297,8 +297,8 @@ class TestGatherer(base.TestCase):
         gatherer = self.make(threads=2, cells=0)
 
         self.assertEqual(
-            {'other': 3}, gatherer.call('other', lambda: 3).results)
-        failures = gatherer.call('other', lambda: {}['key']).failures
+            {'other': 3}, gatherer.call('other', lambda: 3, 1).results)
+        failures = gatherer.call('other', lambda: {}['key'], 1).failures
         self.assertIsInstance(failures['other'], KeyError)
 
     def test_other_database_that_hangs_is_silent_at_its_own_deadline(self):
@@ -314,7 +314,7 @@ class TestGatherer(base.TestCase):
 
         self.assertEqual(['nothing'], self.world.asked)
         self.assertEqual(
-            {'another': 1}, gatherer.call('another', lambda: 1).results)
+            {'another': 1}, gatherer.call('another', lambda: 1, 1).results)
         self.end_hanging()
 
     def test_exit_in_a_query_is_raised(self):
