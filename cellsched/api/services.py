@@ -169,7 +169,7 @@ class Services(base.Controller):
         database = self._targets.database(cell)
         LocalDeletion(self._claims(), self._down_s).delete_all(
             database, found.host)
-        with operator_changes.known(self._database, self._clock) as above:
+        with self._database.writer() as above:
             owner = host_mappings.owners(above, [found.host]).get(found.host)
             if owner in (None, cell.uuid):
                 host_mappings.delete(above, cell.id, [found.host])
@@ -185,6 +185,7 @@ class Services(base.Controller):
             if owner in (None, cell.uuid):
                 # Last, as it locks the feed for all calls.
                 aggregates.forget_hosts(above, [found.host], database.now())
+        operator_changes.announce(self._database, self._clock)
         for provider in providers:
             self._claims().set_inventory(provider, {})
         return found

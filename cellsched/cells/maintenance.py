@@ -87,9 +87,9 @@ class CellMaintenance:
         self._check_urls(mapping)
         create = (cell_mappings.create if mapping.is_cell0()
                   else cell_mappings.create_apart)
-        with operator_changes.known(
-                self._database, self._clock) as connection:
+        with self._database.writer() as connection:
             create(connection, mapping, self._clock.now())
+        operator_changes.announce(self._database, self._clock)
         self._cells.refresh()
 
     def update(
@@ -115,10 +115,10 @@ class CellMaintenance:
         for name, value in values.items():
             setattr(changed, name, value)
         self._check_urls(changed, values)
-        with operator_changes.known(
-                self._database, self._clock) as connection:
+        with self._database.writer() as connection:
             changed = cell_mappings.update_apart(
                 connection, uuid, values, self._clock.now())
+        operator_changes.announce(self._database, self._clock)
         self._cells.refresh()
         return changed
 
@@ -218,8 +218,7 @@ class CellMaintenance:
         """
         self._cells.refresh()
         cell = self._cells.get(uuid)
-        with operator_changes.known(
-                self._database, self._clock) as connection:
+        with self._database.writer() as connection:
             mapped = host_mappings.get_many(connection, [host]).get(host)
             if mapped is None:
                 raise exception.HostMappingNotFound(host=host)
@@ -235,6 +234,7 @@ class CellMaintenance:
                 compute_nodes.mark_unmapped(in_cell, [host])
             # Last, as it locks the feed for all calls.
             aggregates.forget_hosts(connection, [host], self._clock.now())
+        operator_changes.announce(self._database, self._clock)
 
     def delete(self, uuid: str, force: bool = False) -> list[str]:
         """Unmap an empty cell; return its hosts.
@@ -247,8 +247,7 @@ class CellMaintenance:
         :raises cellsched.exception.CellMappingNotFound: no such cell
         :raises cellsched.exception.CellInUse: names what the cell has
         """
-        with operator_changes.known(
-                self._database, self._clock) as connection:
+        with self._database.writer() as connection:
             cell = cell_mappings.find(connection, uuid, lock=True)
             if cell is None:
                 raise exception.CellMappingNotFound(uuid=uuid)
@@ -273,6 +272,7 @@ class CellMaintenance:
             if hosts:
                 self._forget(cell, hosts)
                 aggregates.forget_hosts(connection, hosts, self._clock.now())
+        operator_changes.announce(self._database, self._clock)
         self._cells.refresh()
         return hosts
 
