@@ -198,13 +198,24 @@ class Agent:
             self._is_left = False
             with self._left_if_cut_off():
                 self.resume()
-            kept, self._kept = self._kept, {}
-            for context, instance, message in kept.values():
-                try:
-                    self._begin(context, instance, message)
-                except exception.DATABASE_UNAVAILABLE as exc:
-                    LOG.warning('Could not begin the build yet: %s', exc,
-                                instance_uuid=instance.uuid, context=context)
+            self._begin_kept()
+
+    def _begin_kept(self) -> None:
+        """Begin the builds that were kept.
+
+        A message that a conductor cast again may have begun one meanwhile.
+        """
+        for uuid in list(self._kept):
+            context, instance, message = self._kept.pop(uuid)
+            if not self._is_idle(uuid):
+                continue
+            try:
+                self._begin(context, instance, message)
+            except exception.DATABASE_UNAVAILABLE as exc:
+                # The build is kept again, and the others wait, too.
+                LOG.warning('Could not begin the build yet: %s', exc,
+                            instance_uuid=uuid, context=context)
+                break
 
     @contextlib.contextmanager
     def _left_if_cut_off(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import lease
+from cellsched.conductor.tasks import steps
 from cellsched.context import admin
 from cellsched.context import of_owner
 from cellsched.context import RequestContext
@@ -326,7 +327,7 @@ class StalledBuilds:
                 self._go_on(cell_context, found)
             else:
                 self._remove(cell_context.cell.database, found.cast)
-        except delivery.ERRORS as exc:
+        except steps.UNSENT as exc:
             LOG.warning('Could not cast the build in cell %s; the cast is '
                         'retried: %s', cell_context.cell.name,
                         exception.describe(exc),
@@ -383,7 +384,7 @@ class StalledBuilds:
         """Send a message; one that is not sent is due again at once."""
         try:
             yield
-        except delivery.ERRORS:
+        except steps.UNSENT:
             with database.writer() as connection:
                 build_casts.take_back(
                     connection, cast,

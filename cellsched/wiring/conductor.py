@@ -151,15 +151,10 @@ def builds(parts: Components) -> Builds:
         parts.database, task, options.build_lease, parts.builders,
         options.recovery_threads, new_uuid=parts.new_uuid,
         metrics=parts.metrics)
-    deletions = _interrupted_deletions(parts)
-
-    def recover() -> None:
-        recoverer.run()
-        deletions.run()
-
     return Builds(scheduler, task, recoverer, [
         (task.leases.renew, options.build_lease / _RENEWALS),
-        (recover, options.recovery_interval),
+        (recoverer.run, options.recovery_interval),
+        (_interrupted_deletions(parts).run, options.recovery_interval),
         (_stalled_builds(parts).run, options.cast_check_interval),
         (leaked.run, options.claims_check_interval),
         *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)])

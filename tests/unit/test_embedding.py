@@ -120,7 +120,7 @@ class TestEmbeddedConductor(EmbeddedTestCase):
             'build_lease': 6, 'recovery_interval': 3,
             'cast_check_interval': 4, 'claims_check_interval': 5})
 
-        self.assertEqual([2, 3, 4, 5], [
+        self.assertEqual([2, 3, 3, 4, 5], [
             spacing_s for _, spacing_s in made.periodic])
         for function, _ in made.periodic:
             function()
@@ -128,7 +128,7 @@ class TestEmbeddedConductor(EmbeddedTestCase):
     def test_compute_versions_are_asked_for_where_that_is_configured(self):
         made = self.make(upgrade_levels={'compute': 'auto'})
 
-        self.assertEqual(5, len(made.periodic))
+        self.assertEqual(6, len(made.periodic))
 
     def test_nothing_is_left_when_it_is_closed(self):
         before = threading.enumerate()

@@ -54,10 +54,16 @@ _TRANSIENT: tuple[type[Exception], ...] = (
 
 
 def _names(kinds: Iterable[type[Exception]]) -> Iterator[str]:
-    """Yield the names of classes and of their subclasses."""
+    """Yield the names of classes, and of subclasses with names of their own.
+
+    Other libraries have errors of the same names as the subclasses of the
+    broker's errors, and as the base class of oslo.config's.
+    """
     for each in kinds:
-        yield each.__name__
-        yield from _names(each.__subclasses__())
+        if each is not cfg.Error:
+            yield each.__name__
+        if issubclass(each, (cfg.Error, exception.CellschedException)):
+            yield from _names(each.__subclasses__())
 
 
 _TRANSIENT_NAMES = frozenset(_names(_TRANSIENT))

@@ -531,7 +531,7 @@ def unlease(
         connection.execute(
             sa.update(_TABLE).where(_THESE)
             .values(lease_owner=None, lease_expires_at=now,
-                    lease_count=_TABLE.c.lease_count - (not tried)),
+                    lease_count=_TABLE.c.lease_count - (0 if tried else 1)),
             {'these': chunk})
 
 

@@ -396,7 +396,8 @@ class TestRunning(configured.WiringTestCase):
             self.assertEqual(endpoints, [
                 type(each).__name__ for each in server.dispatcher.endpoints
                 if type(each).__name__ != 'BaseAPI'])
-            above = ['Leases', 'Recoverer', 'StalledBuilds', 'LeakedClaims']
+            above = ['Leases', 'Recoverer', 'InterruptedDeletions',
+                     'StalledBuilds', 'LeakedClaims']
             self.assertEqual(
                 above * ('api' in databases_)
                 + ['NetworkCleanup', 'StrandedDeletions', 'StalledMigrations']
