@@ -146,7 +146,7 @@ class Database:
             with self.translated_errors():
                 return engines.open_(self.url, self.options, self._clock)
         except exception.DatabaseError as exc:
-            if isinstance(exc, exception.DatabaseUnreachable):
+            if not errors.is_mistake(exc):
                 raise
             # Only a connection was attempted so far.
             raise exception.ConfigurationInvalid(

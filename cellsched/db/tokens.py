@@ -36,13 +36,15 @@ _IS_WRITABLE = {
                   "AND current_setting('transaction_read_only') = 'off'",
     **dict.fromkeys(mysql.DIALECTS, 'SELECT NOT @@global.read_only')}
 
-#: The condition that a server that is read only replicates another one.
+#: The condition that a server that is read only replicates another one, on
+#: PostgreSQL, MariaDB and MySQL.
 _IS_REPLICA = {
     'postgresql': 'SELECT pg_is_in_recovery()',
-    **dict.fromkeys(
-        mysql.DIALECTS, 'SELECT variable_value FROM '
-        'information_schema.global_variables WHERE variable_name = '
-        "'gtid_slave_pos' AND variable_value <> ''")}
+    'mariadb': 'SELECT variable_value FROM information_schema.global_variables'
+               " WHERE variable_name = 'gtid_slave_pos'"
+               " AND variable_value <> ''",
+    'mysql': 'SELECT count(*) FROM '
+             'performance_schema.replication_connection_configuration'}
 
 #: What a database has in common with its replicas. A copy can have it, too.
 _IDENTITY = {
@@ -52,10 +54,10 @@ _IDENTITY = {
 
 _GALERA = "SHOW VARIABLES LIKE 'wsrep_on'"
 
-#: Waits until the node has all transactions of the cluster.
-_CATCH_UP = (
-    'SET STATEMENT wsrep_sync_wait = 1 FOR SELECT count(*) '
-    'FROM information_schema.tables WHERE table_schema = DATABASE()')
+#: A read before which a node waits for all transactions of its cluster.
+_READ = ('SELECT count(*) FROM information_schema.tables '
+         'WHERE table_schema = DATABASE()')
+_SYNC_WAIT = 'wsrep_sync_wait'
 
 
 def is_writable(connection: sa.Connection) -> bool:
@@ -99,15 +101,35 @@ def exists(connection: sa.Connection, token: str) -> bool:
         # It waits only at the begin of a transaction.
         connection.rollback()
         if galera is not None and galera[1] == 'ON':
-            connection.exec_driver_sql(_CATCH_UP)
+            _catch_up(connection)
     return is_ready(connection) and connection.scalar(
         sa.select(_TABLE.c.token).where(_TABLE.c.token == token)) is not None
 
 
+def _catch_up(connection: sa.Connection) -> None:
+    """Wait until the node has all transactions of the cluster."""
+    dialect: Any = connection.dialect
+    if dialect.is_mariadb:
+        connection.exec_driver_sql(
+            f'SET STATEMENT {_SYNC_WAIT} = 1 FOR {_READ}')
+        return
+    # MySQL sets variables for a session only.
+    before = int(connection.exec_driver_sql(
+        f'SELECT @@session.{_SYNC_WAIT}').scalar_one())
+    connection.rollback()
+    connection.exec_driver_sql(f'SET SESSION {_SYNC_WAIT} = 1')
+    connection.exec_driver_sql(_READ)
+    connection.rollback()
+    connection.exec_driver_sql(f'SET SESSION {_SYNC_WAIT} = {before}')
+
+
 def may_lag(connection: sa.Connection) -> bool:
     """Return whether commits at another server may arrive here later."""
-    return not is_writable(connection) and bool(connection.exec_driver_sql(
-        _IS_REPLICA[connection.dialect.name]).scalar())
+    dialect: Any = connection.dialect
+    server = dialect.name if dialect.name not in mysql.DIALECTS else (
+        'mariadb' if dialect.is_mariadb else 'mysql')
+    return not is_writable(connection) and bool(
+        connection.exec_driver_sql(_IS_REPLICA[server]).scalar())
 
 
 def identity(connection: sa.Connection) -> tuple[Any, ...]:

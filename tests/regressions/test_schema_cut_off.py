@@ -184,7 +184,7 @@ class CutOffTests:
                 code, output = self.sync_in_process(name, database.url, end)
                 if code != -signal.SIGKILL:
                     break
-                end += 20
+                end += 1
             self.assertEqual((0, ''), (code, output))
             self.assertGreater(end, 20)
             self.check_complete(name, database)

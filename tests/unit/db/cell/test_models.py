@@ -66,6 +66,7 @@ OURS = {'instances': {'build_attempts', 'network_allocated'},
 
 #: Tables that are here and not in Nova.
 OUR_TABLES = {
+    'database_tokens': {'token', 'written_at'},
     'host_lanes': {'lane', 'position'},
     'build_casts': {'instance_uuid', 'host', 'node', 'message', 'cast_at',
                     'casts'}}
