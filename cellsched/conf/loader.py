@@ -374,6 +374,9 @@ def _variables() -> Iterator[tuple[str, str, str]]:
     for variable in sorted(os.environ):
         group, separator, name = variable.removeprefix('OS_').partition('__')
         if separator and variable.startswith('OS_'):
+            if variable != variable.upper():
+                # oslo.config reads only names in capitals.
+                name = f'{name} (not in capitals)'
             group = group.lower()
             yield (f'environment variable {variable}',
                    'DEFAULT' if group == 'default' else group, name.lower())
