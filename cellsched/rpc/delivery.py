@@ -45,6 +45,9 @@ _SHOWN_MAX = 300
 #: The begin of the names of queues that only a check declares.
 _CHECK = 'cellsched_check'
 
+#: Milliseconds after which the broker deletes such a queue.
+_CHECK_KEPT_MS = 60_000
+
 
 class _Refused(Exception):
     """The broker answered and rejected the client.
@@ -242,6 +245,10 @@ def _declare(
     for kind, queue in found:
         with _refusals(kind, options, queue.name):
             queue.name = f'{queue.name}_{uuid.uuid4().hex[:8]}'
+            if kind.arguments.get('x-queue-type') != 'stream':
+                # If the connection fails, the broker deletes the queue.
+                queue.queue_arguments = {**queue.queue_arguments,
+                                         'x-expires': _CHECK_KEPT_MS}
             queue(channel).declare()
         queue(channel).delete()
     # 2. The queues that the driver uses later, and their exchanges. It makes

@@ -56,7 +56,7 @@ class Options:
 
     @property
     def durable(self) -> bool:
-        """Whether the queues of topics, and their exchange, are durable."""
+        """Return whether the queues and the exchange of topics are durable."""
         return self['rabbit_quorum_queue'] or self['amqp_durable_queues']
 
     def check(self) -> None:
@@ -75,10 +75,10 @@ class Options:
             if self['rabbit_qos_prefetch_count'] < 1:
                 raise _invalid('rabbit_qos_prefetch_count', 'at least 1',
                                'rabbit_stream_fanout requires a limit')
-        self._check_locks()
+        self._set_lock_path()
         self.tls()
 
-    def _check_locks(self) -> None:
+    def _set_lock_path(self) -> None:
         """Pass the directory of locks on to the library that takes them.
 
         With the queue manager, the driver takes a lock between processes when

@@ -62,8 +62,11 @@ RESERVED = {
     'time': ('cellsched/clock.py',),
 }
 
-#: Read the global configuration: oslo.limit cannot be given another one.
-OSLO_LIMIT = ('cellsched/quota/unified.py', 'tests/unit/quota/keystone.py')
+#: Read the global configuration: oslo.limit and oslo.concurrency cannot be
+#: given another one.
+GLOBAL_CONFIGURATION = (
+    'cellsched/quota/unified.py', 'tests/unit/quota/keystone.py',
+    'cellsched/rpc/rabbit_options.py', 'tests/unit/rpc/test_rabbit_options.py')
 
 TIME = re.compile(r'datetime\.(datetime|date)\.(now|utcnow|today)|'
                   r'oslo_utils\.timeutils\.(now|utcnow|utcnow_ts|StopWatch)')
@@ -287,7 +290,8 @@ def global_configuration(source):
     if source.path == 'cellsched/policies/enforcer.py':
         return
     for line, name in _mentions(source):
-        if name == 'oslo_config.cfg.CONF' and not source.is_one_of(OSLO_LIMIT):
+        if name == 'oslo_config.cfg.CONF' and not source.is_one_of(
+                GLOBAL_CONFIGURATION):
             yield f'line {line} uses the global configuration'
 
 
