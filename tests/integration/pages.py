@@ -57,13 +57,20 @@ class Block:
             yield command, output
 
 
-def blocks(name: str) -> list[Block]:
-    """Return the literal blocks of a page, which is named from the top."""
+def blocks(name: str, section: str = '') -> list[Block]:
+    """Return the literal blocks of a page, which is named from the top.
+
+    :param section: the heading of the only section whose blocks are returned
+    """
+    text = (SOURCE / name).read_text()
+    if section:
+        # The line below a heading is as long as the heading.
+        headings = re.split(r'^(\S.*)\n(=+)$', text, flags=re.MULTILINE)
+        text = headings[headings.index(section) + 2]
     return [
         Block(language, ''.join(_CAPTION.findall(options)),
               textwrap.dedent(text).strip() + '\n')
-        for language, options, text in _BLOCK.findall(
-            (SOURCE / name).read_text())]
+        for language, options, text in _BLOCK.findall(text)]
 
 
 def unknown_urls(name: str) -> list[str]:

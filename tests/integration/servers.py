@@ -16,7 +16,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 from typing import Any
 from typing import TypeVar
@@ -180,8 +179,7 @@ class RabbitMQ(serving.Server):
                 (plugins / library.name).symlink_to(library)
 
     def _has_epmd(self) -> bool:
-        with socket.socket() as client:
-            return client.connect_ex((serving.ADDRESS, self.port['epmd'])) == 0
+        return serving.is_open(serving.ADDRESS, self.port['epmd'])
 
     def counts(self) -> dict[str, int]:
         """Return the number of connections, channels and queues."""
@@ -269,7 +267,7 @@ class PostgreSQL(serving.Server):
             'full_page_writes': 'on' if self._durable else 'off',
             'max_connections': str(self._connections),
         }
-        return [_Postgres(
+        return [Postgres(
             [*self._as_user(), self.program['postgres'],
              '-D', f'{self.directory}/data',
              *(word for name, value in settings.items()
@@ -319,7 +317,7 @@ def by_psycopg(url: str) -> str:
     return re.sub(r'^postgresql(\+\w+)?:', 'postgresql+psycopg:', url)
 
 
-class _Postgres(processes.Process):
+class Postgres(processes.Process):
     """The process of a database server, which cannot be killed outright.
 
     It would leave its shared memory behind. The signal makes it break off as

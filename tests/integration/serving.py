@@ -181,11 +181,16 @@ class Port(fixtures.Fixture):
         raise OSError('no port is free')
 
 
+def is_open(address: str, port: int) -> bool:
+    """Return whether a server listens."""
+    with socket.socket() as probe:
+        return probe.connect_ex((address, port)) == 0
+
+
 def _is_free(port: int) -> bool:
     """Return whether no server listens on a port, and one may."""
-    with socket.socket() as probe:
-        if not probe.connect_ex((ADDRESS, port)):
-            return False
+    if is_open(ADDRESS, port):
+        return False
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
