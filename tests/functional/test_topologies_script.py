@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tools/topologies.sh`` and its page, without servers."""
+
+import contextlib
+import io
+import re
+
+from tests.integration import pages
+from tests.integration.topologies import example
+from tests.unit import base
+from tools import topologies
+
+#: Sections whose servers are in no package of Debian.
+NOT_EXECUTED = {'ProxySQL in front of Galera'}
+
+
+class TestTopologies(base.TestCase):
+
+    def test_each_example_of_the_page_has_a_story(self):
+        text = (pages.SOURCE / example.PAGE).read_text()
+        headings = re.findall(r'^(\S.*)\n=+$', text, re.MULTILINE)
+
+        sections = {heading for heading in headings[1:]
+                    if pages.blocks(example.PAGE, heading)}
+
+        self.assertEqual(
+            {kind.section for kind in topologies.STORIES.values()},
+            sections - NOT_EXECUTED)
+
+    def test_figures_above_their_bars_are_named(self):
+        figures = {'topology': 'etcd', 'story': 'killed_leader', 'lost': 1,
+                   'over': 0, 'p99 s': 9.9, 'gap s': 20}
+
+        self.assertEqual(
+            ['etcd, killed_leader: lost is 1; expected at most 0'],
+            topologies.exceeded([figures]))
+        self.assertEqual([], topologies.exceeded([{**figures, 'lost': 0}]))
+
+    def test_unknown_story_is_refused_with_the_known_ones(self):
+        error = io.StringIO()
+
+        with contextlib.redirect_stderr(error):
+            self.assertRaises(SystemExit, topologies.main, ['oracle'])
+
+        self.assertIn('oracle is unknown; expected galera', error.getvalue())

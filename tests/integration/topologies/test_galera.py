@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Galera behind HAProxy: nodes fail while servers are built."""
+
+import os
+import signal
+
+from tests.integration import base
+from tests.integration import mariadb
+from tests.integration.topologies import galera
+from tests.integration.topologies import haproxy
+from tests.integration.topologies import story
+from tests import profile
+
+
+class GaleraStory(story.Story):
+
+    kinds = galera.Galera, haproxy.HAProxy
+    proxy = haproxy.CONFIGURATION
+
+    cluster: galera.Galera
+
+    @classmethod
+    def start(cls):
+        cls.cluster = cls.of_class(base.installed(galera.Galera, cls.page))
+        cls.of_class(base.installed(haproxy.HAProxy, cls.page, cls.proxy))
+        return cls.plain_broker(), story.Place(
+            cls.options['api_database']['connection'], cls.cluster.create)
+
+    def compare_with_single(self):
+        server = self.useFixture(base.installed(
+            lambda: mariadb.MariaDB(durable=True)))
+        self.compare(server.url('claims'))
+
+    def test_killed_node(self):
+        node = self.cluster.nodes[0]
+
+        self.assertEndures(node.kill, node.start)
+
+    def test_node_without_quorum(self):
+        self.assertEndures(lambda: self.cluster.isolate(0, True),
+                           lambda: self.cluster.isolate(0, False))
+
+
+@profile.full_only('a cluster, and faults that take their time')
+class TestOneWriter(GaleraStory):
+
+    section = 'Galera with one writer'
+
+    def test_paused_node(self):
+        node = self.cluster.nodes[0]
+
+        def go_on():
+            os.killpg(node.pid, signal.SIGCONT)
+            self.cluster.wait_for(0)
+
+        self.assertEndures(
+            lambda: os.killpg(node.pid, signal.SIGSTOP), go_on)
+
+    def test_writer_that_goes_on_as_a_reader(self):
+        self.assertEndures(lambda: self.cluster.set_read_only(0, True),
+                           lambda: self.cluster.set_read_only(0, False))
+
+    def test_claims_a_second(self):
+        self.compare_with_single()
+
+
+@profile.full_only('a cluster, and faults that take their time')
+class TestAllWriters(GaleraStory):
+
+    section = 'Galera with several writers'
+    further = 'Galera with one writer',
+
+    def test_claims_a_second(self):
+        self.compare_with_single()

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RabbitMQ with three nodes: one fails while servers are built."""
+
+from tests.integration import base
+from tests.integration.topologies import rabbitmq
+from tests.integration.topologies import story
+from tests import profile
+
+
+@profile.full_only('a cluster, and faults that take their time')
+class TestRabbitMQ(story.Story):
+
+    section = 'RabbitMQ with three nodes'
+    kinds = rabbitmq.Cluster,
+
+    cluster: rabbitmq.Cluster
+
+    @classmethod
+    def start(cls):
+        cls.cluster = cls.of_class(
+            base.installed(rabbitmq.Cluster, cls.page))
+        broker = story.Place(cls.options['DEFAULT']['transport_url'])
+        return broker, cls.plain_database()
+
+    def test_killed_node(self):
+        node = self.cluster.nodes[0]
+
+        self.assertEndures(node.kill, node.start)
