@@ -39,6 +39,9 @@ _PATH = '/v3/'
 _UNAUTHENTICATED = 16
 _LOGIN_NEEDED = ('user name is empty', 'revision of auth store is old')
 
+#: Path of a login, and the header with its token.
+_LOGIN, _TOKEN = '/auth/authenticate', 'Authorization'
+
 #: A member's message without authentication.
 _NO_LOGIN = 'authentication is not enabled'
 
@@ -143,15 +146,18 @@ class EtcdClient:
     def _ask(
         self, member: etcd3gw.Etcd3Client, request: protocol.Request
     ) -> protocol.Answer:
+        token = member.session.headers.get(_TOKEN)
         answer = self._answer(member, request)
         if self._user is None or not _needs_login(answer):
             return answer
-        refused = self._log_in(member)
-        if refused is not None:
-            return refused
+        # A login is costly for the member: use that of another thread.
+        if member.session.headers.get(_TOKEN) == token:
+            refused = self._log_in(member)
+            if refused is not None:
+                return refused
         answer = self._answer(member, request)
         if _needs_login(answer):
-            # Users changed again, or another thread logs in.
+            # Users changed again.
             raise remote.NotSent(answer.reason)
         return answer
 
@@ -176,14 +182,13 @@ class EtcdClient:
         """
         assert self._user is not None
         name, password = self._user
-        member.session.headers.pop('Authorization', None)
         try:
             answer = _answered(lambda: member.post(
-                member.get_url('/auth/authenticate'),
+                member.get_url(_LOGIN),
                 json={'name': name, 'password': password}))
         except _RefusedByServer as exc:
             return None if _NO_LOGIN in exc.answer.reason else exc.answer
-        member.session.headers['Authorization'] = answer['token']
+        member.session.headers[_TOKEN] = answer['token']
         return None
 
     def _changes(
@@ -415,11 +420,14 @@ class MemberSession(requests.Session):
         """Return the response; of a stream, without its content."""
         address = str(url)
         # A new login has another token.
-        token = self.headers.get('Authorization')
+        token = self.headers.get(_TOKEN)
         of, prepared = self._prepared.get(address, (None, None))
         if prepared is None or of != token:
             prepared = self.prepare_request(
                 requests.Request('POST', address, json={}))
+            if address.endswith(_LOGIN):
+                # With an expired token, a member refuses the login, too.
+                prepared.headers.pop(_TOKEN, None)
             self._prepared[address] = token, prepared
         request = prepared.copy()
         request.prepare_body(data, None, json)

@@ -154,6 +154,21 @@ class TestLogin(base.TestCase):
                 [('kv/txn', None), ('auth/authenticate', None),
                  ('kv/txn', 'new'), ('kv/txn', 'new')], self.asked)
 
+    def test_expired_token_is_not_sent_with_the_next_login(self):
+        tokens = iter(['old', 'new'])
+        made = self.client(lambda path, token: (
+            (200, json.dumps({'token': next(tokens)}))
+            if path == 'auth/authenticate'
+            else DONE if token == current[0] else REFUSED_LOGINS[2]))
+        current = ['old']
+        made.send(READ)
+        current[0] = 'new'
+
+        self.assertTrue(made.send(READ).succeeded)
+        self.assertEqual(
+            [('auth/authenticate', None)] * 2,
+            [each for each in self.asked if each[0] != 'kv/txn'])
+
     def test_login_that_is_outdated_at_once_was_no_request(self):
         for refused in REFUSED_LOGINS:
             made = self.client(lambda path, token: (
