@@ -54,6 +54,11 @@ _EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
            ('mysql', 'pymysql'): 'mysql', ('mariadb', 'pymysql'): 'mysql'}
 
 
+#: The expected form of a URL that has several hosts.
+_ONE_HOST = ('one host; several servers of PostgreSQL are '
+             '?host=HOST:PORT&host=HOST:PORT after the name of the database')
+
+
 def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
     """Open a first connection and return the engine.
 
@@ -101,6 +106,8 @@ def check_url(url: str, schema: str) -> None:
         dialect.import_dbapi()
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
             ValueError):
+        if ',' in url.rpartition('@')[2].partition('/')[0]:
+            expected = _ONE_HOST
         # The text of the error may contain the URL.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',

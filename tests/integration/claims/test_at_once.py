@@ -222,7 +222,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                 'AND pid != pg_backend_pid()'))
 
         self.assertEqual(1, self.store.claim([second]))
-        self.assertIn('Claim is repeated after a lost connection', log.output)
+        self.assertIn('Repeating a call of the claim store', log.output)
 
         self.assertEqual((1, 0), self.statements([third]))
         self.assertUsed(self.store, self.providers[0], 3, VCPU=3)

@@ -145,6 +145,16 @@ class TestURLs(base.TestCase):
                 self.assertNotIn('s3cr3t', str(error))
                 self.assertNotIn('\n', str(error))
 
+    def test_several_hosts_belong_into_the_query(self):
+        for backend in 'postgresql+psycopg', 'mysql+pymysql':
+            error = self.assertRaises(
+                exception.ConfigurationInvalid,
+                session.Databases(clock.Clock()).get,
+                f'{backend}://me:s3cr3t@one:5432,two:5432/api', 'API')
+
+            self.assertIn('one host; several servers', str(error))
+            self.assertNotIn('s3cr3t', str(error))
+
     def test_extras_are_those_of_the_package(self):
         extras = metadata.metadata('cellsched').get_all('Provides-Extra')
 
