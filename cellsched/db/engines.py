@@ -272,20 +272,27 @@ def _connect(
             clock.sleep(interval_s)
 
 
-#: Seconds after its last use during which a connection counts as alive.
+#: Seconds during which a connection counts as good after it was checked.
 TRUSTED_S = 1.0
 
-_PID, _USED_AT = 'cellsched_pid', 'cellsched_used_at'
+#: Questions whether a server only reads. It may have been the primary when the
+#: connection was opened, and a connection that never writes would stay there.
+_READ_ONLY = {
+    'postgresql': 'SHOW transaction_read_only',
+    **dict.fromkeys(mysql.DIALECTS, 'SELECT @@global.read_only')}
+
+_PID, _CHECKED_AT = 'cellsched_pid', 'cellsched_checked_at'
 _GENERATION, _WORKED = 'cellsched_generation', 'cellsched_worked'
 
 
 def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
-    """Make an engine check idle connections before it hands them out.
+    """Make an engine check connections now and then at their checkout.
 
     ``pool_pre_ping`` checks a connection at each checkout, which costs each
-    transaction a round trip. Here a connection that was used within
-    ``TRUSTED_S`` is not checked; if it is lost, the next transaction on it
-    fails.
+    transaction a round trip. Here a connection that was opened or checked
+    within ``TRUSTED_S`` is not checked; if it is lost, the next transaction on
+    it fails. A connection to a server that only reads is replaced, as another
+    server may be the primary now. The new one is used even if it only reads.
 
     If a connection fails that has worked before, the server was usually
     restarted or has another role, so all other connections are then replaced
@@ -298,7 +305,7 @@ def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
 
     def connect(connection: Any, record: Any) -> None:
         record.info[_PID] = os.getpid()
-        record.info[_USED_AT] = clock.monotonic()
+        record.info[_CHECKED_AT] = clock.monotonic()
         record.info[_GENERATION] = generation
 
     def checkout(connection: Any, record: Any, proxy: Any) -> None:
@@ -309,15 +316,17 @@ def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
                 record.info[_GENERATION] != generation):
             raise sa.exc.DisconnectionError(
                 'another connection has failed since it was opened')
-        if clock.monotonic() - record.info[_USED_AT] < TRUSTED_S:
+        if clock.monotonic() - record.info[_CHECKED_AT] < TRUSTED_S:
             return
         try:
-            dialect.do_ping(connection)
+            only_reads = _check(connection, dialect)
         except dialect.loaded_dbapi.Error as exc:
             raise sa.exc.DisconnectionError(str(exc)) from exc
+        if only_reads:
+            raise sa.exc.DisconnectionError('its server only reads')
+        record.info[_CHECKED_AT] = clock.monotonic()
 
     def checkin(connection: Any, record: Any) -> None:
-        record.info[_USED_AT] = clock.monotonic()
         record.info[_WORKED] = True
 
     def invalidate(connection: Any, record: Any, error: Any) -> None:
@@ -330,6 +339,18 @@ def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
     event.listen(engine, 'checkout', checkout)
     event.listen(engine, 'checkin', checkin)
     event.listen(engine, 'invalidate', invalidate)
+
+
+def _check(connection: Any, dialect: Any) -> bool:
+    """Use a connection of a driver; return whether its server only reads."""
+    question = _READ_ONLY.get(dialect.name)
+    if question is None:
+        dialect.do_ping(connection)
+        return False
+    with contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute(question)
+        [value] = cursor.fetchone()
+    return value in ('on', 1)
 
 
 #: The most calls in a comment, the innermost first.

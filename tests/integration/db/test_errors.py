@@ -251,6 +251,20 @@ class TestErrors(ErrorTests, base.APITestCase):
 
         self.assertEqual('force_custom_plan', mode)
 
+    def test_connection_to_a_former_primary_is_replaced(self):
+        """Also one that only reads, and is never idle."""
+        self.clock = clock.FakeClock()
+        database = self.open(max_pool_size=1)
+        with database.reader() as connection:
+            former = connection.execute(self.own_process).scalar_one()
+            connection.exec_driver_sql(
+                'SET default_transaction_read_only = on')
+        self.clock.advance(engines.TRUSTED_S / 2)
+        self.assertEqual(former, self.process(database))
+        self.clock.advance(engines.TRUSTED_S / 2)
+
+        self.assertNotEqual(former, self.process(database))
+
     def test_text_is_unicode_whatever_the_environment_says(self):
         self.useFixture(fixtures.EnvironmentVariable(
             'PGCLIENTENCODING', 'LATIN1'))
