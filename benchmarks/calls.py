@@ -55,6 +55,7 @@ workers = 1
 [oslo_messaging_rabbit]
 rabbit_quorum_queue = {quorum}
 rabbit_transient_quorum_queue = {quorum}
+rabbit_stream_fanout = {quorum}
 """
 
 QUORUM = {'classic': False, 'quorum': True}
