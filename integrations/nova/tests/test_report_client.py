@@ -72,7 +72,8 @@ class TestReportClient(unittest.TestCase):
 
     def refuse(self, status):
         return lambda: types.SimpleNamespace(
-            status_code=status, json=lambda: {})
+            status_code=status, json=lambda: {'errors': [
+                {'status': status, 'detail': 'No.'}]})
 
     def test_late_answer_is_returned(self):
         for status in 200, 404, 409:
