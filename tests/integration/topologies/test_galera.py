@@ -12,7 +12,8 @@ from tests.integration.topologies import story
 from tests import profile
 
 
-class GaleraStory(story.Story):
+class Nodes:
+    """Stories of a cluster, for one writer and for several."""
 
     kinds = galera.Galera, haproxy.HAProxy
     proxy = haproxy.CONFIGURATION
@@ -42,7 +43,7 @@ class GaleraStory(story.Story):
 
 
 @profile.full_only('a cluster, and faults that take their time')
-class TestOneWriter(GaleraStory):
+class TestOneWriter(Nodes, story.Story):
 
     section = 'Galera with one writer'
 
@@ -65,7 +66,7 @@ class TestOneWriter(GaleraStory):
 
 
 @profile.full_only('a cluster, and faults that take their time')
-class TestAllWriters(GaleraStory):
+class TestAllWriters(Nodes, story.Story):
 
     section = 'Galera with several writers'
     further = 'Galera with one writer',
