@@ -41,7 +41,7 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
                 'initial_cpu_allocation_ratio': 1.0,
                 'reserved_host_memory_mb': 0},
     'scheduler': {'refresh_interval': 0, 'decision_retention': 0,
-                  'stale_cell_timeout': 10 ** 7, 'max_attempts': 2},
+                  'stale_cell_timeout': 10 ** 6, 'max_attempts': 2},
     'cells': {'refresh_interval': 10 ** 7},
     'claims': {'connection': 'sqlite:///simulated/claims'},
     'quota': {'instances': -1, 'cores': -1, 'ram': -1},

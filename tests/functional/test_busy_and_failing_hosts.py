@@ -14,6 +14,7 @@ class TestBusyAndFailingHosts(base.TestCase):
 
     def deploy(self, *hosts, **filters):
         super().deploy({'cell1': hosts}, DEFAULT={'report_interval': 1},
+                       scheduler=base.READ_EACH_TIME,
                        filter_scheduler=filters)
         parts = self.world.api.parts
         # What another scheduler knows.
