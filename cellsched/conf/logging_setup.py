@@ -17,7 +17,8 @@ def set_up(conf: cfg.ConfigOpts, product: str) -> None:
     """Set up logging as the options of oslo.log say.
 
     :param product: the name of the program in the log
-    :raises cellsched.exception.ConfigurationInvalid: a file cannot be used
+    :raises cellsched.exception.ConfigurationInvalid: a file cannot be used, or
+        a value is not valid
     """
     if conf.log_config_append:
         # oslo.log translates only some of the errors.
@@ -30,6 +31,14 @@ def set_up(conf: cfg.ConfigOpts, product: str) -> None:
             problem=f'a file cannot be used: {exc}',
             expected='writable log files, and a readable configuration of '
                      'logging') from None
+    except (RuntimeError, TypeError, ValueError) as exc:
+        # oslo.log checks neither levels nor facilities.
+        raise exception.ConfigurationInvalid(
+            field='[DEFAULT] default_log_levels, syslog_log_facility or '
+                  'use_journal',
+            problem=f'logging cannot be set up: {exc}',
+            expected='MODULE=LEVEL for each module, a facility of syslog, and '
+                     'the bindings of systemd for the journal') from None
 
 
 def load(path: str) -> None:

@@ -11,7 +11,6 @@ import pathlib
 import traceback
 from typing import Any
 
-from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
 from oslo_log import log
 import sqlalchemy as sa
@@ -54,9 +53,10 @@ _EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
            ('mysql', 'pymysql'): 'mysql', ('mariadb', 'pymysql'): 'mysql'}
 
 
-#: The expected form of a URL that has several hosts.
-_ONE_HOST = ('one host; several servers of PostgreSQL are '
-             '?host=HOST:PORT&host=HOST:PORT after the name of the database')
+#: The expected form of a URL that has several hosts, of PostgreSQL and others.
+_HOSTS_IN_QUERY = ('one host, or several as ?host=HOST:PORT&host=HOST:PORT '
+                   'after the name of the database')
+_ONE_HOST = 'one host, such as that of a proxy'
 
 
 def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
@@ -64,9 +64,8 @@ def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
 
     :param options: options by name, those of oslo.db and :data:`LIMITS`; a
         missing option has the default of SQLAlchemy or of the database server
-    :raises oslo_db.exception.DBConnectionError: the server could not be
-        reached in ``max_retries`` attempts; for PostgreSQL, SQLAlchemy's
-        OperationalError
+    :raises sqlalchemy.exc.OperationalError: the server could not be reached
+        in ``max_retries`` attempts
     :raises cellsched.exception.ConfigurationInvalid: a parameter of the URL
         is not valid
     """
@@ -79,13 +78,15 @@ def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
         engine = _sqlite(parsed, options)
     else:
         engine = _server(parsed, options, clock)
-    # register_engine() is not used: it also adds listeners for savepoints,
-    # which slow down each transaction and are not needed here.
-    event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
     if options.get('connection_trace'):
         comment_statements(engine)
     _connect(engine, options.get('max_retries', 1),
              options.get('retry_interval', 1), clock)
+    # register_engine() is not used: it also adds listeners for savepoints,
+    # which slow down each transaction and are not needed here. This one logs
+    # a traceback of errors that it does not know, such as that of a parameter
+    # of the URL, so the first connection is opened without it.
+    event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
     return engine
 
 
@@ -107,7 +108,8 @@ def check_url(url: str, schema: str) -> None:
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
             ValueError):
         if ',' in url.rpartition('@')[2].partition('/')[0]:
-            expected = _ONE_HOST
+            expected = (_HOSTS_IN_QUERY if url.startswith('postgresql')
+                        else _ONE_HOST)
         # The text of the error may contain the URL.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
@@ -263,8 +265,7 @@ def _connect(
     for number in itertools.count(1) if attempts_max else ():
         try:
             return engine.connect().close()
-        except (db_exc.DBConnectionError, sa.exc.OperationalError):
-            # oslo.db does not translate all errors of libpq.
+        except sa.exc.OperationalError:
             if number == attempts_max:
                 raise
             LOG.warning('Connection to the %s database failed; trying again '

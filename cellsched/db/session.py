@@ -153,6 +153,14 @@ class Database:
                 field=f'{self.schema} database connection',
                 problem=f'the driver refuses {urls.mask(self.url)!r}: '
                         f'{exc.reason}') from None
+        except (AttributeError, LookupError, OSError, TypeError,
+                ValueError) as exc:
+            # Drivers do not check the parameters of a URL themselves.
+            raise exception.ConfigurationInvalid(
+                field=f'{self.schema} database connection',
+                problem=f'the driver cannot use {urls.mask(self.url)!r}: '
+                        f'{errors.reason(exc, self.url)}',
+                expected='valid parameters and readable files') from None
 
     def alone(self, options: Mapping[str, Any]) -> 'Database':
         """Return a new Database of the same URL with changed options."""

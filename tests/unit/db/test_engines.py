@@ -3,7 +3,6 @@ import contextlib
 import logging
 import os
 
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 from sqlalchemy import pool
 
@@ -95,16 +94,14 @@ class TestServers(OpeningTestCase):
     url = f'postgresql+psycopg{place}'
 
     def test_first_connection_is_tried_as_often_as_the_option_says(self):
-        for driver, error in (
-            ('postgresql+psycopg', sa.exc.OperationalError),
-            ('postgresql+psycopg2', sa.exc.OperationalError),
-            ('mysql+pymysql', db_exc.DBConnectionError),
-        ):
+        for driver in ('postgresql+psycopg', 'postgresql+psycopg2',
+                       'mysql+pymysql'):
             for attempts, pauses in ((1, []), (3, [5, 5])):
                 self.clock.slept.clear()
                 self.assertRaises(
-                    error, self.open, f'{driver}{self.place}',
-                    max_retries=attempts, retry_interval=5)
+                    sa.exc.OperationalError, self.open,
+                    f'{driver}{self.place}', max_retries=attempts,
+                    retry_interval=5)
                 self.assertEqual(pauses, self.clock.slept)
 
     def test_nothing_is_tried_where_the_option_says_so(self):

@@ -146,14 +146,36 @@ class TestURLs(base.TestCase):
                 self.assertNotIn('\n', str(error))
 
     def test_several_hosts_belong_into_the_query(self):
-        for backend in 'postgresql+psycopg', 'mysql+pymysql':
+        for backend, expected in (
+                ('postgresql+psycopg', 'several as ?host=HOST:PORT'),
+                ('mysql+pymysql', 'that of a proxy')):
             error = self.assertRaises(
                 exception.ConfigurationInvalid,
                 session.Databases(clock.Clock()).get,
                 f'{backend}://me:s3cr3t@one:5432,two:5432/api', 'API')
 
-            self.assertIn('one host; several servers', str(error))
+            self.assertIn(expected, str(error))
             self.assertNotIn('s3cr3t', str(error))
+
+    def test_wrong_parameter_is_refused_in_one_line(self):
+        for url in (
+                'mysql+pymysql://me:s3cr3t@127.0.0.1/x?nosuch=1',
+                'mysql+pymysql://me:s3cr3t@127.0.0.1/x?charset=nosuch',
+                'mysql+pymysql://me:s3cr3t@127.0.0.1/x?ssl_ca=/nosuch.pem',
+                'mysql+pymysql://me:s3cr3t@/x?host=127.0.0.1&host=127.0.0.2',
+                'postgresql+psycopg://me:s3cr3t@127.0.0.1/x?passwordd=x',
+                'postgresql+psycopg://me:s3cr3t@127.0.0.1/x?'
+                'connect_timeout=abc'):
+            with self.subTest(url=url):
+                database = session.Databases(clock.Clock()).get(url, 'API')
+
+                error = self.assertRaises(
+                    exception.ConfigurationInvalid, database.timestamp)
+
+                self.assertEqual('API database connection', error.field)
+                self.assertNotIn('s3cr3t', str(error))
+                self.assertNotIn('\n', str(error))
+        self.assertNotIn('Traceback', self.logs.output)
 
     def test_extras_are_those_of_the_package(self):
         extras = metadata.metadata('cellsched').get_all('Provides-Extra')
