@@ -191,6 +191,11 @@ class RabbitMQ(serving.Server):
         return dict(zip(('connections', 'channels', 'queues'), numbers,
                         strict=True))
 
+    def count_queues(self, name: str) -> int:
+        """Return the number of queues of a part."""
+        return int(self._value(
+            f'length(rabbit_amqqueue:list({_erlang(name)})).\n'))
+
     def _evaluate(self, expressions: str) -> None:
         """Have the broker evaluate Erlang that ends with ``ok``."""
         value = self._value(expressions)

@@ -286,7 +286,7 @@ class TestQueues(BrokerTestCase):
     def test_queue_of_another_kind_is_named_with_its_option(self):
         self.check('', CONDUCTOR)
         self.check(CLASSIC, oslo_messaging.Target(topic='older'))
-        before = self.broker.counts()
+        before = self.broker.count_queues(self.name)
 
         message = str(self.assertRaises(
             exception.BrokerRefused, self.check, CLASSIC, CONDUCTOR))
@@ -301,7 +301,7 @@ class TestQueues(BrokerTestCase):
         # Without servers, all that is declared is deleted.
         self.check(CLASSIC)
         self.check('?rabbit_stream_fanout=false')
-        self.assertEqual(before['queues'], self.broker.counts()['queues'])
+        self.assertEqual(before, self.broker.count_queues(self.name))
 
     def test_service_waits_for_a_queue_and_is_not_ready(self):
         self.check(CLASSIC, CONDUCTOR)
