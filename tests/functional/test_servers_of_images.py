@@ -23,6 +23,7 @@ class TestServersOfImages(base.TestCase):
             {'cell1': [deployment.DeployedHost('a1', memory_mb=LARGE),
                        deployment.DeployedHost('a2')]},
             DEFAULT={'report_interval': 1},
+            scheduler=base.READ_EACH_TIME,
             filter_scheduler={'image_props_weight_multiplier': -1000.0,
                               # A host may still report its last build.
                               'io_ops_weight_multiplier': 0.0})
