@@ -46,6 +46,7 @@ STORIES: Mapping[str, type[story.Story]] = {
     'pgbouncer': test_pgbouncer.TestPgBouncer,
     'rabbitmq': test_rabbitmq.TestRabbitMQ,
     'etcd': test_etcd.TestEtcd,
+    'etcd-simple-tokens': test_etcd.TestSimpleTokens,
     'tls': test_tls.TestTls,
     'kolla': test_kolla.TestKolla,
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster of three members of etcd, with TLS and users."""
 
+from collections.abc import Mapping
 import json
 import ssl
 from urllib import request
@@ -24,6 +25,9 @@ class Cluster(serving.Server):
     port_taken = 'not a port of these machines'
 
     machines = ('10.0.0.31', '10.0.0.32', '10.0.0.33')
+
+    #: Options that are not those of the page.
+    other: Mapping[str, str] = {}
 
     def __init__(self, page: example.Example) -> None:
         super().__init__()
@@ -86,4 +90,10 @@ class Cluster(serving.Server):
                    for line in path.read_text().splitlines())
         return processes.Process(
             [self.program['etcd']], self.directory, name=f'etcd-{machine}',
-            env={**env, 'ETCD_LOG_LEVEL': 'warn'})
+            env={**env, **self.other, 'ETCD_LOG_LEVEL': 'warn'})
+
+
+class SimpleTokens(Cluster):
+    """The same cluster with etcd's default of ``ETCD_AUTH_TOKEN``."""
+
+    other = {'ETCD_AUTH_TOKEN': 'simple'}

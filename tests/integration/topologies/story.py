@@ -96,6 +96,8 @@ class Story(base.TestCase):
     section: ClassVar[str]
     #: The section with the files that this one does not repeat.
     further: ClassVar[tuple[str, ...]] = ()
+    #: What differs from the section, for the report.
+    variant: ClassVar[str] = ''
     #: The kinds of servers that are used.
     kinds: ClassVar[tuple[type, ...]]
 
@@ -175,7 +177,7 @@ class Story(base.TestCase):
         if path:
             with open(path, 'a') as report:
                 report.write(json.dumps({
-                    'topology': self.section,
+                    'topology': self.section + self.variant,
                     'story': self._testMethodName.removeprefix('test_'),
                     **figures}) + '\n')
 

@@ -19,8 +19,8 @@ class Databases:
         return self._claims if name == 'claims' else self._plain.url(name)
 
 
-@profile.full_only('a cluster, and faults that take their time')
-class TestEtcd(story.Story):
+class Members:
+    """Stories of a cluster, for each kind of tokens."""
 
     section = 'etcd with three members'
     kinds = etcd.Cluster,
@@ -29,7 +29,8 @@ class TestEtcd(story.Story):
 
     @classmethod
     def start(cls):
-        cls.cluster = cls.of_class(base.installed(etcd.Cluster, cls.page))
+        [kind] = cls.kinds
+        cls.cluster = cls.of_class(base.installed(kind, cls.page))
         cls.page.copy_certificates('/etc/cellsched', 'control')
         return cls.plain_broker(), Databases(
             cls.options['claims']['connection'], cls.plain_database())
@@ -47,6 +48,17 @@ class TestEtcd(story.Story):
         self.assertEndures(lambda: self.cluster.control(
             'etcdctl user add another:PASSWORD', ETCDCTL_USER='root:PASSWORD'))
 
+
+@profile.full_only('a cluster, and faults that take their time')
+class TestEtcd(Members, story.Story):
+
     def test_claims_a_second(self):
         server = self.useFixture(base.installed(single.Etcd))
         self.compare(server.url('claims'), 'etcd')
+
+
+@profile.full_only('a cluster, and faults that take their time')
+class TestSimpleTokens(Members, story.Story):
+
+    kinds = etcd.SimpleTokens,
+    variant = ', simple tokens'

@@ -16,14 +16,14 @@ class Nodes:
     """Stories of a cluster, for one writer and for several."""
 
     kinds = galera.Galera, haproxy.HAProxy
-    proxy = haproxy.CONFIGURATION
 
     cluster: galera.Galera
+    proxy: haproxy.HAProxy
 
     @classmethod
     def start(cls):
         cls.cluster = cls.of_class(base.installed(galera.Galera, cls.page))
-        cls.of_class(base.installed(haproxy.HAProxy, cls.page, cls.proxy))
+        cls.proxy = cls.of_class(base.installed(haproxy.HAProxy, cls.page))
         return cls.plain_broker(), story.Place(
             cls.options['api_database']['connection'], cls.cluster.create)
 
@@ -40,6 +40,11 @@ class Nodes:
     def test_node_without_quorum(self):
         self.assertEndures(lambda: self.cluster.isolate(0, True),
                            lambda: self.cluster.isolate(0, False))
+
+    def reconfigure(self, pattern, replacement):
+        """Have the proxy run with another file until the test ends."""
+        self.proxy.reconfigure(pattern, replacement)
+        self.addCleanup(self.proxy.reconfigure, '^', '')
 
 
 @profile.full_only('a cluster, and faults that take their time')
@@ -61,6 +66,11 @@ class TestOneWriter(Nodes, story.Story):
         self.assertEndures(lambda: self.cluster.set_read_only(0, True),
                            lambda: self.cluster.set_read_only(0, False))
 
+    def test_proxy_that_cuts_idle_connections(self):
+        self.reconfigure('(timeout (?:client|server)) 2h', r'\1 1s')
+
+        self.assertEndures(lambda: None)
+
     def test_claims_a_second(self):
         self.compare_with_single()
 
@@ -73,3 +83,10 @@ class TestAllWriters(Nodes, story.Story):
 
     def test_claims_a_second(self):
         self.compare_with_single()
+
+    def test_node_without_quorum_behind_a_proxy_without_checks(self):
+        # The node would have the fewest connections, and get each new one.
+        self.reconfigure('option httpchk|port 9200|balance leastconn', '')
+
+        self.assertEndures(lambda: self.cluster.isolate(0, True),
+                           lambda: self.cluster.isolate(0, False))

@@ -59,9 +59,8 @@ class TestSynchronousStandby(PairStory):
             self.pair.follow('reader', self.former)
             self.pair.wait_for_standby()
             self.pair.fail_over()
-            self.rejoin()
 
-        self.assertEndures(switch_over)
+        self.assertEndures(switch_over, self.rejoin)
 
     def test_killed_standby(self):
         standby = self.pair.nodes[1 - self.former]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """RabbitMQ with three nodes: one fails while servers are built."""
 
+import os
+import signal
+
 from tests.integration import base
 from tests.integration.topologies import rabbitmq
 from tests.integration.topologies import story
@@ -26,3 +29,9 @@ class TestRabbitMQ(story.Story):
         node = self.cluster.nodes[0]
 
         self.assertEndures(node.kill, node.start)
+
+    def test_paused_node(self):
+        group = self.cluster.nodes[0].pid
+
+        self.assertEndures(lambda: os.killpg(group, signal.SIGSTOP),
+                           lambda: os.killpg(group, signal.SIGCONT))
