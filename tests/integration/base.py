@@ -50,11 +50,11 @@ class TestCase(base.TestCase):
         return fixture
 
     @classmethod
-    def part_of_class(cls, kind: type[serving.Server]) -> servers.Part:
+    def part_of_class(cls, kind: type[serving.SharedServer]) -> servers.Part:
         """Return a part of the shared server, for all tests of the class."""
         return cls.of_class(servers.Part(installed(servers.shared, kind)))
 
-    def part_of(self, kind: type[serving.Server]) -> servers.Part:
+    def part_of(self, kind: type[serving.SharedServer]) -> servers.Part:
         """Return a part of the server that all tests here share."""
         return self.useFixture(
             servers.Part(installed(servers.shared, kind)))

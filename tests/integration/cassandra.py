@@ -31,7 +31,7 @@ _SCRIPT = pathlib.Path(__file__).parents[2] / 'tools' / 'cassandra.sh'
 VERSION = '5.0.6'
 
 
-class Cassandra(serving.Server):
+class Cassandra(serving.SharedServer):
     """A node; each part is a keyspace with one replica.
 
     It is killed to stop it: acknowledged writes are on the disk, or at least

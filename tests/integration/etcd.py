@@ -10,7 +10,7 @@ from tests.integration import processes
 from tests.integration import serving
 
 
-class Etcd(serving.Server):
+class Etcd(serving.SharedServer):
     """A cluster of one member; each part is a prefix.
 
     It waits for its disk with each commit, as releases before 3.5 always do.

@@ -13,7 +13,7 @@ from tests.integration import processes
 from tests.integration import serving
 
 
-class MariaDB(serving.Server):
+class MariaDB(serving.SharedServer):
     """A database server; each part is a database.
 
     A commit does not wait for the disk, but for the operating system, so only

@@ -31,7 +31,7 @@ from tests.integration import serving
 from tests.integration import sharing
 
 
-class RabbitMQ(serving.Server):
+class RabbitMQ(serving.SharedServer):
     """A broker; its parts are virtual hosts, open to the user ``guest``."""
 
     package = 'rabbitmq-server'
@@ -223,7 +223,7 @@ class RabbitMQ(serving.Server):
         return found[1]
 
 
-class PostgreSQL(serving.Server):
+class PostgreSQL(serving.SharedServer):
     """A database server; its parts are databases.
 
     URLs are of the driver that ``CELLSCHED_POSTGRESQL_DRIVER`` names.
@@ -343,7 +343,7 @@ class Part(fixtures.Fixture):
     Names are the test's own, and what has them goes with the test.
     """
 
-    def __init__(self, server: serving.Server) -> None:
+    def __init__(self, server: serving.SharedServer) -> None:
         self.server = server
 
     def _setUp(self) -> None:
@@ -355,11 +355,13 @@ class Part(fixtures.Fixture):
         return self.server.url(self._prefix + name)
 
 
-AnyServer = TypeVar('AnyServer', bound=serving.Server)
+AnyServer = TypeVar('AnyServer', bound=serving.SharedServer)
 
 
 @contextlib.contextmanager
-def part_of(kind: type[serving.Server], **options: Any) -> Iterator[Part]:
+def part_of(
+    kind: type[serving.SharedServer], **options: Any
+) -> Iterator[Part]:
     """Use a part of a server that is there for nothing else.
 
     Where tests run what needs it, they have it use the server that they
@@ -388,7 +390,7 @@ def shared(kind: type[AnyServer]) -> AnyServer:
 
 
 @functools.cache
-def _shared(kind: type[serving.Server]) -> serving.Server:
+def _shared(kind: type[serving.SharedServer]) -> serving.SharedServer:
     path = os.environ.get(sharing.VARIABLE)
     if path:
         return sharing.attached(kind, path)
@@ -398,7 +400,7 @@ def _shared(kind: type[serving.Server]) -> serving.Server:
     return server
 
 
-def _throw_away(server: serving.Server, owner: int) -> None:
+def _throw_away(server: serving.SharedServer, owner: int) -> None:
     """End a server for good, without the courtesies of a shutdown.
 
     A fork of the process that started it must leave it alone.

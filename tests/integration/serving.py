@@ -34,7 +34,7 @@ class NotInstalled(Exception):
 
 
 class Server(fixtures.Fixture, abc.ABC):
-    """A server, and the parts of it that have names.
+    """A server.
 
     Where it listens does not change when it is stopped or killed and started
     again, and what it keeps durably is still there.
@@ -91,31 +91,6 @@ class Server(fixtures.Fixture, abc.ABC):
     def make_processes(self) -> list[processes.Process]:
         """Return its processes in the order in which they start."""
 
-    @abc.abstractmethod
-    def url(self, name: str) -> str:
-        """Return the URL of a part, which is made if it is not there."""
-
-    @abc.abstractmethod
-    def drop(self, name: str) -> None:
-        """Remove a part, if it is there, whoever uses it."""
-
-    def description(self) -> dict[str, Any]:
-        """Return what another process of this machine needs to use it.
-
-        Whatever else a kind needs for that, it finds in the directory.
-        """
-        return {'directory': str(self.directory), 'port': self.port}
-
-    def attach(self, description: Mapping[str, Any]) -> None:
-        """Use a server that another process has started, and stops.
-
-        This is in place of :meth:`setUp`; only parts can be made then, and
-        removed.
-        """
-        self.directory = pathlib.Path(description['directory'])
-        self.port = dict(description['port'])
-        self._attached = True
-
     def start(self) -> None:
         """Start what does not run, and wait until it is ready."""
         self._check_ownership()
@@ -154,6 +129,35 @@ class Server(fixtures.Fixture, abc.ABC):
         processes.wait_until(
             lambda: not processes.inside(self.directory),
             f'the processes of {self.directory} to end')
+
+
+class SharedServer(Server):
+    """A server with named parts, which other processes can use too."""
+
+    @abc.abstractmethod
+    def url(self, name: str) -> str:
+        """Return the URL of a part, which is made if it is not there."""
+
+    @abc.abstractmethod
+    def drop(self, name: str) -> None:
+        """Remove a part, if it is there, whoever uses it."""
+
+    def description(self) -> dict[str, Any]:
+        """Return what another process of this machine needs to use it.
+
+        Whatever else a kind needs for that, it finds in the directory.
+        """
+        return {'directory': str(self.directory), 'port': self.port}
+
+    def attach(self, description: Mapping[str, Any]) -> None:
+        """Use a server that another process has started, and stops.
+
+        This is in place of :meth:`setUp`; only parts can be made then, and
+        removed.
+        """
+        self.directory = pathlib.Path(description['directory'])
+        self.port = dict(description['port'])
+        self._attached = True
 
 
 class Port(fixtures.Fixture):

@@ -42,7 +42,7 @@ class Servers:
     """
 
     def __init__(self) -> None:
-        self._started: dict[str, futures.Future[serving.Server]] = {}
+        self._started: dict[str, futures.Future[serving.SharedServer]] = {}
         self._lock = threading.Lock()
         self._pool = futures.ThreadPoolExecutor()
 
@@ -94,7 +94,9 @@ class _Handler(socketserver.StreamRequestHandler):
         self.wfile.write(json.dumps(answer).encode() + b'\n')
 
 
-def attached(kind: type[serving.Server], path: str) -> serving.Server:
+def attached(
+    kind: type[serving.SharedServer], path: str
+) -> serving.SharedServer:
     """Return the server of a kind that the processes of this run share.
 
     :param path: of the socket, which :data:`VARIABLE` has
@@ -167,9 +169,10 @@ def _end(number: int, frame: object) -> None:
     raise _Ended(number)
 
 
-def _started(name: str) -> serving.Server:
+def _started(name: str) -> serving.SharedServer:
     module, _, kind = name.partition(':')
-    server: serving.Server = getattr(importlib.import_module(module), kind)()
+    server: serving.SharedServer = getattr(
+        importlib.import_module(module), kind)()
     server.setUp()
     return server
 

@@ -56,7 +56,7 @@ class Echo:
 
 class TestCase(base.TestCase):
 
-    def assert_loopback(self, server: serving.Server) -> None:
+    def assert_loopback(self, server: serving.SharedServer) -> None:
         """Check that it listens on its ports, on no other address or port."""
         found = _listening(server)
 
@@ -235,7 +235,9 @@ class TestEnd(base.TestCase):
         self.assert_nothing_is_left_after(
             signal.SIGKILL, *KINDS)
 
-    def script(self, end: str, *kinds: type[serving.Server]) -> list[str]:
+    def script(
+        self, end: str, *kinds: type[serving.SharedServer]
+    ) -> list[str]:
         """Return a command that starts servers, says where, and ends."""
         lines = ['import signal', 'from tests.integration import mariadb',
                  'from tests.integration import servers']
@@ -250,7 +252,7 @@ class TestEnd(base.TestCase):
         return [sys.executable, '-c', '\n'.join(lines)]
 
     def assert_nothing_is_left_after(
-        self, number: signal.Signals, *kinds: type[serving.Server]
+        self, number: signal.Signals, *kinds: type[serving.SharedServer]
     ) -> None:
         tests = self.process(
             self.script('signal.pause()', *kinds), name='tests',
@@ -295,7 +297,9 @@ class TestNotInstalled(testtools.TestCase):
             [(_, text)] = result.failures
             self.assertIn(f'the Debian package {kind.package}', text)
 
-    def run_without(self, kind: type[serving.Server]) -> testtools.TestResult:
+    def run_without(
+        self, kind: type[serving.SharedServer]
+    ) -> testtools.TestResult:
         """Run a test on a machine that has nothing in its path."""
         class Test(base.TestCase):
             def test(self):
@@ -306,7 +310,7 @@ class TestNotInstalled(testtools.TestCase):
         return result
 
 
-def _listening(server: serving.Server) -> set[tuple[str, int]]:
+def _listening(server: serving.SharedServer) -> set[tuple[str, int]]:
     """Return where the processes of a server listen."""
     sockets = set()
     for pid in processes.inside(server.directory):

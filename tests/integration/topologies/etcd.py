@@ -53,12 +53,6 @@ class Cluster(serving.Server):
             for command, _ in self._page.block('accounts').commands():
                 self.control(command)
 
-    def url(self, name: str) -> str:
-        raise NotImplementedError
-
-    def drop(self, name: str) -> None:
-        """Do nothing: the keys go with the cluster."""
-
     def control(self, command: str, **env: str) -> None:
         """Run a command of the administrator."""
         block = self._page.block('administrator').text

@@ -71,12 +71,6 @@ class MariaDB(serving.Server):
             for statement in self._page.statements('accounts'):
                 self.execute(0, statement)
 
-    def url(self, name: str) -> str:
-        raise NotImplementedError
-
-    def drop(self, name: str) -> None:
-        """Do nothing: the databases go with the cluster."""
-
     def create(self, name: str) -> None:
         """Create a database."""
         self.execute(0, f'CREATE DATABASE IF NOT EXISTS `{name}`')

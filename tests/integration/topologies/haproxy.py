@@ -36,12 +36,6 @@ class HAProxy(serving.Server):
             [self.program['haproxy'], '-db', '-f', str(self._path)],
             self.directory, ready=self._listens)]
 
-    def url(self, name: str) -> str:
-        raise NotImplementedError
-
-    def drop(self, name: str) -> None:
-        """Do nothing: a proxy has no parts."""
-
     def reconfigure(self, pattern: str, replacement: str) -> None:
         """Restart with the file of the page, in which a text is replaced.
 

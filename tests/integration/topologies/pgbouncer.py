@@ -42,11 +42,5 @@ class PgBouncer(serving.Server):
             [self.program['pgbouncer'], *user, str(self._path)],
             self.directory, ready=self._listens)]
 
-    def url(self, name: str) -> str:
-        raise NotImplementedError
-
-    def drop(self, name: str) -> None:
-        """Do nothing: a pooler has no parts."""
-
     def _listens(self) -> bool:
         return serving.is_open(self._page.address(self.machine), 6432)

@@ -85,12 +85,6 @@ class Pair(serving.Server):
             else each for each in args)])
         self.nodes[number].start()
 
-    def url(self, name: str) -> str:
-        raise NotImplementedError
-
-    def drop(self, name: str) -> None:
-        """Do nothing: the databases go with the servers."""
-
     def create(self, name: str) -> None:
         """Create a database."""
         with contextlib.suppress(psycopg2.errors.DuplicateDatabase):
