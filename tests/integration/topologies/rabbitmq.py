@@ -50,6 +50,15 @@ class Cluster(servers.RabbitMQ):
                 self.directory, env=self._node(0), ready=self._has_epmd),
             *self.nodes]
 
+    def most_used(self) -> processes.Process:
+        """Return the node with the most connections of clients."""
+        connections = [processes.run(
+            ['ss', '-Htn', 'state', 'established', 'sport', '=', ':5672',
+             'src', self._page.address(machine)], self.directory)
+            for machine in self.machines]
+        most = max(connections, key=lambda lines: lines.count('\n'))
+        return self.nodes[connections.index(most)]
+
     def _named(self, text: str) -> str:
         """Give the nodes different names, as one machine has one epmd."""
         for number, machine in enumerate(self.machines):

@@ -26,12 +26,12 @@ class TestRabbitMQ(story.Story):
         return broker, cls.plain_database()
 
     def test_killed_node(self):
-        node = self.cluster.nodes[0]
+        node = self.cluster.most_used()
 
         self.assertEndures(node.kill, node.start)
 
     def test_paused_node(self):
-        group = self.cluster.nodes[0].pid
+        group = self.cluster.most_used().pid
 
         self.assertEndures(lambda: os.killpg(group, signal.SIGSTOP),
                            lambda: os.killpg(group, signal.SIGCONT))
