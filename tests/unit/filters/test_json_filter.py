@@ -266,6 +266,14 @@ class TestQueries(base.TestCase):
         json_filter.parse(json.dumps(['in', *texts, 2 ** 63 - 1]))
         json_filter.parse(nested(8))
 
+    def test_deep_query_is_refused(self):
+        # Python 3.13 reads more levels of JSON than 3.11.
+        for depth in 9, 1_000, 2_000:
+            error = self.assertRaises(
+                exception.InvalidField, json_filter.parse,
+                '["not",' * depth + 'true' + ']' * depth)
+            self.assertIn('at most 8 levels of lists', str(error))
+
     def test_bad_query_is_refused_with_its_place(self):
         for place, text in (
                 ('', ''), ('', '['), ('', '{}'), ('', 'null'), ('', '"and"'),
@@ -273,7 +281,6 @@ class TestQueries(base.TestCase):
                 ('', '["=", ' + '9' * 5000 + ']'),
                 ('', 'x' * 1_000_000), ('', ' ' * 16383 + '[]'),
                 ('', '[' * 10_000 + ']' * 10_000),
-                ('', '["not",' * 1_000 + '1' + ']' * 1_000),
                 ('', '{"a":' * 2_000 + '1' + '}' * 2_000),
                 ('[1][1][1][1][1][1][1][1]', nested(9)),
                 ('[0]', '["xor", 1]'), ('[0]', '[1, 2]'), ('[0]', '[null]'),
