@@ -544,17 +544,29 @@ class RequestDecision:
             parts.hosts.follow_aggregates(self._context)
         if utils.request_is_rebuild(self._spec):
             return self._on_fresh_hosts(self._rebuild)
+        if not self._beyond_columns():
+            LOG.info('Deciding on columns')
+            try:
+                return self._on_columns()
+            except nova_exception.NoValidHost:
+                # The hosts were read again, and may have got their first child
+                # provider of a class since the way was chosen.
+                if not self._beyond_columns():
+                    raise
+        return self._on_candidates()
+
+    def _beyond_columns(self) -> list[str]:
+        """Choose the way; return why it is not columns."""
+        parts = self._parts
         why = requests.beyond_columns(
             self._spec, self._request, parts.unsupported,
             parts.hosts.non_host_classes,
-            conf.query_placement_for_routed_network_aggregates)
+            parts.conf.scheduler.query_placement_for_routed_network_aggregates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
         if why:
             LOG.info('Deciding on allocation candidates because of: %s',
                      '; '.join(why))
-            return self._on_candidates()
-        LOG.info('Deciding on columns')
-        return self._on_columns()
+        return why
 
     def _record(
         self, decision: decision_record.Decision | None,
@@ -693,12 +705,10 @@ class RequestDecision:
         except nova_exception.NoValidHost:
             if not may_fit():
                 raise
-            was_read = hosts.refresh(
-                self._context, self._asked_at, self._deadline.remaining_s(),
-                whole=True)
-            if not was_read and hosts.unread_reason is None:
+            hosts.read_whole(
+                self._context, self._asked_at, self._deadline.remaining_s())
+            if hosts.readings == self._readings:
                 raise
-        hosts.await_placement(self._context, self._deadline.remaining_s())
         return choose()
 
     def _on_unchanged_hosts(
@@ -806,12 +816,9 @@ class RequestDecision:
         :param together: claim for all instances with one request
         :raises claims.NotTogether: the claim for all instances was refused
         """
-        # 1. Take a view of the hosts. The counters are read before, so that
-        #    a read or a claim that ends meanwhile counts as new.
+        # 1. Take a view of the hosts.
         asked = pipeline.located(self._request)
         located = self._parts.hosts.reported_nodes(asked)
-        self._readings = self._parts.hosts.readings
-        self._settled = self._parts.hosts.table.settled()
         hosts = self._view(located)
         policy = self._note_basis(hosts, asked, located)
         if self._watcher is not None:
@@ -957,6 +964,10 @@ class RequestDecision:
             known.expire(refused)
 
     def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
+        # The counters are read before, so that a read or a claim that ends
+        # meanwhile counts as new.
+        self._readings = self._parts.hosts.readings
+        self._settled = self._parts.hosts.table.settled()
         return self._parts.hosts.table.view(
             timeutils.utcnow_ts(microsecond=True), located,
             self._counts_doubtful)

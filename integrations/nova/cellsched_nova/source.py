@@ -88,7 +88,8 @@ class NovaHosts(source.HostSource):
         # Monotonic times of the start of the last read, and of the end of the
         # last one that Placement answered.
         self._read_at = self._good_at = -math.inf
-        # The start of the last read with all inventories and traits.
+        # The start of the last read with all inventories and traits that
+        # Placement answered.
         self._whole_at = -math.inf
         # Duration of the last read in seconds.
         self._took_s = 0.0
@@ -190,24 +191,49 @@ class NovaHosts(source.HostSource):
             if is_held:
                 self._lock.release()
 
-    def await_placement(self, context: Any, timeout_s: float) -> None:
+    def read_whole(
+        self, context: Any, since: float, timeout_s: float
+    ) -> None:
+        """Read the hosts with all inventories and traits, before a refusal.
+
+        :param since: a monotonic time; a read since then is not repeated
+        :param timeout_s: seconds to retry, and to wait for another thread
+        :raises cellsched_nova.placement.PlacementUnavailable: there is no such
+            read until then, and there are hosts
+        """
+        until = time.monotonic() + timeout_s
+        self.refresh(context, since, timeout_s, whole=True)
+        self.await_placement(
+            context, max(0.0, until - time.monotonic()), since)
+
+    def await_placement(
+        self, context: Any, timeout_s: float, whole_since: float | None = None
+    ) -> None:
         """Read the hosts until Placement answers, if there are any hosts.
 
         :param timeout_s: seconds to retry
+        :param whole_since: a monotonic time; read until all inventories and
+            traits were read since then. None to read until the hosts are not
+            too old for a decision
         :raises cellsched_nova.placement.PlacementUnavailable: Placement did
             not answer, or refuses the request
         """
+        def is_missing() -> bool:
+            if whole_since is not None:
+                return self._whole_at < whole_since
+            return self.unread_reason is not None or self._is_stale()
+
         until = time.monotonic() + timeout_s
         attempts = remote.attempts(clock.Clock(), random.Random(), timeout_s)
-        while self._nodes and (
-                self.unread_reason is not None or self._is_stale()):
+        while self._nodes and is_missing():
             if self._is_refused or next(attempts, None) is None:
                 kind = (placement.PlacementRefused if self._is_refused
                         else placement.PlacementUnavailable)
                 raise kind(reason=self.unread_reason
                            or 'a read of the hosts has not ended')
             now = time.monotonic()
-            self.refresh(context, now, until - now)
+            self.refresh(context, now if whole_since is None else whole_since,
+                         until - now, whole=whole_since is not None)
 
     def _is_stale(self) -> bool:
         """Return whether the last good read is too old for a decision."""
@@ -448,12 +474,12 @@ class NovaHosts(source.HostSource):
             self._read(context, whole)
         self.readings += 1
         self._read_at = began_at
-        if whole:
-            self._whole_at = began_at
         now = time.monotonic()
         self._took_s = now - began_at
         if self.unread_reason is None:
             self._good_at, self._is_refused = now, False
+            if whole:
+                self._whole_at = began_at
 
     def _renew_expired(self, context: Any) -> None:
         """Read the expired hosts again; the others are recent."""

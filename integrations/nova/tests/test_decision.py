@@ -10,6 +10,7 @@ import time
 import types
 import unittest
 
+import fixtures
 import nova.conf
 from nova import context as nova_context
 from nova import exception as nova_exception
@@ -71,7 +72,7 @@ class Hosts:
     def refresh(self, context, since=None, timeout_s=None, whole=False):
         return False
 
-    def await_placement(self, context, timeout_s):
+    def read_whole(self, context, since, timeout_s):
         if self.unread_reason is not None:
             raise placement.PlacementUnavailable(reason=self.unread_reason)
 
@@ -211,6 +212,8 @@ class TestCase(configuration_fixtures.TestCase):
 
 class TestRecord(TestCase):
 
+    VGPU = {'resources:VGPU': '1'}
+
     def recorded(self, spec):
         """Return the record of a request without a valid host."""
         self.assertRaises(nova_exception.NoValidHost, self.select, spec)
@@ -268,6 +271,30 @@ class TestRecord(TestCase):
         self.assertEqual('allocation candidates', decision.way.name)
         self.assertIn('groups of the flavor', decision.way.reasons)
         self.assertIn('no allocation candidates', decision.reason)
+
+    def test_class_of_child_providers_is_found_before_a_refusal(self):
+        # Nova's request filters would read its databases.
+        filters = fixtures.MonkeyPatch(
+            'nova.scheduler.request_filter.process_reqspec',
+            lambda context, spec: None)
+        filters.setUp()
+        self.addCleanup(filters.cleanUp)
+        hosts = self.parts.hosts
+        hosts.read_whole = lambda context, since, timeout_s: setattr(
+            hosts, 'non_host_classes', frozenset({'VGPU'}))
+
+        decision = self.recorded(self.spec(extra_specs=self.VGPU))
+
+        self.assertEqual(
+            ('allocation candidates', ['VGPU of child or sharing providers']),
+            (decision.way.name, decision.way.reasons))
+        self.assertIn('no allocation candidates', decision.reason)
+
+    def test_class_of_no_provider_is_refused_on_columns(self):
+        decision = self.recorded(self.spec(extra_specs=self.VGPU))
+
+        self.assertEqual('columns', decision.way.name)
+        self.assertIn('VGPU', decision.reason)
 
     def test_read_of_candidates_is_retried(self):
         self.parts.client.failures = [503, 500, 503]
@@ -611,7 +638,7 @@ class TestFreedCapacity(TestCase):
         hosts = self.parts.hosts
         hosts.may_fit = lambda context, resources: (
             asked.append(resources) or False)
-        hosts.refresh = hosts.find_freed = None
+        hosts.read_whole = hosts.find_freed = None
 
         self.assertRaises(
             nova_exception.NoValidHost, self.select, self.spec(4096))
@@ -827,8 +854,8 @@ class TestClaimTimeout(TestCase):
     def test_request_with_claims_waits_for_the_claim_timeout(self):
         waited = []
         self.parts.hosts.unread_reason = 'it is away'
-        self.parts.hosts.await_placement = (
-            lambda context, remaining_s: waited.append(remaining_s))
+        self.parts.hosts.read_whole = (
+            lambda context, since, remaining_s: waited.append(remaining_s))
         CONF.set_override('claim_timeout', 50.0, 'cellsched')
         self.addCleanup(CONF.clear_override, 'claim_timeout',
                         'cellsched')

@@ -284,6 +284,33 @@ class TestSilentPlacement(HostsTestCase):
                 placement.PlacementUnavailable, 'has not ended'):
             self.hosts.follow(self.context, 0.1)
 
+    def test_read_in_progress_is_no_reason_for_a_refusal(self):
+        self.read_in_silence()
+
+        with self.assertRaisesRegex(
+                placement.PlacementUnavailable, 'has not ended'):
+            self.hosts.read_whole(self.context, time.monotonic(), 0.1)
+
+    def test_failed_read_is_no_reason_for_a_refusal(self):
+        since = time.monotonic()
+        self.placement.failure = ks_exceptions.ConnectFailure('gone')
+        for _ in range(2):
+            with self.assertRaisesRegex(
+                    placement.PlacementUnavailable, 'gone'):
+                self.hosts.read_whole(self.context, since, 0.0)
+
+        self.placement.failure = None
+        self.hosts.read_whole(self.context, since, 0.0)
+
+    def test_whole_read_since_a_request_is_not_repeated(self):
+        since = time.monotonic()
+        self.hosts.read_whole(self.context, since, 0.0)
+        self.placement.asked.clear()
+
+        self.hosts.read_whole(self.context, since, 0.0)
+
+        self.assertEqual([], self.placement.asked)
+
     def test_freed_hosts_are_not_awaited_for_longer_than_the_request(self):
         self.read_in_silence()
         self.placement.summarised = [HOST]
