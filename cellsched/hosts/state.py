@@ -108,3 +108,31 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except (RecursionError, ValueError):
         return None
+
+
+#: The maximum valid value of a metric.
+_METRIC_MAX = 1e300
+
+#: Metrics that hosts report as fractions, and that count as whole percents.
+_PERCENTAGES = frozenset({
+    'cpu.idle.percent', 'cpu.iowait.percent', 'cpu.kernel.percent',
+    'cpu.percent', 'cpu.user.percent'})
+
+
+def metric_values(text: str) -> dict[str, float]:
+    """Return the metrics in a report that are valid numbers, by name.
+
+    As in Nova, fractions of the processor time are whole percents.
+    """
+    metrics = parsed(text) if text else None
+    return {each['name']: (int(each['value'] * 100)
+                           if each['name'] in _PERCENTAGES else each['value'])
+            for each in (metrics if isinstance(metrics, list) else ())
+            if isinstance(each, dict) and isinstance(each.get('name'), str)
+            and _is_number(each.get('value'))}
+
+
+def _is_number(value: Any) -> bool:
+    # NaN and integers that no float can represent are out of range.
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)
+            and abs(value) <= _METRIC_MAX)

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable
 import math
-from typing import Any
 
 import numpy as np
 from oslo_config import cfg
@@ -15,16 +14,15 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
 
-#: The maximum valid value of a metric.
-_VALUE_MAX = 1e300
-
 _Setting = Iterable[tuple[str, float]]
 
 
 class MetricsWeigher(base.Weigher):
     """Score a host by the sum of its metrics, each multiplied by a ratio.
 
-    The ratios are ``[metrics] weight_setting``. A host that does not report
+    The ratios are ``[metrics] weight_setting``. As in Nova, hosts report
+    ``cpu.percent`` and its four parts, such as ``cpu.idle.percent``, as
+    fractions, and the sum has whole percents. A host that does not report
     all of these metrics as numbers fails the request. If ``[metrics]
     required`` is off, its score is ``weight_of_unavailable`` instead. The
     weight is ``[metrics] weight_multiplier``, or the metadata
@@ -72,29 +70,16 @@ class MetricsWeigher(base.Weigher):
 
 def _sum(text: str, setting: _Setting, absent: float) -> float:
     """Return the sum of the metrics; ``absent`` where one is missing."""
-    values = _values(text)
+    values = state.metric_values(text)
     total = sum(ratio * values.get(name, absent) for name, ratio in setting)
     return total if math.isfinite(total) else absent
-
-
-def _values(text: str) -> dict[str, float]:
-    metrics = state.parsed(text) if text else None
-    return {each['name']: each['value']
-            for each in (metrics if isinstance(metrics, list) else ())
-            if isinstance(each, dict) and isinstance(each.get('name'), str)
-            and _is_number(each.get('value'))}
-
-
-def _is_number(value: Any) -> bool:
-    # NaN and integers that no float can represent are out of range.
-    return (isinstance(value, (int, float)) and not isinstance(value, bool)
-            and abs(value) <= _VALUE_MAX)
 
 
 def _not_found(
     hosts: view.Hosts, place: int, setting: _Setting
 ) -> exception.CellschedException:
-    reported = _values(hosts.value('metrics', int(hosts['metrics'][place])))
+    reported = state.metric_values(
+        hosts.value('metrics', int(hosts['metrics'][place])))
     name = next((name for name, _ in setting if name not in reported), 'sum')
     return exception.ComputeHostMetricNotFound(
         name=name, host=hosts['host'][place], node=hosts['nodename'][place])

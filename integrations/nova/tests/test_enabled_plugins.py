@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plug-ins of Nova run on columns, or on one host at a time."""
 
+import datetime
+import types
+
 import nova.conf
 from nova import objects as nova_objects
 from nova.scheduler import filters
@@ -8,9 +11,13 @@ from nova.scheduler.filters import compute_filter
 from nova.scheduler.filters import numa_topology_filter
 from nova.scheduler import weights
 from nova.scheduler.weights import image_props
+from nova.scheduler.weights import metrics as nova_metrics
 from nova.scheduler.weights import ram
+import numpy as np
+from oslo_serialization import jsonutils
 
 from cellsched.testing import builders
+from cellsched.weighers import metrics
 from cellsched_nova import configuration
 from cellsched_nova import enabled_plugins
 from tests import configuration_fixtures
@@ -142,3 +149,41 @@ class TestEnabledPlugins(configuration_fixtures.TestCase):
             LookupError, enabled_plugins.NovaFilter(
                 LabelFilter(), self.spec, state).keep, hosts,
             builders.request())
+
+
+class TestMetrics(configuration_fixtures.TestCase):
+
+    #: Metrics of Nova's agents, with a value and a ratio of each.
+    REPORTED = {'cpu.frequency': (1700, -0.5), 'cpu.idle.percent': (7, 2.0),
+                'cpu.iowait.percent': (3, 1.5), 'cpu.kernel.percent': (9, -1),
+                'cpu.user.percent': (11, 0.25), 'cpu.user.time': (10 ** 9, 0)}
+
+    def report(self, percent):
+        """Return what Nova's agent stores of a host."""
+        values = {name: value for name, (value, _) in self.REPORTED.items()}
+        return jsonutils.dumps(nova_objects.MonitorMetricList(objects=[
+            nova_objects.MonitorMetric(
+                name=name, value=value, source='libvirt',
+                timestamp=datetime.datetime(2026, 1, 1))
+            for name, value in {**values, 'cpu.percent': percent}.items()
+        ]).to_list())
+
+    def test_reports_of_agents_are_weighed_as_by_nova(self):
+        setting = ['cpu.percent=1.0', *(
+            f'{name}={ratio}' for name, (_, ratio) in self.REPORTED.items())]
+        nova.conf.CONF.set_override('weight_setting', setting, 'metrics')
+        self.addCleanup(
+            nova.conf.CONF.clear_override, 'weight_setting', 'metrics')
+        texts = [self.report(percent) for percent in range(101)]
+        hosts = builders.hosts(metrics=texts)
+        states = enabled_plugins.HostStates(lambda uuids: [
+            types.SimpleNamespace(
+                uuid=uuid, metrics=nova_objects.MonitorMetricList.from_json(
+                    texts[hosts.row(uuid)])) for uuid in uuids], {})
+        novas = enabled_plugins.NovaWeigher(
+            nova_metrics.MetricsWeigher(), None, states)
+
+        np.testing.assert_array_equal(
+            novas.score(hosts, builders.request()), builders.plugin(
+                metrics.MetricsWeigher, weight_setting=setting,
+            ).score(hosts, builders.request()))

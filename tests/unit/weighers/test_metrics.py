@@ -46,6 +46,17 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertScores([-1.6, 0.5], hosts,
                           weight_setting='cpu=1.0, net=-1.3')
 
+    def test_percentages_are_weighed_as_whole_percents(self):
+        # The scores are those of Nova's own code.
+        for part in '', 'idle.', 'iowait.', 'kernel.', 'user.':
+            name = f'cpu.{part}percent'
+            hosts = builders.hosts(metrics=[
+                reported(**{name: value, 'cpu.frequency': 40})
+                for value in (0.25, 0.29, 0.5, 1.0)])
+
+            self.assertScores([45, 48, 70, 120], hosts,
+                              weight_setting=f'{name}=1,cpu.frequency=0.5')
+
     def test_metric_that_is_set_twice_counts_twice(self):
         self.assertScores([9], builders.hosts(metrics=[reported(cpu=3)]),
                           weight_setting='cpu=1,cpu=2')
