@@ -215,7 +215,7 @@ class Guards:
         if not guard.pending:
             return False
         before = guard.generation
-        if self._write(guard, {}).is_done:
+        if messages.checked(self._write(guard, {}), 409).is_done:
             return True
         self.find(guard)
         if guard.generation == before:
@@ -292,8 +292,8 @@ class Guards:
                 guard.provider, has['resource_provider_generation'],
                 {RESOURCE_CLASS: {'total': TOTAL}})
         for generation in (None, 0):
-            server.set_allocations(
-                {guard.consumer: self._body(guard, generation)})
+            messages.checked(server.set_allocations(
+                {guard.consumer: self._body(guard, generation)}), 409)
             holds = server.holding(guard.consumer)
             if holds is not None:
                 return holds

@@ -24,6 +24,10 @@ from cellsched.clock import Lock
 from cellsched import exception
 
 
+#: Rejections of one batch, each without a reason that a read shows, after
+#: which it is not repeated. Inventories may change before they are read.
+_REJECTIONS_MAX = 2
+
 _EMPTY_CONSUMER = re.compile(r'expected 0 but got None')
 
 
@@ -113,6 +117,7 @@ class BatchClaim:
         self.remaining = list(claims)
         self.is_known = True
         self.empty = empty
+        self._rejections = 0
 
     @property
     def is_over(self) -> bool:
@@ -133,6 +138,18 @@ class BatchClaim:
             self.look()
         if not self.is_over and self.remaining == before:
             self.error = refusal
+
+    def count_rejection(
+        self, answer: messages.PlacementAnswer, is_alone: bool
+    ) -> None:
+        """Note that a write was rejected, though the batch seems to fit.
+
+        :param is_alone: whether the write had no other batch
+        :raises remote.Rejection: it was rejected alone before, too
+        """
+        self._rejections += is_alone
+        if self._rejections == _REJECTIONS_MAX:
+            messages.checked(answer)
 
     def look(self) -> None:
         """Find the claims that remain; there may be none."""
@@ -228,7 +245,14 @@ def claim_together(
     else:
         _keep_known(due)
     _refuse(server, due)
-    return None if any(not batch.is_over for batch in batches) else True
+    if all(batch.is_over for batch in batches):
+        return True
+    # 4. A write was rejected without a reason that a read shows. Repeat it for
+    #    one batch, whose rejection is then final.
+    if answer.status == 400:
+        due[0].count_rejection(answer, len(due) == 1)
+        del batches[1:]
+    return None
 
 
 def _refuse(
@@ -287,11 +311,11 @@ class Release:
             return True
         self._is_known = False
         # The same order of rows as in claims.
-        answer = self._guards.write(guard, {
+        answer = messages.checked(self._guards.write(guard, {
             consumer: holds.released(self._owners)
             for consumer, holds in sorted(
                 self.held.items(),
-                key=lambda item: sorted(item[1].allocations))})
+                key=lambda item: sorted(item[1].allocations))}), 409)
         return True if answer.is_done else None
 
 
@@ -341,11 +365,11 @@ class Transfer:
         self._remaining = [] if target is None else [
             provider for provider in target.allocations
             if provider not in source.allocations]
-        answer = self._guards.write(guard, {
+        answer = messages.checked(self._guards.write(guard, {
             self._source: source.released(self._owners),
             self._target: source.body(
                 self._owners, target.generation if target is not None
-                else self._empty.generations.get(self._target))})
+                else self._empty.generations.get(self._target))}), 409)
         if answer.is_done:
             self._is_sent = True
             return self._end()

@@ -467,3 +467,73 @@ class TestUnreadableProvider(OnModel, base.TestCase):
         self.client.server.answer = answer
 
         self.assertRaises(exception.DatabaseUnreachable, self.store.usages)
+
+
+class TestRejections(OnModel, base.TestCase):
+    """A write that Placement rejects for good is not repeated."""
+
+    PROVIDER, FIRST, SECOND = (
+        f'aaaaaaaa-0000-4000-8000-{number:012}' for number in range(3))
+
+    def setUp(self):
+        self.clock = clocks.FakeClock()
+        super().setUp()
+        self.store.set_inventory(
+            self.PROVIDER, {'VCPU': claims.Inventory(8)})
+        self.claim(self.FIRST)
+        self.server_answer = self.client.server.answer
+        self.client.server.answer = self.reject
+
+    def make_peer(self, store):
+        return placement.PlacementClaims(
+            self.client, self.clock, random.Random(1))
+
+    def claim(self, consumer):
+        return self.store.claim([
+            claims.Claim(consumer, self.PROVIDER, {'VCPU': 1})])
+
+    def reject(self, request):
+        if (request.method, request.path) != ('POST', '/allocations'):
+            return self.server_answer(request)
+        return messages.PlacementAnswer(400, {'errors': [{
+            'status': 400, 'code': 'placement.undefined_code',
+            'detail': 'no such project'}]})
+
+    def assertRejected(self, call, *args):
+        began = self.clock.monotonic()
+        with self.assertRaisesRegex(
+                exception.DatabaseUnreachable, '400 no such project'):
+            call(*args)
+        self.assertLess(self.clock.monotonic() - began, 1.0)
+
+    def test_claim_is_not_repeated(self):
+        self.assertRejected(self.claim, self.SECOND)
+
+    def test_release_is_not_repeated(self):
+        self.assertRejected(self.store.release, [self.FIRST])
+
+    def test_transfer_is_not_repeated(self):
+        self.assertRejected(self.store.transfer, self.FIRST, self.SECOND)
+
+    def test_resolution_of_an_earlier_write_is_not_repeated(self):
+        self.client.server.answer = self.lose
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.claim, self.SECOND)
+        self.client.server.answer = self.reject
+
+        self.assertRejected(self.claim, self.SECOND)
+
+    def lose(self, request):
+        raise remote.OutcomeUnknown('no answer')
+
+    def test_claim_that_fits_again_is_repeated(self):
+        """A host was deleted and made again before it was read."""
+        def reject_once(request):
+            answer = self.reject(request)
+            if answer.status == 400:
+                self.client.server.answer = self.server_answer
+            return answer
+
+        self.client.server.answer = reject_once
+
+        self.assertEqual(1, self.claim(self.SECOND))

@@ -119,3 +119,24 @@ class TestClaimTogether(base.TestCase):
 
         self.assertEqual([], self.claim(*batches))
         self.assertEqual([1, 1], [each.new for each in batches])
+
+    def test_rejected_batch_does_not_fail_the_batches_with_it(self):
+        send, batches = self.client.send, [self.batch(1), self.batch(1)]
+        own, rejected = ([*each.consumers] for each in batches)
+
+        def reject(request):
+            if request.body and not rejected.isdisjoint(request.body):
+                return messages.PlacementAnswer(
+                    400, {'errors': [{'status': 400, 'detail': 'No.'}]})
+            return send(request)
+
+        rejected = frozenset(rejected)
+        self.client.send = reject
+        with self.guards.taken([PROVIDER]) as held:
+            for _ in range(9):
+                if operations.claim_together(
+                        self.server, self.guards, held.guard, batches):
+                    break
+
+        [claimed] = batches
+        self.assertEqual((1, own), (claimed.new, claimed.consumers))
