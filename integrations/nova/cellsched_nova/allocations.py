@@ -118,8 +118,8 @@ class Allocations:
                 return False
             outdated.difference_update([
                 instance for instance, holds in found.items()
-                if self._write(instance, holds.body(
-                    _OWNERS, holds.generation)).is_done])
+                if messages.checked(self._write(instance, holds.body(
+                    _OWNERS, holds.generation)), 409).is_done])
             return None if outdated else True
 
         return self._retry(attempt)
@@ -150,9 +150,16 @@ class Allocations:
             before = {} if holds is None else holds.allocations
             answer = self._write(addition.instance, _body(
                 addition, holds, {**before, **addition.resources}))
+            if answer.status == 400 and self._exist(addition.resources):
+                messages.checked(answer)
             return None if answer.is_conflict else answer.is_done
 
         return self._retry(attempt)
+
+    def _exist(self, providers: Iterable[str]) -> bool:
+        """Return whether all of these providers exist."""
+        return all(self._server.read(f'/resource_providers/{each}')
+                   for each in providers)
 
     def _write(
         self, instance: str, body: messages.Body

@@ -124,8 +124,9 @@ class ColumnSchedulerManager(SchedulerManager):
         super().init_host(service_ref)
         sys.setswitchinterval(_SWITCH_S)
         self._random = random.Random()
-        # Like Nova's own, this scheduler starts while Keystone is down.
-        self._client = report_client.LateReportClient()
+        # The request filters of Nova use it, too.
+        self._client = report.PLACEMENTCLIENT = (
+            report_client.BoundedReportClient(CONF))
         self._hosts = source.NovaHosts(self.host_manager, self._client, CONF)
         self._claims = claims.make(
             self._client, CONF.cellsched.claim_timeout,
@@ -358,8 +359,12 @@ def run(argv: Sequence[str]) -> int:
             ColumnSchedulerManager.directory = SharedDirectory()
         with configuration.translate_errors():
             server = service.Service.create(
+            # The manager of Nova would open connections that remain open.
+            client = report.PLACEMENTCLIENT = (
+                report_client.BoundedReportClient(CONF))
                 binary=_BINARY, topic=rpcapi.RPC_TOPIC)
     except exception.CellschedException as exc:
+            report_client.check(client)
         print(f'cannot start: {exc}', file=sys.stderr)
         return 1
     warn_of_queues()
@@ -408,8 +413,6 @@ def release_process_resources() -> None:
               in nova_context.CELL_CACHE.values())):
         engine.dispose()
     nova_context.CELL_CACHE.clear()
-    # Each worker makes a client, with a session of its own, at the first use.
-    report.PLACEMENTCLIENT = None
 
 
 def install_manager() -> None:

@@ -32,11 +32,12 @@ Seconds between reads of all aggregates.
 Between two reads, the scheduler follows the messages of nova-api.
 """),
     cfg.FloatOpt('claim_timeout', default=30.0, min=0.0, help="""
-Seconds for which a request retries while Placement does not answer.
+Seconds for which a request waits for Placement.
 
-The limit applies once to the whole request, for all its reads and claims. A
-longer timeout outlasts a restart of Placement, and the caller waits as long.
-After the timeout the request fails.
+The limit applies once to the whole request, for all its reads, claims and
+retries. A longer timeout outlasts a restart of Placement, and the caller waits
+as long. After the timeout the request fails. With 0 nothing is retried, and
+each answer may take ``[placement] timeout``.
 """),
     cfg.IntOpt('placement_guards', default=64, min=1, max=messages.GUARDS_MAX,
                help="""

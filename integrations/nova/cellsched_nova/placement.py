@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import itertools
@@ -367,7 +368,10 @@ class ProviderReader:
                 yield uuid, read(uuid)
             return
         with futures.ThreadPoolExecutor(self._threads) as executor:
-            yield from zip(uuids, executor.map(read, uuids))
+            # The deadline of the request holds in these threads, too.
+            yield from zip(uuids, executor.map(
+                lambda context, uuid: context.run(read, uuid),
+                [contextvars.copy_context() for _ in uuids], uuids))
 
     def _read(
         self, context: Any, counted: Mapping[str, _Known], uuid: str

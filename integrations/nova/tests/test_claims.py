@@ -4,6 +4,7 @@
 from keystoneauth1 import exceptions as ks_exceptions
 
 from cellsched.claims import base
+from cellsched.claims.placement import messages
 from cellsched import exception
 from cellsched_nova import claims
 from tests import claim_fixtures
@@ -156,6 +157,27 @@ class TestServerWithAllocations(claim_fixtures.TestCase):
         asked = len(self.client.requests)
         self.claims.release()
         self.assertEqual(asked, len(self.client.requests))
+
+    def reject(self, asked):
+        """Reject each claim of the server for good."""
+        if not self.client.is_claim(asked):
+            return self.client.model.answer(asked)
+        return messages.PlacementAnswer(400, {'errors': [{
+            'status': 400, 'detail': 'no such project'}]})
+
+    def test_rejected_claim_is_not_repeated(self):
+        self.client.fault = self.reject
+        with self.assertRaisesRegex(
+                exception.DatabaseUnreachable, '400 no such project'):
+            self.claims.claim(self.server, request(HOST))
+        with self.assertRaisesRegex(
+                exception.DatabaseUnreachable, '400 no such project'):
+            self.parts.allocations.renew({self.server})
+
+    def test_deleted_host_refuses_a_claim(self):
+        gone = '00000000-0000-4000-8000-00000000000a'
+
+        self.assertFalse(self.claims.claim(self.server, request(gone)))
 
     def test_claim_with_a_lost_answer_is_repeated(self):
         def lose_once(asked):
