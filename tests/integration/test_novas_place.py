@@ -69,6 +69,7 @@ class SlowPlacement(http.server.ThreadingHTTPServer):
     """A Placement without resource providers, which answers slowly.
 
     :ivar requests: number of answered requests, by connection
+    :ivar connected: connections that are open
     :ivar garbled: connections with a request before the answer to another,
         which no single process sends
     """
@@ -80,7 +81,7 @@ class SlowPlacement(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(('127.0.0.1', 0), _SlowHandler)
-        self.requests, self.garbled = {}, set()
+        self.requests, self.garbled, self.connected = {}, set(), set()
         #: The next requests that are never answered.
         self.silent = 0
         self.end = threading.Event()
@@ -108,6 +109,14 @@ class _SlowHandler(http.server.BaseHTTPRequestHandler):
 
     protocol_version = 'HTTP/1.1'
 
+    def setup(self):
+        super().setup()
+        self.server.connected.add(self.client_address)
+
+    def finish(self):
+        self.server.connected.discard(self.client_address)
+        super().finish()
+
     def do_GET(self):
         server = self.server
         if self.path != '/' and server.silent:
@@ -133,6 +142,16 @@ class _SlowHandler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *arguments):
         pass
+
+
+def names_of_processes(parent):
+    """Return the names of a process and its children, as ``pgrep`` does."""
+    path = pathlib.Path('/proc')
+    # Another thread than the first one forks.
+    children = ' '.join(each.read_text() for each in path.glob(
+        f'{parent}/task/*/children')).split()
+    return [(path / f'{pid}/comm').read_text().strip()
+            for pid in (parent, *children)]
 
 
 class TestCase(base.TestCase):
@@ -367,9 +386,13 @@ class TestCommands(TestCase):
                 return server.garbled or sum(
                     count >= 10 for count in server.requests.values()) >= 4
 
-            # 1. Each worker has a connection of its own.
+            # 1. Each worker has a connection of its own, and no other one is
+            #    open. Probes find all processes by their name.
             processes.wait_until(have_all_read, 'reads of all workers')
             self.assertEqual(set(), server.garbled)
+            self.assertEqual(set(), server.connected - server.requests.keys())
+            self.assertEqual(
+                ['nova-scheduler:'] * 5, names_of_processes(process.pid))
             self.assertNotIn('Placement cannot be read', log.read_text())
             # 2. Each worker reads again after a request without an answer.
             server.silent = 4

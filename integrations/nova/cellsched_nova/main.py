@@ -7,8 +7,15 @@ import sys
 from nova import monkey_patch
 
 
+#: The path in the process title. Probes look for a process with its last part,
+#: and the first part shows whose it is.
+TITLE = 'cellsched/nova-scheduler'
+
+
 def main() -> int:
     """Run the scheduler until it is stopped; return an exit code."""
+    # cotyledon names the processes by it.
+    sys.argv[0] = TITLE
     # Threads, also in releases of Nova whose default is eventlet.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
     monkey_patch.patch()
