@@ -70,7 +70,7 @@ Weighers that rank the hosts that passed the filters.
 Names are entry points in ``cellsched.scheduler.weighers`` or import paths;
 ``all_weighers`` means all installed weighers.
 """),
-    cfg.IntOpt('host_subset_size', default=1, min=1, help="""
+    cfg.IntOpt('host_subset_size', default=1, min=1, mutable=True, help="""
 Number of the best hosts from which one is selected at random.
 
 With more than one, concurrent schedulers select different hosts, but not
@@ -81,7 +81,8 @@ Related options:
 * ``refused_host_subset_size`` and ``evacuation_host_subset_size``, for retries
   and evacuations
 """),
-    cfg.IntOpt('refused_host_subset_size', default=32, min=1, help="""
+    cfg.IntOpt('refused_host_subset_size', default=32, min=1, mutable=True,
+               help="""
 Largest number of hosts from which one is selected at random in a retry.
 
 If another scheduler claims the selected host first, the scheduler selects
@@ -98,7 +99,8 @@ Related options:
 * ``host_subset_size``, the smallest number of hosts
 * ``[scheduler] claim_attempts``
 """),
-    cfg.IntOpt('evacuation_host_subset_size', default=10, min=1, help="""
+    cfg.IntOpt('evacuation_host_subset_size', default=10, min=1, mutable=True,
+               help="""
 Number of the best hosts from which one is selected for an evacuation.
 
 A request counts as an evacuation if it excludes a host that is down or
@@ -113,14 +115,16 @@ Related options:
 
 * ``host_subset_size``, the smallest number of hosts
 """),
-    cfg.BoolOpt('shuffle_best_same_weighed_hosts', default=False, help="""
+    cfg.BoolOpt('shuffle_best_same_weighed_hosts', default=False, mutable=True,
+                help="""
 Select at random among the hosts with the greatest weight.
 
 Related options:
 
 * ``rotate_best_same_weighed_hosts``, which costs less
 """),
-    cfg.BoolOpt('rotate_best_same_weighed_hosts', default=True, help="""
+    cfg.BoolOpt('rotate_best_same_weighed_hosts', default=True, mutable=True,
+                help="""
 Let each scheduler prefer another one of the hosts with the greatest weight.
 
 Each process searches for the best host from its own random position in the

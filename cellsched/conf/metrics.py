@@ -38,7 +38,7 @@ class Ratio(types.String):
 
 
 OPTS = [
-    cfg.FloatOpt('weight_multiplier', default=1.0, help="""
+    cfg.FloatOpt('weight_multiplier', default=1.0, mutable=True, help="""
 Multiplier of the weight of the metrics of a host.
 
 A negative value prefers hosts with lower sums. An aggregate overrides it with
@@ -48,19 +48,21 @@ Related options:
 
 * ``[filter_scheduler] weight_classes`` must name ``MetricsWeigher``.
 """),
-    cfg.ListOpt('weight_setting', default=[], item_type=Ratio(), help="""
+    cfg.ListOpt('weight_setting', default=[], item_type=Ratio(), mutable=True,
+                help="""
 Metrics to weigh hosts by, each with its ratio: ``name1=1.0, name2=-1.3``.
 
 The weight of a host is the sum of the values of its metrics, each multiplied
 by its ratio. ``MetricsFilter`` rejects hosts that do not report all metrics.
 """),
-    cfg.BoolOpt('required', default=True, help="""
+    cfg.BoolOpt('required', default=True, mutable=True, help="""
 Fail a request if a weighed host does not report all metrics.
 
 Enable ``MetricsFilter`` to reject these hosts before. If this is off, their
 weight is ``weight_of_unavailable``.
 """),
-    cfg.FloatOpt('weight_of_unavailable', default=-10000.0, help="""
+    cfg.FloatOpt('weight_of_unavailable', default=-10000.0, mutable=True,
+                 help="""
 Weight of a host that does not report all metrics with a ratio.
 
 Related options:

@@ -29,7 +29,7 @@ class AggregateImagePropertiesIsolation(base.Filter):
     def opts(cls) -> list[cfg.Opt]:
         return [
             cfg.StrOpt('aggregate_image_properties_isolation_namespace',
-                       help="""
+                       mutable=True, help="""
 Prefix of the metadata keys that are compared with images' properties.
 
 Without one all keys are compared, those that mean something else too.
@@ -39,7 +39,7 @@ Related options:
 * ``[filter_scheduler] aggregate_image_properties_isolation_separator``
 """),
             cfg.StrOpt('aggregate_image_properties_isolation_separator',
-                       default='.', help="""
+                       default='.', mutable=True, help="""
 What stands between the namespace and the rest of a metadata key.
 
 Related options:

@@ -22,8 +22,7 @@ class ImagePropertiesFilter(base.Filter):
     The host must support the image properties ``hw_architecture``,
     ``img_hv_type`` and ``hw_vm_mode``. The version of its hypervisor must
     match ``img_hv_requested_version``, for example ``>=6.0,<8``. Its CPUs
-    must address ``hw_maxphysaddr_bits``, if the host reports their address
-    size.
+    must address ``hw_maxphysaddr_bits``, if the host reports their number.
     """
 
     reason = 'lacks support for this kind of image'
@@ -39,7 +38,8 @@ class ImagePropertiesFilter(base.Filter):
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         return [cfg.StrOpt('image_properties_default_architecture',
-                           choices=image_needs.ARCHITECTURES, help="""
+                           choices=image_needs.ARCHITECTURES, mutable=True,
+                           help="""
 Architecture of images that have no property ``hw_architecture``.
 
 Related options:

@@ -22,7 +22,7 @@ class IoOpsFilter(base.Filter):
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         return [
-            cfg.IntOpt('max_io_ops_per_host', default=8, help="""
+            cfg.IntOpt('max_io_ops_per_host', default=8, mutable=True, help="""
 A host with this many builds and moves in progress is rejected.
 
 Builds and moves use the disk and the network of a host. If many run at the

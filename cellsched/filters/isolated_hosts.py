@@ -26,18 +26,18 @@ class IsolatedHostsFilter(base.Filter):
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         return [
-            cfg.ListOpt('isolated_images', default=[], help="""
+            cfg.ListOpt('isolated_images', default=[], mutable=True, help="""
 Ids of the images that are built on ``isolated_hosts`` only.
 
 Related options:
 
 * ``[filter_scheduler] enabled_filters`` must name ``IsolatedHostsFilter``.
 """),
-            cfg.ListOpt('isolated_hosts', default=[], help="""
+            cfg.ListOpt('isolated_hosts', default=[], mutable=True, help="""
 Names of the hosts that are for ``isolated_images``.
 """),
             cfg.BoolOpt('restrict_isolated_hosts_to_isolated_images',
-                        default=True, help="""
+                        default=True, mutable=True, help="""
 Build no other images than ``isolated_images`` on ``isolated_hosts``.
 """),
         ]

@@ -20,7 +20,8 @@ class NumInstancesFilter(base.Filter):
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         return [
-            cfg.IntOpt('max_instances_per_host', default=50, min=1, help="""
+            cfg.IntOpt('max_instances_per_host', default=50, min=1,
+                       mutable=True, help="""
 Instances that a host may run before it is passed over.
 
 Related options:

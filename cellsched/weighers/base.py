@@ -74,7 +74,7 @@ class Weigher(abc.ABC):
         return [
             cfg.FloatOpt(
                 cls.multiplier_name, default=cls.multiplier_default,
-                min=cls.multiplier_min, help=f"""
+                min=cls.multiplier_min, mutable=True, help=f"""
 Multiplier of {cls.__name__}; a negative one turns the preference around.
 
 Aggregates whose metadata has this name override it for their hosts; the least

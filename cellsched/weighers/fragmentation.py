@@ -55,7 +55,7 @@ class FragmentationWeigher(base.Weigher):
     def opts(cls) -> list[cfg.Opt]:
         return [
             *super().opts(),
-            cfg.ListOpt('fragmentation_flavors', default=[
+            cfg.ListOpt('fragmentation_flavors', mutable=True, default=[
                 '1:2048=12', '1:4096=16.6', '2:8192=29.5', '4:16384=23',
                 '8:32768=12', '16:65536=6.9'],
                 item_type=filter_scheduler.FlavorShare(), help="""

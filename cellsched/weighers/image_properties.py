@@ -35,7 +35,7 @@ class ImagePropertiesWeigher(base.Weigher):
         return [
             *super().opts(),
             cfg.ListOpt('image_props_weight_setting', default=[],
-                        item_type=metrics.Ratio(), help="""
+                        item_type=metrics.Ratio(), mutable=True, help="""
 Properties of images to weigh hosts by, each with its ratio.
 
 ``os_distro=1, hw_machine_type=-1``. Without any, all properties count alike.

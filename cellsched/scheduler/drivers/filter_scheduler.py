@@ -63,10 +63,16 @@ class FilterScheduler(base.SchedulerDriver):
         self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)
         self.placer.recorder = parts.recorder
+        conf.register_mutate_hook(self._follow_options)
         parts.metrics.add_source(self._metrics)
         self._networks = requirements.NetworkRequirements(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
+
+    def _follow_options(self, *changed: Any) -> None:
+        """Decide on later requests with the changed options."""
+        self.placer.follow(self.make_pipeline(), selection_policy(
+            self.conf, self.parts.random))
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision pipeline of this driver."""

@@ -340,9 +340,16 @@ class ProviderScheduler(base.SchedulerDriver):
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
         parts.metrics.add_source(self._metrics)
+        conf.register_mutate_hook(self._follow_options)
         if parts.recorder is not None:
             LOG.warning('Decisions are not recorded: the driver '
                         'provider_scheduler keeps no hosts')
+
+    def _follow_options(self, *changed: Any) -> None:
+        """Decide on later requests with the changed options."""
+        self._pipeline = filter_scheduler.pipeline_of(self.conf)
+        self._placer.follow(self._pipeline, filter_scheduler.selection_policy(
+            self.conf, self.parts.random))
 
     def _metrics(self) -> list[metrics.Reading]:
         # No hosts are kept, so there are no metrics of hosts and capacity.

@@ -200,15 +200,20 @@ class Placer:
     recorder: recording.Recorder | None = None
 
     def __post_init__(self) -> None:
-        # Every process makes the same plan from the same hosts.
-        self._planned = dataclasses.replace(self.policy, start=0.0)
+        self.follow(self.pipeline, self.policy)
         self._single_flight = SingleFlight(self.clock.event)
         #: Of selections for one instance. Copies of the placer share them.
         #: A selection takes about a millisecond, and as long as a plug-in
         #: that waits for something.
         self.turns = Turns(self.clock)
+
+    def follow(self, pipeline: Pipeline, policy: SelectionPolicy) -> None:
+        """Decide on later requests with a new pipeline and a new policy."""
+        self.pipeline, self.policy = pipeline, policy
+        # Every process makes the same plan from the same hosts.
+        self._planned = dataclasses.replace(policy, start=0.0)
         self._requirements = requirements.RequirementCheck(
-            self.pipeline.reads, self.ignores_demands)
+            pipeline.reads, self.ignores_demands)
 
     def on(self, source: HostSource) -> 'Placer':
         """Return a copy of this placer that selects among other hosts."""

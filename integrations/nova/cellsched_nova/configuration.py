@@ -8,6 +8,7 @@ configuration before each request, because Nova reads its options then too.
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import inspect
@@ -15,11 +16,13 @@ from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
 import nova.conf
+from nova.conf import scheduler as nova_scheduler
 from nova import config
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import weights as nova_weights
 from oslo_config import cfg
 from oslo_db import exception as db_exc
+from oslo_log import log
 import oslo_messaging
 import sqlalchemy as sa
 
@@ -31,6 +34,8 @@ from cellsched import urls
 from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import records
+
+LOG = log.getLogger(__name__)
 
 #: The program of Nova that reads the same files.
 _PROGRAM = 'nova-scheduler'
@@ -107,6 +112,40 @@ class ProductOptions:
         if problem is not None:
             raise problem
         return changed
+
+
+def make_mutable(nova: cfg.ConfigOpts) -> None:
+    """Let SIGHUP change those options of Nova that change in the product.
+
+    Nova declares none of them as mutable, though its filters and weighers read
+    most of them for each request. An invalid new value is logged, and the
+    previous value stays.
+
+    :param nova: Nova's configuration, already read, without problems
+    """
+    mutable = {(group, option.dest) for group, options_ in opts.list_opts()
+               for option in options_ if option.mutable}
+    values = {}
+    for group, options_ in nova_scheduler.list_opts().items():
+        for option in options_:
+            key = group.name, option.dest
+            if key in mutable:
+                option.mutable = True
+                values[key] = nova[group.name][option.dest]
+
+    def keep_valid(
+        conf: cfg.ConfigOpts, changed: Mapping[tuple[str, str], Any]
+    ) -> None:
+        for group, name in values.keys() & changed.keys():
+            conf.clear_override(name, group)
+            try:
+                values[group, name] = conf[group][name]
+            except (cfg.Error, ValueError) as exc:
+                LOG.error('[%s] %s: %s; the previous value %s stays', group,
+                          name, exc, values[group, name])
+                conf.set_override(name, values[group, name], group)
+
+    nova.register_mutate_hook(keep_valid)
 
 
 def check_cells(nova: cfg.ConfigOpts, cells: Iterable[Any]) -> None:

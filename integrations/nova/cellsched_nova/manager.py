@@ -341,6 +341,7 @@ def run(argv: Sequence[str]) -> int:
             CONF, 'api_database', 'database', 'placement')
         if not problems:
             logging_setup.set_up(CONF, 'nova')
+            configuration.make_mutable(CONF)
     except exception.ConfigurationInvalid as exc:
         problems = [str(exc)]
     if problems:
@@ -358,13 +359,13 @@ def run(argv: Sequence[str]) -> int:
                 CONF.monitoring.address, CONF.monitoring.scheduler_port)
             ColumnSchedulerManager.directory = SharedDirectory()
         with configuration.translate_errors():
-            server = service.Service.create(
             # The manager of Nova would open connections that remain open.
             client = report.PLACEMENTCLIENT = (
                 report_client.BoundedReportClient(CONF))
+            server = service.Service.create(
                 binary=_BINARY, topic=rpcapi.RPC_TOPIC)
-    except exception.CellschedException as exc:
             report_client.check(client)
+    except exception.CellschedException as exc:
         print(f'cannot start: {exc}', file=sys.stderr)
         return 1
     warn_of_queues()

@@ -52,6 +52,50 @@ class TestProductOptions(TestCase):
         self.assertFalse(followed.follow())
         self.assertEqual(5, followed.conf.filter_scheduler.host_subset_size)
 
+    def test_options_of_filters_and_weighers_change_without_a_restart(self):
+        text = ('[filter_scheduler]\nram_weight_multiplier = {}\n'
+                'max_io_ops_per_host = {}\nhost_subset_size = {}\n'
+                '[metrics]\nrequired = {}\n'
+                '[scheduler]\nmax_attempts = {}\n')
+        path = tempfile.NamedTemporaryFile('w+', suffix='.conf')
+        self.addCleanup(path.close)
+        self.addCleanup(self.read)
+        self.write(path, text.format(1.0, 8, 1, True, 3))
+        CONF([], project='nova', default_config_files=[path.name],
+             default_config_dirs=[])
+        configuration.make_mutable(CONF)
+        followed = configuration.ProductOptions(CONF)
+
+        def values():
+            CONF.mutate_config_files()
+            followed.follow()
+            own = followed.conf
+            return (own.filter_scheduler.ram_weight_multiplier,
+                    own.filter_scheduler.max_io_ops_per_host,
+                    own.filter_scheduler.host_subset_size,
+                    own.metrics.required, own.scheduler.max_attempts)
+
+        self.write(path, text.format(-2.5, 5, 4, False, 7))
+        self.assertEqual((-2.5, 5, 4, False, 3), values())
+
+        self.write(path, text.format('many', 6, 0, False, 3))
+        with self.assertLogs(configuration.LOG.logger, 'ERROR') as logged:
+            self.assertEqual((-2.5, 6, 4, False, 3), values())
+        for name in 'host_subset_size', 'ram_weight_multiplier':
+            self.assertIn(f'[filter_scheduler] {name}: ',
+                          '\n'.join(logged.output))
+        self.assertEqual(2, len(logged.output))
+
+        self.write(path, text.format(1.5, 6, 2, False, 3))
+        self.assertEqual((1.5, 6, 2, False, 3), values())
+
+    @staticmethod
+    def write(stream, text):
+        stream.seek(0)
+        stream.truncate()
+        stream.write(text)
+        stream.flush()
+
     def test_option_with_another_meaning_is_not_copied(self):
         # Nova accepts host names that are invalid for the product.
         self.flags(host='my_host')

@@ -92,6 +92,21 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertEqual([['small']], self.select(packing))
 
+    def test_changed_options_apply_to_later_requests(self):
+        driver = self.filtering(
+            weight_classes='RAMWeigher', enabled_filters='IsolatedHostsFilter')
+        self.assertEqual([['big']], self.select(driver))
+
+        self.change(driver, isolated_hosts='big')
+        self.assertEqual([['middle']], self.select(driver))
+
+        self.change(driver, ram_weight_multiplier=-1.0)
+        self.assertEqual([['small']], self.select(driver))
+
+        self.change(driver, host_subset_size=2)
+        chosen = self.select(driver, 20, vcpus=0, memory_mb=0, root_gb=1)
+        self.assertEqual({'small', 'middle'}, {host for [host] in chosen})
+
     def test_one_of_the_best_is_chosen_by_chance(self):
         driver = self.filtering(
             weight_classes='RAMWeigher', host_subset_size=2)

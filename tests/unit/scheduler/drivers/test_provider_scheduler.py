@@ -77,6 +77,16 @@ class TestProviderScheduler(world.DriverTestCase):
         return self.assertRaises(
             exception.NoValidHost, self.select, driver, **wishes)
 
+    def test_changed_options_apply_to_later_requests(self):
+        driver = self.made({'enabled_filters': 'IsolatedHostsFilter'})
+        self.assertEqual([['host5']], self.select(driver))
+
+        self.change(driver, isolated_hosts='host5,host0')
+        self.assertEqual([['host4']], self.select(driver))
+
+        self.change(driver, ram_weight_multiplier=-1.0)
+        self.assertEqual([['host1']], self.select(driver))
+
     def test_cells_of_the_last_request_are_published(self):
         def fail():
             raise exception.CellUnreachable(cell='cell2', reason='away')

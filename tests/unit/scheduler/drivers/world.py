@@ -50,6 +50,15 @@ class DriverTestCase(base.TestCase):
             plugins.DRIVERS, self.name, drivers.SchedulerDriver)(
             parts.conf, parts)
 
+    @staticmethod
+    def change(driver, **options):
+        """Change options of ``[filter_scheduler]`` in the file of a driver."""
+        [path] = driver.conf.default_config_files
+        with open(path, 'a') as stream:
+            stream.writelines(f'\n{name} = {value}'
+                              for name, value in options.items())
+        driver.conf.mutate_config_files()
+
     def select(self, driver, count=1, alternates=0, **wishes):
         """Return the hosts that a driver chooses for each instance."""
         return [[each.service_host for each in place] for place
