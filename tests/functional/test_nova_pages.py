@@ -71,3 +71,23 @@ class TestPages(base.TestCase):
         self.assertEqual(
             [str(each) for each in comparison.Outcome],
             self.rows('adopting-in-nova')[1:])
+
+
+class TestDifferences(base.TestCase):
+    """The page on differences from Nova."""
+
+    #: A term of a definition list.
+    TERM = re.compile(r'(?m)^(?![\s*.])(.+)\n {4}\S')
+
+    PLACES = ('product', "Nova's place", 'both')
+
+    def test_each_entry_names_the_place_where_it_applies(self):
+        text = (ADMIN / 'other-than-in-nova.rst').read_text(encoding='utf-8')
+        terms = self.TERM.findall(text)
+
+        self.assertGreater(len(terms), 60)
+        self.assertEqual([], [
+            term for term in terms
+            if term.rpartition(' : ')[2] not in self.PLACES])
+        for place in self.PLACES:
+            self.assertIn(f' : {place}\n', text)
