@@ -9,7 +9,6 @@ import argparse
 import fcntl
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import venv
@@ -17,10 +16,6 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / 'requirements.txt'
 DEFAULT = pathlib.Path('~/.cache/cellsched/nova-34')
-
-#: The versions of Nova by release. Older versions of Placement do not run with
-#: the libraries that are installed.
-RELEASES = {'34': '34.0.0', '33': '33.0.2', '32': '32.2.1'}
 
 #: The file with the installed requirements, which is written last.
 MARK = 'cellsched-requirements.txt'
@@ -44,12 +39,11 @@ def main(argv=None):
     return 0
 
 
-def make(directory=DEFAULT, release='34'):
+def make(directory=DEFAULT):
     """Return the Python of an environment; create it if it is missing.
 
     If several processes call this at the same time, one creates it.
 
-    :param release: a key of ``RELEASES``
     :raises ValueError: the directory is in the checkout, or is not an
         environment
     :raises subprocess.CalledProcessError: the installation failed
@@ -63,36 +57,27 @@ def make(directory=DEFAULT, release='34'):
     directory.parent.mkdir(parents=True, exist_ok=True)
     with open(directory.parent / f'.{directory.name}.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        requirements = requirements_of(release)
-        if not is_current(directory, requirements):
-            fill(directory, python, requirements)
+        if not is_current(directory):
+            fill(directory, python)
     return python
 
 
-def requirements_of(release):
-    """Return the text of the requirements for a release of Nova."""
-    return re.sub('(?m)^nova==.*', f'nova=={RELEASES[release]}',
-                  REQUIREMENTS.read_text())
-
-
-def is_current(directory, requirements=None):
-    """Return whether an environment has these requirements, or the usual."""
+def is_current(directory):
+    """Return whether an environment has the requirements."""
     try:
         installed = (directory / MARK).read_text()
     except FileNotFoundError:
         return False
-    return installed == (requirements or REQUIREMENTS.read_text())
+    return installed == REQUIREMENTS.read_text()
 
 
-def fill(directory, python, requirements):
+def fill(directory, python):
     if (directory.exists() and any(directory.iterdir())
             and not (directory / 'pyvenv.cfg').exists()):
         # The directory would be emptied.
         raise ValueError(
             f'{directory}: expected an environment or an empty directory')
     venv.create(directory, clear=True)
-    listed = directory / 'requirements.txt'
-    listed.write_text(requirements)
     # Variables of a surrounding environment must not reach this one.
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')}
@@ -101,18 +86,18 @@ def fill(directory, python, requirements):
     # 2. If uv is missing or fails, install with pip, which prints the error.
     by_uv = subprocess.run(
         [sys.executable, '-m', 'uv', '--quiet', '--no-config', 'pip',
-         'install', '--python', python, '--requirement', listed],
+         'install', '--python', python, '--requirement', REQUIREMENTS],
         env=env, capture_output=True)
     if by_uv.returncode:
-        fill_by_pip(python, env, listed)
-    (directory / MARK).write_text(requirements)
+        fill_by_pip(python, env)
+    (directory / MARK).write_text(REQUIREMENTS.read_text())
 
 
-def fill_by_pip(python, env, listed):
+def fill_by_pip(python, env):
     # Modules are compiled on import instead; most are never imported.
     for args in (['ensurepip'], [
             'pip', 'install', '--quiet', '--no-compile',
-            '--disable-pip-version-check', '--requirement', listed]):
+            '--disable-pip-version-check', '--requirement', REQUIREMENTS]):
         subprocess.run(
             [python, '-m', *args], env=env, check=True, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import inspect
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -172,14 +171,8 @@ def read(argv: Sequence[str]) -> None:
         a file cannot be read
     """
     try:
-        # Without --config-file, this reads the default files too. Nova 32
-        # takes them, and not the name of the program.
-        named: dict[str, Any] = (
-            {'prog': _PROGRAM}
-            if 'prog' in inspect.signature(config.parse_args).parameters
-            else {'default_config_files': cfg.find_config_files(
-                'nova', _PROGRAM)})
-        config.parse_args(list(argv), **named)
+        # Without --config-file, this reads the default files too.
+        config.parse_args(list(argv), prog=_PROGRAM)
     except (cfg.Error, OSError) as exc:
         raise exception.ConfigurationInvalid(
             field='options', problem=str(exc)) from None

@@ -16,7 +16,7 @@ def main() -> int:
     """Run the scheduler until it is stopped; return an exit code."""
     # cotyledon names the processes by it.
     sys.argv[0] = TITLE
-    # Threads, also in releases of Nova whose default is eventlet.
+    # Threads, also if Nova's configuration selects eventlet.
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
     monkey_patch.patch()
     # This imports other modules of Nova, so the patch must come first.

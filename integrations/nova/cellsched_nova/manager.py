@@ -25,7 +25,7 @@ from nova.scheduler.client import report
 from nova.scheduler.manager import SchedulerManager
 from nova.scheduler import rpcapi
 from nova import service
-from nova import utils as nova_utils
+from nova import thread_pool_factory
 from nova import version
 from oslo_concurrency import processutils
 from oslo_log import log
@@ -33,7 +33,6 @@ import oslo_messaging
 from oslo_reports import guru_meditation_report
 from oslo_reports import opts as report_opts
 from oslo_serialization import jsonutils
-from oslo_utils import importutils
 from oslo_utils import timeutils
 
 from cellsched.claims import coordination
@@ -85,9 +84,6 @@ def notify_request(notifier: Any, context: Any, spec: Any) -> Iterator[None]:
 
 CONF = nova.conf.CONF
 LOG = log.getLogger(__name__)
-
-#: Nova's pools of threads, since Nova 34.
-thread_pool_factory = importutils.try_import('nova.thread_pool_factory')
 
 #: Seconds for which one thread runs while others wait. After each answer of a
 #: server, a request waits that long for the thread that reads the hosts.
@@ -260,25 +256,12 @@ class ColumnSchedulerManager(SchedulerManager):
         while not self._stopping.wait(recording.SPACING_S):
             recorder.flush()
 
-    def graceful_shutdown(self, *timeout: float) -> None:
-        """Stop the threads, and shut down as Nova's manager does.
-
-        :param timeout: seconds; Nova 33 gives none
-        """
+    def graceful_shutdown(self, timeout: float) -> None:
+        """Stop the threads, and shut down as Nova's manager does."""
         self._stopping.set()
         # Nova ends the threads that read the cells.
         self._hosts.stop()
-        super().graceful_shutdown(*timeout)
-        self._stop()
-
-    def cleanup_host(self) -> None:
-        """Stop the threads; Nova 32 calls this only."""
-        self._stopping.set()
-        self._hosts.stop()
-        super().cleanup_host()
-        self._stop()
-
-    def _stop(self) -> None:
+        super().graceful_shutdown(timeout)
         self._claims.deferred.stop()
         self._records.stop()
         if self._recorder is not None:
@@ -402,12 +385,7 @@ def release_process_resources() -> None:
     The workers are forks of this process. Two processes that share a
     connection read each other's answers.
     """
-    if thread_pool_factory is None:
-        # Nova 32 and 33 have two pools.
-        nova_utils.destroy_scatter_gather_executor()
-        nova_utils.destroy_default_executor()
-    else:
-        thread_pool_factory.reset_all_executors()
+    thread_pool_factory.reset_all_executors()
     for engine in (
             api_db.get_engine(), main_db.get_engine(),
             *(database.writer.get_engine() for database, _

@@ -20,8 +20,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.peers import environment as peers  # noqa: E402
 
 REQUIREMENTS = HERE / 'test-requirements.txt'
-CACHE = pathlib.Path('~/.cache/cellsched')
-DEFAULT = CACHE / 'nova-34-tests'
+DEFAULT = pathlib.Path('~/.cache/cellsched/nova-34-tests')
 
 #: Written last, with the installed requirements.
 MARK = 'cellsched-requirements.txt'
@@ -30,20 +29,14 @@ MARK = 'cellsched-requirements.txt'
 _METADATA = 'Metadata-Version: 2.1\nName: cellsched\nVersion: 0\n'
 
 
-def directory_of(release):
-    """Return the directory of the environment for a release of Nova."""
-    return CACHE / f'nova-{release}-tests'
-
-
-def make(directory=DEFAULT, release='34'):
+def make(directory=DEFAULT):
     """Return the python of the environment, which is created if necessary.
 
     A lock prevents that several processes create it at the same time.
 
-    :param release: a key of ``benchmarks.peers.environment.RELEASES``
     :raises subprocess.CalledProcessError: the creation failed
     """
-    peer_python = peers.make(CACHE / f'nova-{release}', release)
+    peer_python = peers.make()
     directory = pathlib.Path(directory).expanduser().resolve()
     python = directory / 'bin' / 'python'
     with open(directory.parent / f'.{directory.name}.lock', 'w') as lock:

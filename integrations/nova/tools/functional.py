@@ -59,9 +59,6 @@ SUBSET = '''
     test_server_group.ServerGroupTestV264.test_boot_servers_with_affinity
 '''.split()
 
-#: The environment whose tests run with native threads.
-_WITH_THREADS = environment.DEFAULT.name
-
 #: Number of tests in one process; its start takes seconds.
 _CHUNK = 8
 
@@ -71,11 +68,10 @@ _SILENCE_S = 900
 
 def main(argv=None):
     args = parse(argv)
-    directory = environment.directory_of(args.nova)
-    python = environment.make(directory, args.nova)
+    python = environment.make()
     results = Results(
-        args.results or directory.expanduser() / 'results', fingerprint(),
-        args.any_version, args.show)
+        args.results or environment.DEFAULT.expanduser() / 'results',
+        fingerprint(), args.any_version, args.show)
     names = list_tests(python, args.tests or (
         SUBSET if args.subset else MODULES))
     for scheduler in SCHEDULERS:
@@ -128,9 +124,6 @@ def parse(argv):
         help='do not repeat passed tests after a change of the sources')
     parser.add_argument(
         '--results', type=pathlib.Path, help='directory of the results')
-    parser.add_argument(
-        '--nova', choices=environment.peers.RELEASES, default='34',
-        help='release of Nova')
     return parser.parse_args(argv)
 
 
@@ -203,9 +196,7 @@ def call(python, *arguments, **options):
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONDONTWRITEBYTECODE')}
     env |= {'PYTHONPATH': os.pathsep.join(paths_of(python)),
-            # The tests of older releases need green threads.
-            'OS_NOVA_DISABLE_EVENTLET_PATCHING': str(
-                pathlib.Path(python).parents[1].name == _WITH_THREADS).lower(),
+            'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true',
             'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'}
     return subprocess.Popen(
         [str(python), str(HERE / 'runner.py'), *map(str, arguments)],
