@@ -138,6 +138,8 @@ class ProviderConfig:
         self._location = None if location is None else pathlib.Path(location)
         self._stamps: list[_Stamp] = []
         self._providers: Mapping[str, _Provider] = {}
+        # The last error of the directory, which is logged once.
+        self._problem = ''
         # Entries without a provider that were logged.
         self._idle: Set[str] = frozenset()
 
@@ -153,13 +155,17 @@ class ProviderConfig:
     def follow(self) -> None:
         """Read the files again if one of them has changed.
 
-        An error is logged once, and the values before are kept.
+        An error is logged once, and the values before are kept. A directory
+        that had files and is missing is such an error.
         """
         try:
             if self._look() != self._stamps:
                 self.load()
+            self._problem = ''
         except exception.InvalidField as exc:
-            LOG.error('%s; the earlier configuration stays in force', exc)
+            if str(exc) != self._problem:
+                LOG.error('%s; the earlier configuration stays in force', exc)
+            self._problem = str(exc)
 
     def traits(
         self, name: str, uuid: str, is_node: bool = True
@@ -205,9 +211,9 @@ class ProviderConfig:
         try:
             names = sorted(name for name in os.listdir(self._location)
                            if name.endswith('.yaml'))
-        except FileNotFoundError:
-            return []
         except OSError as exc:
+            if isinstance(exc, FileNotFoundError) and not self._stamps:
+                return []
             raise yaml_file.invalid(
                 self._location, (),
                 'a readable directory',

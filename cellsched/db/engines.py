@@ -59,6 +59,16 @@ _HOSTS_IN_QUERY = ('one host, or several as ?host=HOST:PORT&host=HOST:PORT '
 _ONE_HOST = 'one host, such as that of a proxy'
 
 
+#: Parameters of URLs that name files. libpq ignores some that are missing:
+#: without sslrootcert it does not check the server, unless sslmode says so.
+_FILES = frozenset({
+    'passfile', 'sslcert', 'sslcrl', 'sslkey', 'sslrootcert', 'ssl_ca',
+    'ssl_cert', 'ssl_key'})
+
+#: A value of sslrootcert that is no file.
+_SYSTEM = 'system'
+
+
 def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
     """Open a first connection and return the engine.
 
@@ -68,11 +78,16 @@ def open_(url: str, options: Mapping[str, Any], clock: Clock) -> sa.Engine:
         in ``max_retries`` attempts
     :raises cellsched.exception.ConfigurationInvalid: a parameter of the URL
         is not valid
+    :raises OSError: a file that the URL names cannot be read
     """
     parsed = sa.make_url(url)
     if options.get('connection_parameters'):
         parsed = parsed.update_query_string(
             options['connection_parameters'], append=True)
+    for name in _FILES & parsed.query.keys():
+        for path in parsed.normalized_query[name]:
+            if path != _SYSTEM:
+                open(path, 'rb').close()
     _set_log_level(options.get('connection_debug', 0))
     if parsed.get_backend_name() == 'sqlite':
         engine = _sqlite(parsed, options)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import contextlib
 import fcntl
 import json
+import os
 import threading
 from typing import Any
 
@@ -14,6 +15,7 @@ from oslo_config import types
 from oslo_log import log
 
 from cellsched import exception
+from cellsched import files
 from cellsched.network import base
 
 LOG = log.getLogger(__name__)
@@ -66,6 +68,8 @@ Number of deallocations that fail in each process, from its start.
         super().__init__(conf)
         options = conf.fake_network
         self._path = options.records
+        if self._path and os.path.exists(self._path):
+            files.check('[fake_network] records', self._path)
         self._lock = threading.Lock()
         self._to_fail = collections.Counter({
             'allocate': options.fail_allocations,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The authorizer that checks the rules of the API, with oslo.policy."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import copy
@@ -18,6 +19,7 @@ from cellsched.api import authorization
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched import files
 from cellsched.policies import rules
 
 LOG = log.getLogger(__name__)
@@ -41,6 +43,10 @@ _LENGTH_MAX = 255
 #: A check whose answer depends on more than the key of the cache.
 _UNCACHEABLE = re.compile(
     r'\b(?!(?:role|rule|is_admin|project_id|user_id):)[\w.]+:')
+
+#: Options that name files for rules that ask another server.
+_TLS_FILES = ('remote_ssl_ca_crt_file', 'remote_ssl_client_crt_file',
+              'remote_ssl_client_key_file')
 
 #: Prefix of the rules of this project. An unknown rule without it may belong
 #: to a call that only Nova has.
@@ -108,19 +114,41 @@ def _check_paths(conf: cfg.ConfigOpts) -> None:
     The default rules would then allow what the operator has forbidden.
     """
     options = conf.oslo_policy
-    for option, names, is_right, expected in (
-            ('policy_file', [options.policy_file], os.path.isfile, 'file'),
-            ('policy_dirs', options.policy_dirs, os.path.isdir, 'directory')):
-        location = conf.get_location(option, 'oslo_policy')
-        is_set = location is not None and location.location.is_user_controlled
-        for name in names:
-            found = conf.find_file(name)
-            if found is None and is_set:
-                raise _invalid(f'{name} does not exist',
-                               f'the name of an existing {expected}', option)
-            if found is not None and not is_right(found):
-                raise _invalid(f'{name} is not a {expected}',
-                               f'the name of an existing {expected}', option)
+    for _, found in _found(conf, 'policy_file', [options.policy_file]):
+        files.check(_field('policy_file'), found)
+    for name, found in _found(conf, 'policy_dirs', options.policy_dirs):
+        try:
+            names = os.listdir(found)
+        except OSError as exc:
+            raise _invalid(
+                f'{name} cannot be read: {exc.strerror}',
+                'the name of a readable directory', 'policy_dirs') from None
+        for each in names:
+            # oslo.policy does not read hidden files.
+            if not each.startswith('.'):
+                files.check(_field('policy_dirs'), os.path.join(found, each))
+    for option in _TLS_FILES:
+        if options[option]:
+            files.check(_field(option), options[option])
+
+
+def _found(
+    conf: cfg.ConfigOpts, option: str, names: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield each name that is found, with its path.
+
+    :raises cellsched.exception.ConfigurationInvalid: the option is set, and
+        does not find a name
+    """
+    location = conf.get_location(option, 'oslo_policy')
+    is_set = location is not None and location.location.is_user_controlled
+    for name in names:
+        path = conf.find_file(name)
+        if path is not None:
+            yield name, path
+        elif is_set:
+            raise _invalid(f'{name} does not exist',
+                           'the name of an existing file or directory', option)
 
 
 class _Rules:
@@ -225,29 +253,26 @@ class PolicyAuthorizer(authorization.Authorizer):
 
 def _file_versions(conf: cfg.ConfigOpts) -> list[Any]:
     """Return values that change when a file of rules changes."""
-    found = []
-    for path in _paths(conf):
-        with contextlib.suppress(OSError):
-            state = path.stat()
-            found.append((path, state.st_ino, state.st_size,
-                          state.st_mtime_ns))
-    return found
-
-
-def _paths(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
-    options = conf.oslo_policy
+    options, versions = conf.oslo_policy, []
     for name in (options.policy_file, *options.policy_dirs):
-        found = conf.find_file(name)
-        if found is None:
-            continue
-        path = pathlib.Path(found)
-        yield path
-        if path.is_dir():
-            yield from sorted(path.iterdir())
+        path = pathlib.Path(conf.find_file(name) or name)
+        with contextlib.suppress(OSError):
+            versions.append(_version(path))
+            versions += map(_version, sorted(path.iterdir()))
+    return versions
+
+
+def _version(path: pathlib.Path) -> Any:
+    state = path.stat()
+    return path, state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _invalid(
     problem: str, expected: str, option: str = 'policy_file'
 ) -> exception.ConfigurationInvalid:
     return exception.ConfigurationInvalid(
-        field=f'[oslo_policy] {option}', problem=problem, expected=expected)
+        field=_field(option), problem=problem, expected=expected)
+
+
+def _field(option: str) -> str:
+    return f'[oslo_policy] {option}'

@@ -16,6 +16,7 @@ from oslo_log import log
 
 from cellsched.db.api import quotas
 from cellsched import exception
+from cellsched import files
 from cellsched import plugins
 from cellsched.quota import base
 from cellsched.quota import db
@@ -180,6 +181,7 @@ def _prepare(conf: cfg.ConfigOpts) -> None:
             problem='it is not set',
             expected='the id of the Keystone endpoint with the registered '
                      'limits, or endpoint_service_type')
+    files.check_tls(_GROUP, own)
     if conf is not cfg.CONF and not _is_read(cfg.CONF):
         cfg.CONF([], project='cellsched',
                  default_config_files=conf.config_file,

@@ -27,6 +27,7 @@ import urllib3
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
 from cellsched.claims import remote
+from cellsched import files
 
 _Answer = TypeVar('_Answer')
 
@@ -82,6 +83,7 @@ class EtcdClient:
     def from_conf(cls, conf: cfg.ConfigOpts, place: options.Endpoints) -> Self:
         """Return the client that a deployment configures."""
         own = conf.etcd
+        files.check_tls('etcd', own)
         return cls(
             place, own.request_timeout, own.cafile or True,
             (own.certfile, own.keyfile) if own.certfile else None,

@@ -18,6 +18,7 @@ from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
+from cellsched import files
 from cellsched import plugins
 from cellsched import urls
 
@@ -88,6 +89,7 @@ class KeystoneClient:
 
         :raises cellsched.exception.ConfigurationInvalid: names the field
         """
+        files.check_tls(group, conf[group])
         try:
             auth = _auth(conf[group])
             session = loading.load_session_from_conf_options(

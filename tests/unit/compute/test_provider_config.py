@@ -154,6 +154,20 @@ class TestProviderConfig(base.TestCase):
         [line] = self.logs.output.splitlines()
         self.assertIn('b.yaml: document: the file cannot be read', line)
 
+    def test_missing_directory_keeps_the_earlier_configuration(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_A'))
+        self.config.load()
+        other = self.directory.with_name(f'{self.directory.name}-other')
+        for _ in range(2):
+            self.directory.rename(other)
+            for _ in range(3):
+                self.config.follow()
+            self.assertTraits('CUSTOM_A')
+            other.rename(self.directory)
+            self.config.follow()
+
+        self.assertEqual(2, self.logs.output.count('No such file'))
+
     def assertRefused(self, field, expected, text):
         self.write(textwrap.dedent(text))
         with self.subTest(text=text):

@@ -180,7 +180,7 @@ class TestFile(TestCase):
             f'[oslo_policy]\npolicy_file = {self.file}\n'))
         self.file.rmdir()
         self.file.write_text('{}')
-        for name, expected in ((self.file, 'is not a directory'),
+        for name, expected in ((self.file, 'Not a directory'),
                                ('rules.d', 'rules.d does not exist')):
             self.assertIn(expected, self.refused(
                 f'[oslo_policy]\npolicy_dirs = {name}\n', 'policy_dirs'))
