@@ -62,7 +62,7 @@ _GROUPS = (
 
 #: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
-            'long_rpc_timeout')
+            'long_rpc_timeout', 'default_schedule_zone')
 
 #: Amounts of a flavor, of which the first three are required.
 _AMOUNTS = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap')
@@ -311,7 +311,8 @@ class EmbeddedConductor:
         :param context: has a project
         :param names: names of the servers, by uuid, 1 to 255 characters each
         :param spec: the request for each server; the project, the user and
-            the numbers are set here
+            the numbers are set here, and so is ``[DEFAULT]
+            default_schedule_zone`` if it has no availability zone
         :param min_count: the minimum number of servers to build, at most all
             of them; with fewer, none is built
         :raises cellsched.exception.InvalidField: an argument is invalid;
@@ -326,6 +327,10 @@ class EmbeddedConductor:
         """
         self._check_open()
         _check(context, names, spec, min_count)
+        zone = self.parts.conf.default_schedule_zone
+        if zone and not spec.get('availability_zone'):
+            spec = spec.obj_clone()
+            spec.availability_zone = zone
         with tracing.span('accept', context, [*names]):
             return _accept(
                 self.parts.database, self.parts.quotas, context, names, spec,

@@ -69,6 +69,7 @@ class Servers(base.ServerController):
         API database has the deletion
     :param host: the host that is recorded in faults
     :param down_s: seconds without a report after which a host is down
+    :param default_zone: the zone of servers that are created without one
     """
 
     def __init__(
@@ -82,8 +83,10 @@ class Servers(base.ServerController):
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
         host: str = 'api', down_s: float = 60.0,
+        default_zone: str | None = None,
     ) -> None:
         super().__init__(authorizer, reader)
+        self._default_zone = default_zone
         self._database = database
         self._conductor = conductor
         self._clock = clock
@@ -115,6 +118,8 @@ class Servers(base.ServerController):
         the project are not accepted.
 
         :param flavor: its id or its name
+        :param availability_zone: by default ``[DEFAULT]
+            default_schedule_zone``
         :param hints: scheduler hints; ``group`` is the id of a server group
             of the project, which the servers join
         :param max_count: by default ``min_count``
@@ -133,6 +138,8 @@ class Servers(base.ServerController):
             too many servers in a minute
         """
         count = min_count if max_count is None else max_count
+        if availability_zone is None:
+            availability_zone = self._default_zone
         request = validation.ServerRequest(
             name, flavor, image_ref, availability_zone,
             {} if hints is None else hints, min_count, count, tags,

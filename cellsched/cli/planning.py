@@ -133,6 +133,8 @@ def build(
         request.image = image
     if args.availability_zone is not None:
         request.availability_zone = args.availability_zone
+    elif request.availability_zone is None:
+        request.availability_zone = app.conf.default_schedule_zone or None
     if args.project is not None:
         request.project_id = args.project
     if args.hint:

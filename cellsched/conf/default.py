@@ -45,6 +45,22 @@ Seconds without a report after which a service counts as down.
 """),
     cfg.StrOpt('default_availability_zone', default='nova', help="""
 Availability zone of hosts that are in no aggregate with a zone.
+
+Related options:
+
+* ``default_schedule_zone``
+"""),
+    cfg.StrOpt('default_schedule_zone', regex='^[^:]*$', max_length=255,
+               help="""
+Availability zone of new servers whose user names none.
+
+Set it to keep special zones free of servers that do not ask for them. The
+server stays in this zone when it is moved. Unset, such a server may be in any
+zone, and may change it. Set it in the files of the API.
+
+Related options:
+
+* ``default_availability_zone``
 """),
     cfg.IntOpt('cell_worker_thread_pool_size', default=5, min=1, help="""
 Threads that read from cells at the same time.

@@ -116,6 +116,11 @@ _CONVERSIONS = {
 #: The names that a file may use, by group.
 _Names = dict[str, set[str]]
 
+#: The least likeness of a mistyped name to the name that is meant. A name that
+#: is less alike has another meaning. Who follows such a hint sets an option
+#: that does something else.
+_LIKENESS = 0.85
+
 #: The last file, or the environment variable, that sets a name of a group.
 _Settings = dict[tuple[str, str], str]
 
@@ -441,7 +446,7 @@ def _refusal(
         return None
     if group not in known:
         near = difflib.get_close_matches(
-            group, [*known, *_FOREIGN], 1, cutoff=0.8)
+            group, [*known, *_FOREIGN], 1, cutoff=_LIKENESS)
         # Another unknown group may belong to another program.
         if group not in (_FOREIGN if foreign is None else foreign) and (
                 near or foreign is not None):
@@ -450,7 +455,8 @@ def _refusal(
                 field=f'{path}: [{group}]',
                 problem=f'unknown option group{hint}')
     else:
-        near = difflib.get_close_matches(name, known[group], 1)
+        near = difflib.get_close_matches(
+            name, known[group], 1, cutoff=_LIKENESS)
         hint = f'; did you mean {near[0]}?' if near else ''
         return exception.ConfigurationInvalid(
             field=f'{path}: [{group}] {name}',

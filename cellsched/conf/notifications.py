@@ -10,7 +10,7 @@ OPTS = [
         ('unversioned', 'Dictionaries, as in Nova'),
         ('versioned', 'Objects with a version'),
         ('both', 'Each notification in both forms'),
-    ], help="""
+    ], deprecated_group='DEFAULT', help="""
 Format of the notifications that are sent.
 
 New consumers should read versioned notifications.
@@ -32,7 +32,7 @@ Give each consumer that needs all notifications a topic of its own.
         (None, 'None'),
         ('vm_state', 'Changes of the state of a server'),
         ('vm_and_task_state', 'Changes of the state or the task of a server'),
-    ], help="""
+    ], deprecated_group='DEFAULT', help="""
 State changes of servers for which conductors send a notification.
 
 Each change costs a notification for every server that is built.

@@ -13,17 +13,23 @@ Names are entry points in ``cellsched.quota``. Nova's names, which begin with a
 module, are accepted too. ``UnifiedLimitsDriver`` reads the limits from
 Keystone, and ``NoopQuotaDriver`` has no limits.
 """),
-    cfg.IntOpt('instances', default=10, min=-1, help="""
+    cfg.IntOpt('instances', default=10, min=-1,
+               deprecated_group='DEFAULT',
+               deprecated_name='quota_instances', help="""
 Limit of the servers of a project.
 
 -1 means no limit. ``cellsched quota set`` sets other limits for a project.
 """),
-    cfg.IntOpt('cores', default=20, min=-1, help="""
+    cfg.IntOpt('cores', default=20, min=-1,
+               deprecated_group='DEFAULT',
+               deprecated_name='quota_cores', help="""
 Limit of the virtual CPUs of all servers of a project.
 
 -1 means no limit.
 """),
-    cfg.IntOpt('ram', default=50 * 1024, min=-1, help="""
+    cfg.IntOpt('ram', default=50 * 1024, min=-1,
+               deprecated_group='DEFAULT',
+               deprecated_name='quota_ram', help="""
 Limit of the memory of all servers of a project, in MB.
 
 -1 means no limit.

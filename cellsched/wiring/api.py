@@ -135,7 +135,8 @@ class API:
             'servers', 'Servers', parts.database, parts.targets,
             self._listing, lambda: self._conductor, lambda: self._compute,
             parts.claims, parts.clock, parts.quotas, bounds, parts.new_uuid,
-            parts.reached, conf.host, conf.service_down_time)
+            parts.reached, conf.host, conf.service_down_time,
+            conf.default_schedule_zone or None)
 
     @functools.cached_property
     def services(self) -> 'Services':

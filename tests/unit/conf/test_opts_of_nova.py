@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's options are there, or the page on differences names them."""
+"""Nova's options exist, or the page on differences names them."""
 
 import json
 import pathlib
 import re
 
+from cellsched.conf import loader
 from cellsched.conf import opts
-from tests.unit import base
+from tests.unit.conf import test_loader
 from tests.unit import tidy
 
 #: Written by ``tests/integration/nova/options.py``.
@@ -15,40 +16,71 @@ NOVAS = json.loads(
 
 PAGE = tidy.ROOT / 'doc/source/admin/other-than-in-nova.rst'
 
-_NAMED = re.compile(r'``\[(\w+)\] (\w+)``')
+_OPTION = re.compile(r'``\[(\w+)\]\s+(\w+)``')
 
 
-class TestOptionsOfNova(base.TestCase):
+class TestOptionsOfNova(test_loader.LoadingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.ours = {group: {option.dest: option.default
-                             for option in options}
-                     for group, options in opts.list_opts()}
-        text = PAGE.read_text().partition('\nOptions\n=======\n')[2]
-        missing, _, other = text.partition(
+        self.ours = {group: {option.dest: option.sample_default
+                             or option.default for option in found}
+                     for group, found in opts.list_opts()}
+        _, _, text = PAGE.read_text().partition('\nOptions\n=======\n')
+        self.groups, _, self.other = text.partition(
             '\nThese options have another default:')
-        self.missing = set(_NAMED.findall(missing))
-        self.other = set(_NAMED.findall(other))
+        self.older = {
+            f'[{old.group or group}] {old.name or option.dest}'
+            for group, found in opts.list_opts() for option in found
+            for old in option.deprecated_opts}
+        self.missing = {
+            (group, name) for group, found in NOVAS['defaults'].items()
+            if group in self.ours for name in found
+            if name not in self.ours[group]
+            and f'[{group}] {name}' not in self.older}
 
-    def names(self, differs):
-        """Return group and name of Nova's options for which this holds."""
-        return {(group, name) for group, options in NOVAS.items()
-                for name, default in options.items()
-                if differs(self.ours[group], name, default)}
+    def names(self, text):
+        return {names for names in _OPTION.findall(text)}
 
-    def test_options_that_are_not_there_are_named(self):
-        self.assertEqual(self.missing, self.names(
-            lambda ours, name, default: name not in ours))
+    def of_page(self, names):
+        """Return the names that the page has, which has one of two groups."""
+        return {(group.replace('api_database', 'database'), name)
+                for group, name in names}
 
-    def test_defaults_that_differ_are_named(self):
-        differing = self.names(
-            lambda ours, name, default: ours.get(name, default) != default)
-
-        self.assertEqual(set(), differing - self.other)
-
-    def test_many_of_them_are_there(self):
+    def test_options_that_do_not_exist_are_named(self):
         self.assertEqual(
-            {'scheduler', 'filter_scheduler', 'metrics', 'quota'}, {*NOVAS})
-        self.assertLess(30, len(self.names(
-            lambda ours, name, default: name in ours)))
+            self.of_page(self.missing), self.names(self.groups))
+
+    def test_page_names_the_groups_that_do_not_exist(self):
+        self.assertEqual(
+            {*NOVAS['defaults']} - {*self.ours},
+            {*re.findall(r'``\[(\w+)\]``', self.groups.partition(
+                'These groups of Nova do not exist:')[2])})
+
+    def test_page_names_the_defaults_that_differ(self):
+        differing = {
+            (group, name) for group, found in NOVAS['defaults'].items()
+            for name, default in found.items()
+            if self.ours.get(group, {}).get(name, default) != default
+            # This is a description.
+            and not f'{default}'.startswith('<')}
+
+        self.assertEqual(self.of_page(differing), self.names(self.other))
+
+    def test_hint_for_an_option_of_nova_is_no_other_option(self):
+        text = ''.join(
+            f'[{group}]\n' + ''.join(f'{name} = 1\n' for name in found)
+            for group, found in NOVAS['defaults'].items())
+
+        _, problems = loader.examine([], files=[self.write(text)], dirs=[])
+
+        self.assertEqual([], [
+            str(each) for each in problems if 'did you mean' in str(each)])
+
+    def test_older_names_are_known(self):
+        existing = {f'[{group}] {name}' for group, found
+                    in self.ours.items() for name in found}
+
+        self.assertEqual(set(), {
+            older for older, newer in NOVAS['older'].items()
+            if newer in existing and older not in existing} - self.older)
