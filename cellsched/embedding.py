@@ -328,7 +328,8 @@ class EmbeddedConductor:
         self._check_open()
         _check(context, names, spec, min_count)
         zone = self.parts.conf.default_schedule_zone
-        if zone and not spec.get('availability_zone'):
+        if zone and not any(map(spec.get, (
+                'availability_zone', 'force_hosts', 'force_nodes'))):
             spec = spec.obj_clone()
             spec.availability_zone = zone
         with tracing.span('accept', context, [*names]):

@@ -139,8 +139,7 @@ _DEVICE: Schema = {
 BLOCK_DEVICES: Schema = {
     'type': 'array', 'maxItems': DEVICES_MAX, 'items': _DEVICE}
 
-#: A zone. Nova's users can name a host as ZONE:HOST, so a zone has no colon,
-#: and a request for such a host is refused.
+#: A zone. A request can name a host as ZONE:HOST, so a zone has no colon.
 ZONE = nullable(text(pattern='^[^:]*$', description=(
     f'1 to {TEXT_MAX} printable characters without a colon')))
 
@@ -148,7 +147,10 @@ ZONE = nullable(text(pattern='^[^:]*$', description=(
 SERVER = fields({
     'name': text(), 'flavor': text(), 'image_ref': nullable(text()),
     'availability_zone': ZONE, 'hints': HINTS, 'tags': TAGS,
-    'block_device_mappings': BLOCK_DEVICES}, ['name', 'flavor'])
+    'block_device_mappings': BLOCK_DEVICES,
+    **{name: nullable(text()) for name in (
+        'forced_host', 'forced_node', 'host', 'hypervisor_hostname')},
+}, ['name', 'flavor'])
 
 FLAVOR = fields({
     'name': text(), 'id': text(), 'vcpus': count(1), 'ram': count(1),

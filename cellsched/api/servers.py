@@ -24,6 +24,7 @@ from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import flavors
+from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instance_children
@@ -110,6 +111,7 @@ class Servers(base.ServerController):
         min_count: int = 1, max_count: int | None = None,
         tags: Sequence[str] = (),
         block_device_mappings: Sequence[Mapping[str, Any]] = (),
+        host: str | None = None, hypervisor_hostname: str | None = None,
     ) -> list[str]:
         """Accept servers; return their uuids.
 
@@ -119,15 +121,22 @@ class Servers(base.ServerController):
 
         :param flavor: its id or its name
         :param availability_zone: by default ``[DEFAULT]
-            default_schedule_zone``
+            default_schedule_zone``. ``ZONE:HOST``, ``ZONE:HOST:NODE`` and
+            ``ZONE::NODE`` force the servers to a host or a node, which no
+            filter checks; that needs another rule
         :param hints: scheduler hints; ``group`` is the id of a server group
             of the project, which the servers join
         :param max_count: by default ``min_count``
         :param tags: the tags of each server
         :param block_device_mappings: the block devices of each server, as
             fields of :class:`cellsched.objects.BlockDeviceMapping`
+        :param host: the only possible host, which the filters check; needs
+            another rule
+        :param hypervisor_hostname: the only possible node, likewise
         :raises cellsched.exception.InvalidField: names the field and the
             bound
+        :raises cellsched.exception.HostMappingNotFound: the host does not
+            exist
         :raises cellsched.exception.FlavorNotFound: the flavor does not exist,
             is disabled, or is private and the user is no administrator
         :raises cellsched.exception.InstanceGroupNotFound: the group does not
@@ -138,18 +147,39 @@ class Servers(base.ServerController):
             too many servers in a minute
         """
         count = min_count if max_count is None else max_count
-        if availability_zone is None:
-            availability_zone = self._default_zone
+        zone, *forced = validation.parse_zone(availability_zone)
+        if zone is None and not any(forced):
+            zone = self._default_zone
         request = validation.ServerRequest(
-            name, flavor, image_ref, availability_zone,
-            {} if hints is None else hints, min_count, count, tags,
-            block_device_mappings)
+            name, flavor, image_ref, zone, {} if hints is None else hints,
+            min_count, count, tags, block_device_mappings, *forced, host,
+            hypervisor_hostname)
+        context = self._authorize_hosts(context, request)
         request.check(self._bounds)
         with tracing.span('accept', context) as span:
             accepted = self._accept_request(context, request, flavor)
             span.serve(accepted.uuids)
             self._tell(context, accepted.uuids)
         return accepted.uuids
+
+    def _authorize_hosts(
+        self, context: RequestContext, request: validation.ServerRequest
+    ) -> RequestContext:
+        """Check whether the user may choose the host of the request."""
+        is_forced = request.forced_host or request.forced_node
+        if is_forced:
+            context = self._authorize(
+                context, 'os_compute_api:servers:create:forced_host')
+        if request.host is None and request.hypervisor_hostname is None:
+            return context
+        if is_forced:
+            raise exception.InvalidField(
+                where='server', field='availability_zone',
+                problem='it names a host, and so does host or '
+                        'hypervisor_hostname',
+                expected='a host in one of them')
+        return self._authorize(
+            context, 'compute:servers:create:requested_destination')
 
     def _accept_request(
         self, context: RequestContext, request: validation.ServerRequest,
@@ -177,6 +207,9 @@ class Servers(base.ServerController):
     ) -> '_Acceptance':
         """Return the servers of a request that the quota allows."""
         context, request = creation.context, creation.request
+        for host in filter(None, (request.forced_host, request.host)):
+            if not host_mappings.get_many(connection, [host]):
+                raise exception.HostMappingNotFound(host=host)
         group = self._group(connection, context, request)
         sizes = flavors.get(connection, creation.flavor)
         if sizes.disabled or not (sizes.is_public or context.is_admin):
@@ -604,12 +637,22 @@ def _spec(
         availability_zone=request.availability_zone, flavor=flavor,
         image=objects.ImageMeta(id=image_ref) if image_ref else None,
         num_instances=len(uuids), instance_uuid=uuids[0],
-        ignore_hosts=None, force_hosts=None, force_nodes=None, retry=None,
-        limits=None, instance_group=group,
+        ignore_hosts=None, retry=None, limits=None, instance_group=group,
+        force_hosts=request.forced_host and [request.forced_host],
+        force_nodes=request.forced_node and [request.forced_node],
+        requested_destination=_destination(request),
         is_bfv=boot is not None and boot.is_root_volume,
         scheduler_hints={name: list(values)
                          for name, values in request.hints.items()},
     ).obj_to_primitive()
+
+
+def _destination(
+    request: validation.ServerRequest
+) -> objects.Destination | None:
+    given = {'host': request.host, 'node': request.hypervisor_hostname}
+    given = {name: value for name, value in given.items() if value}
+    return objects.Destination(**given) if given else None
 
 
 def _with(primitive: dict[str, Any], **values: Any) -> dict[str, Any]:

@@ -19,7 +19,11 @@ HINTS = frozenset({'group'})
 #: Values of fields of a request that are not given.
 _DEFAULTS: Mapping[str, Any] = {
     'image_ref': None, 'availability_zone': None, 'hints': {}, 'tags': (),
-    'block_device_mappings': ()}
+    'block_device_mappings': (), 'forced_host': None, 'forced_node': None,
+    'host': None, 'hypervisor_hostname': None}
+
+#: The forms of a zone with the host that a request is forced to.
+_ZONE_FORMS = 'ZONE, ZONE:HOST, ZONE:HOST:NODE or ZONE::NODE'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +45,13 @@ class ServerBounds:
 
 @dataclasses.dataclass(frozen=True)
 class ServerRequest:
-    """A request for servers, as a user made it."""
+    """A request for servers, as a user made it.
+
+    :param forced_host: the only possible host, which no filter checks
+    :param forced_node: the only possible node, which no filter checks
+    :param host: the only possible host, which filters check
+    :param hypervisor_hostname: the only possible node, which filters check
+    """
 
     name: Any
     flavor: Any
@@ -52,6 +62,10 @@ class ServerRequest:
     max_count: Any
     tags: Any = ()
     block_device_mappings: Any = ()
+    forced_host: Any = None
+    forced_node: Any = None
+    host: Any = None
+    hypervisor_hostname: Any = None
 
     def check(self, bounds: ServerBounds) -> None:
         """Make sure that the request is valid.
@@ -128,6 +142,24 @@ class ServerRequest:
         """The server group that the servers join."""
         values = self.hints.get('group')
         return values[0] if values else None
+
+
+def parse_zone(text: Any) -> tuple[Any, str | None, str | None]:
+    """Return the zone, the forced host and the forced node of a text.
+
+    :param text: ``ZONE``, ``ZONE:HOST``, ``ZONE:HOST:NODE`` or
+        ``ZONE::NODE``; the zone may be missing before a colon
+    :raises cellsched.exception.InvalidField: it has another form
+    """
+    if not isinstance(text, str) or ':' not in text:
+        return text, None, None
+    zone, *names = text.split(':')
+    if len(names) > 2 or not any(names):
+        raise exception.InvalidField(
+            where='server', field='availability_zone',
+            problem=f'{shown(text)} is not valid', expected=_ZONE_FORMS)
+    host, node = [*names, ''][:2]
+    return zone or None, host or None, node or None
 
 
 def check_text(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import decision_text
+from cellsched.cli import server
 from cellsched.cli import terminal
 from cellsched import exception
 
@@ -45,8 +46,7 @@ REQUEST: base.Arguments = (
     base.several('--image-property', 'KEY=VALUE', 'a property of the image'),
     base.several('--hint', 'KEY=VALUE',
                  'a scheduler hint; one key may have several values'),
-    base.argument('--availability-zone', metavar='ZONE',
-                  help='availability zone of the servers'),
+    *server.HOSTS,
     base.argument('--project', metavar='ID',
                   help='id of the project; by default --os-project-id'),
     base.argument('--group', metavar='UUID',

@@ -131,19 +131,12 @@ def build(
             'properties') else {}
         image.properties = objects.ImageMetaProps(**{**present, **properties})
         request.image = image
-    if args.availability_zone is not None:
-        request.availability_zone = args.availability_zone
-    elif request.availability_zone is None:
-        request.availability_zone = app.conf.default_schedule_zone or None
     if args.project is not None:
         request.project_id = args.project
     if args.hint:
         request.scheduler_hints = {
             **(request.scheduler_hints or {}), **server.read_hints(args.hint)}
-    if args.force_host:
-        request.force_hosts = args.force_host
-    if args.ignore_host:
-        request.ignore_hosts = args.ignore_host
+    _set_hosts(app, request, args)
     if args.group is not None:
         if args.snapshot is not None:
             raise base.invalid(
@@ -152,6 +145,31 @@ def build(
         request.instance_group = app.deployment.server_group(args.group)
     _check(app, request, count)
     return request
+
+
+def _set_hosts(
+    app: Shell, request: objects.RequestSpec, args: argparse.Namespace
+) -> None:
+    if args.availability_zone is not None:
+        zone, host, node = validation.parse_zone(args.availability_zone)
+        request.availability_zone = zone
+        request.force_hosts = host and [host]
+        request.force_nodes = node and [node]
+    if args.host or args.hypervisor_hostname:
+        destination = request.get('requested_destination') or (
+            objects.Destination())
+        for field, value in (('host', args.host),
+                             ('node', args.hypervisor_hostname)):
+            if value:
+                setattr(destination, field, value)
+        request.requested_destination = destination
+    if args.force_host:
+        request.force_hosts = args.force_host
+    if args.ignore_host:
+        request.ignore_hosts = args.ignore_host
+    if request.availability_zone is None and not (
+            request.force_hosts or request.force_nodes):
+        request.availability_zone = app.conf.default_schedule_zone or None
 
 
 def _set_flavor(

@@ -41,6 +41,24 @@ _SERVERS = base.argument(
     'servers; the first characters of an id are enough')
 
 
+#: The arguments about the zone and the host of new servers.
+HOSTS: base.Arguments = (
+    base.argument(
+        '--availability-zone', metavar='ZONE[:HOST[:NODE]]',
+        help='availability zone of the servers; by default [DEFAULT] '
+             'default_schedule_zone. With a host, the servers are forced to '
+             'it, and no filter checks it (administrators only); :HOST names '
+             'no zone, and ZONE::NODE only a node'),
+    base.argument(
+        '--host', metavar='HOST', type=base.text,
+        help='host of the servers, which the filters check (administrators '
+             'only)'),
+    base.argument(
+        '--hypervisor-hostname', metavar='NODE', type=base.text,
+        help='node of the servers, which the filters check (administrators '
+             'only)'))
+
+
 def _wait_arguments(until: str) -> tuple[base.Argument, base.Argument]:
     """Return the arguments of a command that can wait."""
     return (
@@ -90,8 +108,7 @@ class CreateServer(base.Lister):
         base.argument('--max', type=base.whole(), metavar='COUNT',
                       help='build as many servers as fit, up to this number; '
                            'by default the value of --min'),
-        base.argument('--availability-zone', metavar='ZONE',
-                      help='availability zone of the servers'),
+        *HOSTS,
         base.several('--hint', 'KEY=VALUE',
                      'a scheduler hint; one key may have several values'),
         base.several('--tag', 'TAG', 'a tag of each server'),
@@ -109,7 +126,8 @@ class CreateServer(base.Lister):
             self.app.context(), args.name, args.flavor, args.image,
             args.availability_zone, read_hints(args.hint),
             args.min if args.count is None else args.count, args.max,
-            args.tag)
+            args.tag, host=args.host,
+            hypervisor_hostname=args.hypervisor_hostname)
         watch = _watching(self.app, uuids)
         if args.wait:
             self.exit_code = _wait_until_built(self.app, watch, args.timeout)

@@ -47,12 +47,13 @@ _AGGREGATES = 'os_compute_api:os-aggregates'
 _PROVIDERS = 'cellsched:resource_providers'
 _QUOTAS = 'os_compute_api:os-quota-sets'
 _SERVICES = 'os_compute_api:os-services'
+_CREATE = f'{_SERVERS}:create'
 _MIGRATE = 'os_compute_api:os-migrate-server:migrate'
 
 #: Rules of methods, each with its description, by default.
 _OPERATIONS: tuple[tuple[str, Mapping[str, str]], ...] = (
     (_MEMBER_OR_ADMIN, {
-        f'{_SERVERS}:create': 'Create servers: api.servers.create.',
+        _CREATE: 'Create servers: api.servers.create.',
         f'{_SERVERS}:delete': 'Delete a server: api.servers.delete.',
         f'{_SERVERS}:update': 'Rename a server: api.servers.update.',
         'os_compute_api:os-server-tags:update_all':
@@ -74,6 +75,12 @@ _OPERATIONS: tuple[tuple[str, Mapping[str, str]], ...] = (
             'administrators see hosts.',
     }),
     (_ADMIN, {
+        f'{_CREATE}:forced_host':
+            'Force servers to a host or a node that no filter checks: '
+            'api.servers.create with the zone ZONE:HOST.',
+        'compute:servers:create:requested_destination':
+            'Choose the host or the node of servers, which the filters '
+            'check: api.servers.create with host or hypervisor_hostname.',
         'os_compute_api:os-migrations:index:all_projects':
             'List the moves of all servers: api.history.migrations without a '
             'server. The rule for the moves of one server is checked too.',

@@ -99,6 +99,11 @@ class TestServers(TestCase):
     def test_servers_are_created_by_members_and_listed_by_readers(self):
         servers = self.api.servers
         self.assertAnswers(MAKING, servers.create, 'server', 'small')
+        for host in ({'host': 'a1'}, {'hypervisor_hostname': 'a1'},
+                     {'availability_zone': ':a1'},
+                     {'availability_zone': '::a1'}):
+            self.assertAnswers(
+                OPERATING, servers.create, 'server', 'small', **host)
         self.assertAnswers(ONES_OWN, servers.list)
         self.assertAnswers(OPERATING, self.api.history.migrations)
         self.assertEqual({'project', 'other', 'admin'}, {

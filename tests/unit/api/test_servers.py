@@ -270,6 +270,14 @@ class TestCreate(ServersTestCase):
                 self.assertEqual(sorted(uuids), sorted(
                     self.conductor.sent[-1][-1]['instance_uuids']))
 
+    def test_host_is_in_one_place_of_the_request(self):
+        for field in 'host', 'hypervisor_hostname':
+            error = self.assertRaises(
+                exception.InvalidField, self.create,
+                availability_zone='zone:a', **{field: 'a'})
+            self.assertEqual('availability_zone', error.field)
+        self.assertEqual([0, 0, 0], self.written())
+
     def test_request_that_cannot_be_written_whole_is_not_written(self):
         twice = servers.Servers(
             authorization.LocalOperator(), self.database, self.targets, None,

@@ -127,6 +127,24 @@ class TestServerRequest(base.TestCase):
                     'name', name='x' * (longest + 1), max_count=count)
 
 
+class TestParseZone(base.TestCase):
+
+    def test_zone_may_have_a_host_and_a_node(self):
+        for text, expected in (
+                ('z', ('z', None, None)), (None, (None, None, None)),
+                ('z:h', ('z', 'h', None)), ('z:h:n', ('z', 'h', 'n')),
+                (':h', (None, 'h', None)), ('z::n', ('z', None, 'n')),
+                ('::n', (None, None, 'n')), ('z:h:', ('z', 'h', None)),
+                (5, (5, None, None))):
+            self.assertEqual(expected, validation.parse_zone(text))
+
+    def test_other_forms_are_refused(self):
+        for text in ':', '::', 'z:', 'z::', 'z:h:n:', 'a:b:c:d':
+            error = self.assertRaises(
+                exception.InvalidField, validation.parse_zone, text)
+            self.assertEqual('availability_zone', error.field)
+
+
 class TestChecks(base.TestCase):
 
     @hypothesis.given(strategies.text(max_size=300))

@@ -125,6 +125,10 @@ class TestPlan(PlanTestCase):
                 (['--ignore-host', 'b'], ['a']),
                 (['--force-host', 'c'], ['c']),
                 (['--availability-zone', 'west'], ['c']),
+                (['--availability-zone', 'east:a'], ['a']),
+                (['--availability-zone', '::c'], ['c']),
+                (['--host', 'a'], ['a']),
+                (['--hypervisor-hostname', 'c'], ['c']),
                 (['--count', 3], ['b', 'a', 'c']),
                 (['--disk', 60, '--count', 2], ['b', 'a'])):
             self.assertEqual((0, planned), self.planned(*argv), argv)

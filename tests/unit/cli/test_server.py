@@ -143,6 +143,29 @@ class TestServer(ServerTestCase):
             self.assertEqual(
                 {host}, {self.create_in(zone)['Host'] for _ in range(3)})
 
+    def test_filters_check_a_requested_host_and_no_forced_host(self):
+        first = self.create_in('zone1')
+        for argv, expected in (
+                (['--availability-zone', ':host1'], ('ACTIVE', 'host1')),
+                (['--availability-zone', 'zone1:host1:host1'],
+                 ('ACTIVE', 'host1')),
+                (['--availability-zone', '::host1'], ('ACTIVE', 'host1')),
+                (['--host', 'host1'], ('ERROR', '')),
+                (['--host', 'host2'], ('ACTIVE', 'host2')),
+                (['--hypervisor-hostname', 'host2'], ('ACTIVE', 'host2')),
+                (['--availability-zone', 'zone2:host1'], ('ERROR', ''))):
+            ran = self.create(
+                'in', '--flavor', 'small', '--wait', '--hint',
+                f'different_host={first["ID"]}', *argv)
+            [row] = ran.data
+            self.assertEqual(expected, (row['Status'], row['Host']), argv)
+
+    def test_unknown_host_is_refused(self):
+        for argv in (['--host', 'host9'], ['--availability-zone', ':host9']):
+            ran = self.create('in', '--flavor', 'small', *argv)
+            self.assertEqual((1, ''), (ran.code, ran.out))
+            self.assertIn('host9', ran.err)
+
     def test_every_value_of_a_hint_is_passed_on(self):
         first = self.create_in('zone1')
         second = self.create_in('zone2')

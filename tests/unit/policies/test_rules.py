@@ -34,6 +34,8 @@ MEMBERS = {
     'os_compute_api:os-server-groups:delete'}
 
 ADMINISTRATORS = {
+    'compute:servers:create:requested_destination',
+    'os_compute_api:servers:create:forced_host',
     'cellsched:cells:index', 'cellsched:cells:show', 'cellsched:hosts:drain',
     'cellsched:hosts:evacuate', 'cellsched:quotas:by_cell',
     'cellsched:resource_providers:create',
