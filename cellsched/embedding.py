@@ -191,12 +191,19 @@ class Mappings:
 
     def create_cell(
         self, name: str, transport_url: str, database_connection: str,
-        uuid: str | None = None,
+        uuid: str | None = None, check: bool = True,
     ) -> objects.CellMapping:
         """Map a cell. Its database may get its schema later.
 
-        :raises cellsched.exception.CellMappingExists: another cell has one of
-            the URLs, the database or the uuid
+        :param check: whether its database and its broker must answer
+        :raises cellsched.exception.CellMappingExists: another cell has the
+            name, one of the URLs, the database or the uuid
+        :raises cellsched.exception.DatabaseUnreachable: the database does not
+            answer
+        :raises cellsched.exception.BrokerUnreachable: the broker does not
+            answer
+        :raises cellsched.exception.BrokerRefused: the broker refuses the user,
+            the password or the virtual host
         :raises cellsched.exception.WrongDatabase: the database has another
             schema
         :raises cellsched.exception.InvalidField: a URL has braces that are
@@ -207,7 +214,7 @@ class Mappings:
         return self._create(objects.CellMapping(
             uuid=uuid or uuidutils.generate_uuid(), name=name,
             transport_url=transport_url,
-            database_connection=database_connection, disabled=False))
+            database_connection=database_connection, disabled=False), check)
 
     def create_cell0(self, database_connection: str) -> objects.CellMapping:
         """Map cell0, the cell for records of servers that were not built.
@@ -223,8 +230,10 @@ class Mappings:
             uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
             database_connection=database_connection, disabled=False))
 
-    def _create(self, mapping: objects.CellMapping) -> objects.CellMapping:
-        self._maintenance.create(mapping)
+    def _create(
+        self, mapping: objects.CellMapping, check: bool = False
+    ) -> objects.CellMapping:
+        self._maintenance.create(mapping, check)
         return mapping
 
 

@@ -56,6 +56,7 @@
     ├── ClaimConflict                the consumer has a different claim
     ├── ClaimsNotCopied              to another store; has the reason
     ├── BrokerRefused                the user, the password, the virtual host
+    ├── BrokerUnreachable            none of its hosts answers
     ├── CellUnreachable
     ├── CellsDown                    names the cells that do not answer
     ├── HostStateUncertain           most hosts went down at the same time
@@ -122,6 +123,7 @@ def kind_of(error: BaseException) -> str:
 _USER_TEXTS = {
     'AMQPError': 'a message broker did not answer',
     'BrokerRefused': 'a message broker refused the connection',
+    'BrokerUnreachable': 'a message broker did not answer',
     'CellUnreachable': 'its cell did not answer',
     'ClaimConflict': 'it has a different claim already',
     'ClaimRefused': 'another server took the resources of its host',
@@ -536,6 +538,11 @@ class BrokerRefused(CellschedException):
     """The broker at ``place`` refuses the connection of option ``field``."""
 
     msg_fmt = 'The broker at %(place)s refuses %(field)s: %(reason)s'
+    code = 503
+
+
+class BrokerUnreachable(CellschedException):
+    msg_fmt = 'The broker of %(field)s is unreachable: %(reason)s'
     code = 503
 
 

@@ -17,7 +17,6 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.listing import server
 from cellsched import objects
 from cellsched import urls
@@ -81,8 +80,7 @@ class CellStates(base.Controller):
     def get(self, context: RequestContext, name: str) -> CellRecord:
         """Return a cell, by its name or its uuid.
 
-        :raises cellsched.exception.InvalidField: the name is invalid,
-            or one that several cells have
+        :raises cellsched.exception.InvalidField: the name is invalid
         :raises cellsched.exception.CellMappingNotFound: it does not exist
         """
         validation.check_text('cell', 'name', name)
@@ -91,13 +89,6 @@ class CellStates(base.Controller):
                  if name in (each.uuid, each.get('name'))]
         if not found:
             raise exception.CellMappingNotFound(uuid=name)
-        if len(found) > 1:
-            raise exception.InvalidField(
-                where='cell', field='name',
-                problem=f'{len(found)} cells have the name '
-                        f'{json_schema.shown(name)}',
-                expected='the uuid of one: ' + ', '.join(
-                    sorted(each.uuid for each in found)))
         [record] = self._read(found)
         return record
 

@@ -72,11 +72,21 @@ class CellMaintenance:
         self._targets = targets
         self._clock = clock
 
-    def create(self, mapping: objects.CellMapping) -> None:
-        """Map a cell; its database may be empty or not exist yet.
+    def create(
+        self, mapping: objects.CellMapping, check: bool = False
+    ) -> None:
+        """Map a cell; its database may be empty.
 
-        :raises cellsched.exception.CellMappingExists: another cell has one of
-            its URLs, its database or its uuid
+        :param check: whether its database and its broker must answer;
+            otherwise the database may be made later
+        :raises cellsched.exception.CellMappingExists: another cell has its
+            name, one of its URLs, its database or its uuid
+        :raises cellsched.exception.DatabaseUnreachable: its database does not
+            answer
+        :raises cellsched.exception.BrokerUnreachable: its broker does not
+            answer
+        :raises cellsched.exception.BrokerRefused: its broker refuses the user,
+            the password or the virtual host
         :raises cellsched.exception.WrongDatabase: its database belongs to
             another service
         :raises cellsched.exception.InvalidField: a URL has braces that are not
@@ -84,7 +94,7 @@ class CellMaintenance:
         :raises cellsched.exception.ConfigurationInvalid: a URL cannot be
             opened
         """
-        self._check_urls(mapping)
+        self._check_urls(mapping, must_answer=check)
         create = (cell_mappings.create if mapping.is_cell0()
                   else cell_mappings.create_apart)
         with self._database.writer() as connection:
@@ -100,8 +110,8 @@ class CellMaintenance:
         :param values: some of ``name``, ``transport_url``,
             ``database_connection`` and ``disabled``
         :raises cellsched.exception.CellMappingNotFound: no such cell
-        :raises cellsched.exception.CellMappingExists: another cell has one of
-            the URLs, or the database
+        :raises cellsched.exception.CellMappingExists: another cell has the
+            name, one of the URLs, or the database
         :raises cellsched.exception.Cell0CannotBeDisabled: cell0 cannot be
             disabled
         :raises cellsched.exception.WrongDatabase: as :meth:`create`
@@ -125,6 +135,7 @@ class CellMaintenance:
     def _check_urls(
         self, mapping: objects.CellMapping,
         fields: Collection[str] = ('database_connection', 'transport_url'),
+        must_answer: bool = False,
     ) -> None:
         if 'transport_url' in fields:
             target.check(mapping.transport_url, 'transport_url')
@@ -135,10 +146,12 @@ class CellMaintenance:
                     problem='only cell0 can have none',
                     expected='the URL of a message broker')
             self._check_broker(mapping)
+            if must_answer:
+                self._targets.check_broker(mapping)
         if 'database_connection' in fields:
             target.check(
                 mapping.database_connection, 'database_connection')
-            self._check_database(mapping)
+            self._check_database(mapping, must_answer)
 
     def _check_broker(self, mapping: objects.CellMapping) -> None:
         """Check that no other cell has the same virtual host.
@@ -159,15 +172,19 @@ class CellMaintenance:
                 raise exception.CellMappingExists(
                     uuid=cell.identity, field='transport URL')
 
-    def _check_database(self, mapping: objects.CellMapping) -> None:
+    def _check_database(
+        self, mapping: objects.CellMapping, must_answer: bool
+    ) -> None:
         """Check that a database is empty or a cell's, and of no other cell.
 
-        A database that does not exist yet counts as empty.
+        The file of an SQLite database may be made later.
         """
         with self._targets.connected_once(mapping) as database:
             try:
                 cell_schema.SCHEMA.check_place(database)
             except exception.DATABASE_UNAVAILABLE as exc:
+                if must_answer:
+                    raise
                 LOG.warning('Database of cell %s is not checked: %s',
                             mapping.identity, exc)
                 return

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of cells."""
 
+import collections
 import math
 
 from cellsched.clock import Clock
@@ -10,8 +11,14 @@ from cellsched import exception
 from cellsched import objects
 
 
+#: Characters of a uuid in a name.
+_SHOWN = 8
+
+
 class CellRegistry:
     """Caches the cell mappings and refreshes them periodically.
+
+    If several cells have the same name, the uuid is added to it.
 
     :param interval_s: seconds after which they are read again
     """
@@ -88,5 +95,17 @@ class CellRegistry:
             read_at = self._clock.monotonic()
             with self._database.reader() as connection:
                 cells = cell_mappings.list_all(connection)
+            _distinguish(cells)
             self._cells = {cell.uuid: cell for cell in cells}
             self._read_at = read_at
+
+
+def _distinguish(cells: list[objects.CellMapping]) -> None:
+    """Add the beginning of its uuid to each name that several cells have.
+
+    Nova maps such cells. Their sums in reports and metrics are by name.
+    """
+    count = collections.Counter(cell.get('name') for cell in cells)
+    for cell in cells:
+        if cell.get('name') and count[cell.name] > 1:
+            cell.name = f'{cell.name} ({cell.uuid[:_SHOWN]})'

@@ -215,6 +215,15 @@ class Targets:
             return frozenset()
         return self._transports.places(self._transport_url(cell))
 
+    def check_broker(self, cell: objects.CellMapping) -> None:
+        """Check that the broker of a cell answers and accepts the client.
+
+        :raises cellsched.exception.BrokerUnreachable: it does not answer
+        :raises cellsched.exception.BrokerRefused: it refuses the client
+        """
+        self._transports.check_reachable(
+            self._transport_url(cell), 'transport_url')
+
     def _transport_url(self, cell: objects.CellMapping) -> str:
         return fill(
             cell.transport_url, self._transports.own_url,

@@ -87,28 +87,29 @@ def map_cell0(app: App, url: str | None = None) -> None:
 
 def create_cell(
     app: App, name: str | None, transport_url: str, database_connection: str,
-    uuid: str | None = None, disabled: bool = False,
+    uuid: str | None = None, disabled: bool = False, check: bool = False,
 ) -> str:
     """Map a cell; return its uuid.
 
-    :raises cellsched.exception.CellMappingExists: another cell has one of the
-        URLs, or the uuid
+    :param check: whether its database and its broker must answer
+    :raises cellsched.exception.CellMappingExists: another cell has the name,
+        one of the URLs, or the uuid
     """
     mapping = objects.CellMapping(
         uuid=uuid or uuidutils.generate_uuid(), name=name or None,
         transport_url=transport_url, database_connection=database_connection,
         disabled=disabled)
-    _create(app, mapping)
+    _create(app, mapping, check)
     return str(mapping.uuid)
 
 
-def _create(app: App, mapping: Any) -> None:
+def _create(app: App, mapping: Any, check: bool = False) -> None:
     # cell0 may be mapped while the tables are of an older version: the
     # upgrade of the API database requires the mapping.
     if not mapping.is_cell0() or (
             api_schema.SCHEMA.version(app.parts.database) is None):
         check_schema(app)
-    _maintenance(app).create(mapping)
+    _maintenance(app).create(mapping, check)
 
 
 def map_cell_and_hosts(
@@ -172,15 +173,6 @@ def check_name(name: str | None) -> None:
     """
     if name:
         validation.check_text('options', '--name', name)
-
-
-def warn_of_name(app: App, name: str | None) -> None:
-    """Warn if several cells have the same name."""
-    cells = [cell for cell in app.parts.cells.all()
-             if name and cell.get('name') == name]
-    if len(cells) > 1:
-        app.warn(f'warning: {len(cells)} cells have the name {name}; commands '
-                 'need their uuids instead')
 
 
 def check_uuid(option: str, uuid: str | None) -> None:

@@ -86,9 +86,10 @@ class CreateCell(base.Command):
 
     By default these are ``[database] connection`` and ``[DEFAULT]
     transport_url``, so run the command with the configuration file of the
-    cell. Ends with 1 if a URL is missing or invalid, and with 2 if another
-    cell has one of the URLs. ``cellsched-manage db sync`` creates the tables
-    of the cell.
+    cell. The database and the broker must answer, unless ``--no-check`` is
+    given. Ends with 1 if one does not, or if a URL is missing or invalid, and
+    with 2 if another cell has the name or one of the URLs. ``cellsched-manage
+    db sync`` creates the tables of the cell.
 
     Example::
 
@@ -110,7 +111,9 @@ class CreateCell(base.Command):
                            '[DEFAULT] transport_url. The same holds for this '
                            'URL'),
         base.flag('--verbose', 'print only the uuid of the new cell'),
-        base.flag('--disabled', 'schedule no servers to the cell yet'))
+        base.flag('--disabled', 'schedule no servers to the cell yet'),
+        base.flag('--no-check', 'map the cell although its database or its '
+                  'broker does not answer'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args, setup = parsed_args, _setup()
@@ -122,10 +125,9 @@ class CreateCell(base.Command):
         try:
             uuid = setup.create_cell(
                 self.app, args.name, transport_url, database_connection,
-                args.uuid, args.disabled)
+                args.uuid, args.disabled, check=not args.no_check)
         except exception.CellMappingExists as exc:
             return _reported(self, exc, DUPLICATE)
-        setup.warn_of_name(self.app, args.name)
         identity = f'{uuid}({args.name})' if args.name else uuid
         self.app.say(uuid if args.verbose else f'Mapped cell {identity}')
         return 0
@@ -205,8 +207,9 @@ class UpdateCell(base.Command):
     ``[cells] refresh_interval`` seconds.
 
     Ends with 1 if the cell does not exist, with 2 if it could not be changed,
-    with 3 if another cell has one of the URLs, with 4 if both ``--enable``
-    and ``--disable`` are given, and with 5 for ``--disable`` of cell0.
+    with 3 if another cell has the name or one of the URLs, with 4 if both
+    ``--enable`` and ``--disable`` are given, and with 5 for ``--disable`` of
+    cell0.
 
     Examples::
 
@@ -247,7 +250,6 @@ class UpdateCell(base.Command):
             return _reported(self, exc, CELL0)
         except exception.DatabaseError as exc:
             return _reported(self, exc, FAILED)
-        setup.warn_of_name(self.app, args.name)
         self.app.say(f'Changed {", ".join(sorted(values))} of cell '
                      f'{cell.identity}')
         return 0

@@ -87,24 +87,27 @@ def certificate_remark(
 
 def check_broker(
     conf: cfg.ConfigOpts, url: oslo_messaging.TransportURL, field: str,
-    timeout_s: float = 5.0,
+    timeout_s: float = 5.0, must_answer: bool = False,
 ) -> None:
     """Check that the broker at a URL accepts connections.
 
     Each host of the URL is tried until one accepts. An unreachable broker is
-    logged and is no error, because services wait for it. URLs of other drivers
-    are skipped.
+    logged, because services wait for it. URLs of other drivers are skipped.
 
     :param field: the option of the URL
     :param timeout_s: timeout for each host; by default the driver's
+    :param must_answer: whether an unreachable broker is an error
+    :raises cellsched.exception.BrokerUnreachable: no host answers
     :raises cellsched.exception.BrokerRefused: each host that answers rejects
         the user, the password or the virtual host
     :raises cellsched.exception.ConfigurationInvalid: the options cannot be
         used
     """
-    unreachable = _try_hosts(conf, url, field, timeout_s, None)
-    if unreachable:
-        LOG.warning('%s', unreachable)
+    reason = _try_hosts(conf, url, field, timeout_s, None)
+    if reason and must_answer:
+        raise exception.BrokerUnreachable(field=field, reason=reason)
+    if reason:
+        LOG.warning('The broker of %s is unreachable: %s', field, reason)
 
 
 def check_queues(
@@ -124,9 +127,10 @@ def check_queues(
         used
     :raises oslo_messaging.MessageDeliveryFailure: no host answers
     """
-    unreachable = _try_hosts(conf, url, field, timeout_s, targets)
-    if unreachable:
-        raise oslo_messaging.MessageDeliveryFailure(unreachable)
+    reason = _try_hosts(conf, url, field, timeout_s, targets)
+    if reason:
+        raise oslo_messaging.MessageDeliveryFailure(
+            f'The broker of {field} is unreachable: {reason}')
 
 
 def _try_hosts(
@@ -159,7 +163,7 @@ def _try_hosts(
             unreachable.append(f'{place} ({exception.describe(exc)})')
     if refused is not None:
         raise refused
-    return f'The broker of {field} is unreachable: {", ".join(unreachable)}'
+    return ', '.join(unreachable)
 
 
 def _connect(

@@ -192,6 +192,16 @@ class Transports:
             self._check(notifications.transport_url,
                         '[oslo_messaging_notifications] transport_url')
 
+    def check_reachable(self, url: str, field: str) -> None:
+        """Check that the broker at a URL answers and accepts the client.
+
+        :param field: name of the field in errors
+        :raises cellsched.exception.BrokerUnreachable: it does not answer
+        :raises Exception: as :meth:`check`
+        """
+        self._delivery.check_broker(
+            self._conf, self._parsed(url, field), field, must_answer=True)
+
     def _check(self, url: str, field: str) -> None:
         self._delivery.check_broker(
             self._conf, self._parsed(url, field), field)

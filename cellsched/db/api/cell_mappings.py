@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for cells."""
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import datetime
 import pathlib
@@ -15,9 +16,9 @@ from cellsched import objects
 
 _TABLE = models.cell_mappings
 
-#: The URLs of a cell, as error messages name them.
-_URLS = {'database_connection': 'database connection',
-         'transport_url': 'transport URL'}
+#: The fields that no two cells share, as error messages name them.
+_UNIQUE = {'name': 'name', 'database_connection': 'database connection',
+           'transport_url': 'transport URL'}
 
 
 def from_row(row: sa.Row) -> objects.CellMapping:
@@ -51,16 +52,16 @@ def create_apart(
     connection: sa.Connection, mapping: objects.CellMapping,
     now: datetime.datetime,
 ) -> None:
-    """Add a cell with a database and a transport of its own.
+    """Add a cell with a name, a database and a transport of its own.
 
     If cell0 is mapped, its row serializes callers, so that one of two callers
     that add the same cell is refused.
 
-    :raises cellsched.exception.CellMappingExists: another cell has one of
-        its URLs, or its uuid
+    :raises cellsched.exception.CellMappingExists: another cell has its name,
+        one of its URLs, or its uuid
     """
     _wait_for_others(connection)
-    _check_apart(connection, mapping)
+    _check_apart(connection, mapping, _UNIQUE)
     create(connection, mapping, now)
 
 
@@ -68,12 +69,12 @@ def update_apart(
     connection: sa.Connection, uuid: str, values: Mapping[str, Any],
     now: datetime.datetime,
 ) -> objects.CellMapping:
-    """Change a cell and return it; refuse a URL of another cell.
+    """Change a cell and return it; refuse a name or a URL of another cell.
 
     :param values: new values by column
     :raises cellsched.exception.CellMappingNotFound: the cell is unknown
-    :raises cellsched.exception.CellMappingExists: another cell has one of
-        its new URLs
+    :raises cellsched.exception.CellMappingExists: another cell has its new
+        name, or one of its new URLs
     """
     _wait_for_others(connection)
     mapping = find(connection, uuid, lock=True)
@@ -81,8 +82,7 @@ def update_apart(
         raise exception.CellMappingNotFound(uuid=uuid)
     for name, value in values.items():
         setattr(mapping, name, value)
-    if not values.keys().isdisjoint(_URLS):
-        _check_apart(connection, mapping)
+    _check_apart(connection, mapping, values)
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.uuid == uuid)
         .values(**values, updated_at=now))
@@ -101,12 +101,14 @@ def _wait_for_others(connection: sa.Connection) -> None:
 
 
 def _check_apart(
-    connection: sa.Connection, mapping: objects.CellMapping
+    connection: sa.Connection, mapping: objects.CellMapping,
+    fields: Collection[str],
 ) -> None:
     for cell in list_all(connection):
-        for field, words in _URLS.items():
-            if cell.uuid != mapping.uuid and (
-                    getattr(cell, field) == getattr(mapping, field)):
+        for field, words in _UNIQUE.items():
+            value = mapping.get(field)
+            if cell.uuid != mapping.uuid and field in fields and value and (
+                    cell.get(field) == value):
                 raise exception.CellMappingExists(
                     uuid=cell.identity, field=words)
 

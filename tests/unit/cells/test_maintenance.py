@@ -92,9 +92,11 @@ class TestCreate(MaintenanceCase):
 
     def test_database_may_be_made_later(self):
         for url in GONE, self.sqlite():
-            self.maintenance.create(self.new(
+            mapping = self.new(
                 database_connection=url, uuid=samples.uuids(1)[0],
-                transport_url=f'local://{self.world}/{len(url)}'))
+                transport_url=f'local://{self.world}/{len(url)}')
+            mapping.name = f'new{len(url)}'
+            self.maintenance.create(mapping)
 
         self.assertEqual(5, len(self.cells.all()))
 

@@ -46,6 +46,16 @@ class TestCellRegistry(base.TestCase):
             ['east'], [cell.name for cell in self.cells.enabled()])
         self.assertEqual('cell0', self.cells.cell0().name)
 
+    def test_names_of_several_cells_have_the_uuid(self):
+        for _ in range(2):
+            self.add_cell('east')
+        self.add_cell('west')
+        first, second, _ = self.cells.all()
+
+        self.assertEqual(
+            [f'east ({first.uuid[:8]})', f'east ({second.uuid[:8]})', 'west'],
+            self.names())
+
     def test_caller_can_ask_for_cells_that_are_newer(self):
         self.add_cell('east')
         self.names()

@@ -226,6 +226,41 @@ class TestCreateCell(CellTestCase):
             self.assertEnds(1, create('c2', wrong), '--uuid')
         self.assertEqual([uuid], [cell.uuid for cell in self.cells()])
 
+    def test_name_of_another_cell_is_refused(self):
+        self.create_cell('c1')
+        uuid = self.create_cell('c2')
+
+        self.assertEnds(2, self.cell_v2(
+            'create_cell', '--name', 'c1', '--database_connection',
+            self.sqlite('c3'), '--transport-url', self.local('c3')),
+            'the same name')
+        self.assertEnds(3, self.cell_v2(
+            'update_cell', '--cell_uuid', uuid, '--name', 'c1'),
+            'the same name')
+        self.assertEqual(['c1', 'c2'], [cell.name for cell in self.cells()])
+        self.assertEqual(0, self.cell_v2(
+            'update_cell', '--cell_uuid', uuid, '--name', 'c2').code)
+
+    def test_database_and_broker_must_answer(self):
+        # Nothing listens on port 9, which is for discarded data.
+        nowhere = '127.0.0.1:9'
+        for database, broker, place in (
+                (self.sqlite('no/directory'), self.local('c1'), 'no/dir'),
+                (f'mysql+pymysql://u:{base.QUOTED}@{nowhere}/c1',
+                 self.local('c1'), nowhere),
+                (self.sqlite('c1'), f'rabbit://u:{base.QUOTED}@{nowhere}/c1',
+                 nowhere)):
+            argv = ('create_cell', '--name', 'c1', '--database_connection',
+                    database, '--transport-url', broker)
+
+            ran = self.cell_v2(*argv)
+
+            self.assertEnds(1, ran, place)
+            self.assertKeepsSecrets(ran)
+            self.assertEqual([], self.cells())
+        self.assertEqual(0, self.cell_v2(*argv, '--no-check').code)
+        self.assertEqual(1, len(self.cells()))
+
     def test_name_that_cannot_be_shown_is_refused(self):
         ran = self.cell_v2(
             'create_cell', '--name', 'a\nb', '--database_connection',
@@ -258,7 +293,8 @@ class TestListCells(CellTestCase):
         transport = f'rabbit://u:{base.QUOTED}@h1:1,v:{base.QUOTED}@h2:1/x'
         self.write('cell.conf', DEFAULT={'transport_url': transport},
                    database={'connection': database})
-        self.cell_v2('create_cell', conf=('api.conf', 'cell.conf'))
+        self.cell_v2('create_cell', '--no-check',
+                     conf=('api.conf', 'cell.conf'))
 
         masked = self.cell_v2('list_cells', '-f', 'json')
         shown = self.cell_v2('list_cells', '-f', 'json', '--verbose')
@@ -373,7 +409,8 @@ class TestDiscoverHosts(CellTestCase):
     def test_cell_that_cannot_be_reached_does_not_keep_others_from_it(self):
         self.write('lost.conf', DEFAULT={'transport_url': self.local('lost')},
                    database={'connection': self.sqlite('no/directory')})
-        self.cell_v2('create_cell', conf=('api.conf', 'lost.conf'))
+        self.cell_v2('create_cell', '--no-check',
+                     conf=('api.conf', 'lost.conf'))
         self.create_cell('c1')
         self.add_host('c1', 'h1')
 
@@ -466,15 +503,6 @@ class TestUpdateCell(ChangeCase):
             '--transport-url', self.local('c2')), 'transport URL')
         self.assertEnds(1, self.changed(
             '--transport-url', f'nix://u:{base.PASSWORD}@h/x'))
-
-    def test_name_of_another_cell_is_taken_with_a_warning(self):
-        self.create_cell('c2')
-
-        ran = self.changed('--name', 'c2')
-
-        self.assertEqual(0, ran.code)
-        self.assertIn('2 cells have the name c2', ran.err)
-        self.assertEqual('', self.changed('--name', 'c3').err)
 
     def test_urls_come_from_the_configuration_on_demand(self):
         urls = self.local('other'), self.write_cell_conf('other')

@@ -243,7 +243,7 @@ class TestRefused(CopyTestCase):
         self.write('cell.conf', DEFAULT={'transport_url': self.local('c')},
                    database={'connection': self.sqlite('no/directory')})
         created = self.manage('cell_v2', 'create_cell', '--name', 'lost',
-                              conf=('api.conf', 'cell.conf'))
+                              '--no-check', conf=('api.conf', 'cell.conf'))
         self.assertEqual(0, created.code, created.err)
 
         self.assertEnds(1, self.copy(), '(lost)', '--force')

@@ -176,7 +176,7 @@ class TestCell(ManageTestCase):
         self.map_cell0()
         for name, path in (('one', 'one'), ('lost', 'missing/lost'),
                            ('two', 'two')):
-            self.manage('cell_v2', 'create_cell', '--name', name,
+            self.manage('cell_v2', 'create_cell', '--name', name, '--no-check',
                         '--database_connection', self.sqlite(path),
                         '--transport-url', self.local(name))
 

@@ -366,7 +366,7 @@ class TestDownCells(base.CommandTestCase):
         self.write('cell.conf', DEFAULT={'transport_url': self.local('c')},
                    database={'connection': self.sqlite('no/directory')})
         created = self.manage('cell_v2', 'create_cell', '--name', 'lost',
-                              conf=('api.conf', 'cell.conf'))
+                              '--no-check', conf=('api.conf', 'cell.conf'))
         self.assertEqual(0, created.code, created.err)
 
         ran = self.run_app(app.Shell, 'server', 'list', '-f', 'json',
