@@ -407,8 +407,9 @@ def _at_rest(
             f'needs {_amounts(size.total)}, and holds a claim of '
             + _amounts(held), cell, action, advice)
     else:
-        # A new claim of this row's host, group and owner mends these, too.
-        action = Action.RECLAIM if right else action
+        if right:
+            # A new claim of this row's host, group and owner mends these, too.
+            action, advice = Action.RECLAIM, ''
         yield from _membership(server, cell, row, action, advice)
         yield from _owner(
             server, cell, action if server.mapping is not None and (
@@ -423,15 +424,16 @@ def _owner(
     mapping = server.mapping
     assert mapping is not None
     for claim in (*server.claims, *server.moved):
-        if (claim.project_id or '') != (mapping.project_id or '') or (
-                claim.user_id and mapping.user_id
-                and claim.user_id != mapping.user_id):
-            yield found(
-                server, 'claim-owner',
-                f'belongs to project {mapping.project_id}, and its claim on '
-                f'{claim.provider} to project {claim.project_id} and user '
-                f'{claim.user_id}', cell, action, advice)
-            return
+        for owner, its, claims in (
+                ('project', mapping.project_id or '', claim.project_id or ''),
+                ('user', mapping.user_id, claim.user_id)):
+            if its != claims and (owner == 'project' or its and claims):
+                yield found(
+                    server, 'claim-owner',
+                    f'belongs to {owner} {its or None}, and its claim on '
+                    f'{claim.provider} to {owner} {claims or None}', cell,
+                    action, advice)
+                return
 
 
 def _membership(
@@ -465,16 +467,20 @@ def _membership(
 
 def _anew(size: ServerSize | None) -> tuple[Action | None, str]:
     """Return the repair by a new claim, or the reason against it."""
-    if size is not None and size.grouped:
+    if size is None or size.resources and not size.grouped:
+        return Action.RECLAIM, ''
+    if size.problem:
+        return None, ('its size is not known, as its request specification '
+                      f'{size.problem}')
+    if size.grouped:
         return None, ('only a scheduler chooses the providers of its '
                       'request groups; migrate it')
-    return (Action.RECLAIM if size is None or size.resources else None,
-            'its size is not known, as its request specification is lost')
+    return None, 'it requests no resources; find out what holds the claim'
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
-    return ', '.join(f'{amount} {resource}'
-                     for resource, amount in sorted(resources.items()))
+    return ', '.join(f'{amount} {resource}' for resource, amount
+                     in sorted(resources.items())) or 'nothing'
 
 
 def expected_claims(server: ServerState) -> Expected:

@@ -154,7 +154,7 @@ class TestFindings(base.TestCase):
         for size, action, advice in (
                 (state.ServerSize(known.SIZE), Action.RECLAIM, ''),
                 (None, Action.RECLAIM, ''),
-                (state.MISSING, None, 'specification is lost')):
+                (state.MISSING, None, 'specification is missing')):
             self.assertFinds(
                 ('claim-elsewhere', action,
                  'is on node1, and holds a claim on node2, node3', advice),
@@ -163,7 +163,7 @@ class TestFindings(base.TestCase):
     def test_second_claim_names_both_nodes(self):
         for size, action, advice in (
                 (state.ServerSize(known.SIZE), Action.RECLAIM, ''),
-                (state.MISSING, None, 'specification is lost')):
+                (state.MISSING, None, 'specification is missing')):
             self.assertFinds(
                 ('claim-second', action,
                  'is on node1, and holds a claim on node2, node3 too',
