@@ -116,6 +116,16 @@ class Commands(commandmanager.CommandManager):
             self.commands[entry.name] = entry
 
 
+def epilog(package: metadata.PackageMetadata) -> str:
+    """Return the end of the help of a command, with the documentation's URL.
+
+    :param package: the metadata of the package
+    """
+    [text] = [each.replace(', ', ': ') for each in package.get_all(
+        'Project-URL', ()) if each.startswith('Documentation, ')]
+    return text
+
+
 class App(app.App):
     """An application; its backend is created on first use."""
 
@@ -143,8 +153,10 @@ class App(app.App):
         clock: Clock | None = None,
     ) -> None:
         self.clock = clock or Clock()
+        # To parse it takes long.
+        self._package = metadata.metadata('cellsched')
         super().__init__(
-            inspect.getdoc(self), metadata.version('cellsched'),
+            inspect.getdoc(self), self._package['Version'],
             Commands(self.namespace), stdout=stdout, stderr=stderr)
         self.command_manager.add_command('complete', Complete)
 
@@ -213,10 +225,24 @@ class App(app.App):
         if isinstance(exc, exception.PluginFailed) and exc.__cause__:
             self.warn(f'{exc.format_message()} (--debug shows why)')
         elif isinstance(exc, exception.CellschedException):
-            self.warn(exc.format_message())
+            text = exc.format_message()
+            hint = self._similar(exc)
+            self.warn(text.rstrip('.') + hint if hint else text)
         else:
             self.warn(f'internal error ({type(exc).__name__}); --debug shows '
                       'the traceback')
+
+    def _similar(self, exc: exception.CellschedException) -> str:
+        """Return a question with a name like one that does not exist."""
+        if not isinstance(exc, (
+                exception.CellMappingNotFound, exception.FlavorNotFound,
+                exception.HostMappingNotFound, exception.ServiceNotFound)):
+            return ''
+        try:
+            return self.backend.similar(exc)
+        except exception.CellschedException:
+            # The first error says enough.
+            return ''
 
     def run(self, argv: Sequence[str]) -> int:
         """Run a command; return the exit code."""
@@ -238,7 +264,7 @@ class App(app.App):
     ) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(
             prog=self.NAME, description=description, add_help=False,
-            allow_abbrev=False)
+            epilog=epilog(self._package), allow_abbrev=False)
         prepare_parser(parser)
         parser.add_argument(
             '-h', '--help', action='store_true',

@@ -40,11 +40,14 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db.api import decisions
+from cellsched.db.api import flavors
+from cellsched.db.api import host_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import instance_history
 from cellsched.db.schema import Schema
 from cellsched.db.session import Database
 from cellsched import exception
+from cellsched.hosts.columns import near
 from cellsched import objects
 from cellsched.wiring.api import API
 from cellsched.wiring.api import command_api
@@ -55,6 +58,10 @@ if TYPE_CHECKING:
     from cellsched.audit.auditor import Auditor
     from cellsched.hosts import document
     from cellsched.scheduler import planning
+
+
+#: The beginning of the id of a request.
+_REQUEST = 'req-'
 
 
 @dataclasses.dataclass(eq=False)
@@ -130,6 +137,10 @@ class Backend:
                 yield from configuration.connection_problems(parts)
         finally:
             parts.close()
+
+    def files(self) -> list[str]:
+        """Return the configuration files."""
+        return loader.files(self.options)
 
     def archiver(self) -> 'Archiver':
         """Return the archiver of deleted rows."""
@@ -254,6 +265,25 @@ class Backend:
         rows: Sequence[Any] = gathered.results[cell0.uuid]
         return rows
 
+    def similar(self, error: exception.CellschedException) -> str:
+        """Return a question with a similar name, or an empty text.
+
+        :param error: a cell, a flavor or a host does not exist
+        """
+        with self.parts.database.reader() as connection:
+            if isinstance(error, exception.FlavorNotFound):
+                name, names = error.flavor, [
+                    each.name for each in flavors.list_all(connection)]
+            elif isinstance(error, exception.CellMappingNotFound):
+                name, names = error.uuid, [
+                    each.name for each in self.parts.cells.all() if each.name]
+            else:
+                name, names = error.host, [
+                    host for hosts in host_mappings.by_cell(
+                        connection).values() for host in hosts]
+        question = near(name, tuple(sorted(names)))
+        return question if name not in names and '?' in question else ''
+
     def context(self, project_id: str, user_id: str) -> RequestContext:
         """Return the context of an administrator.
 
@@ -341,6 +371,16 @@ class ConfiguredDeployment(ReadDeployment):
                 with self._backend.parts.database.reader() as connection:
                     found = decisions.find(connection, uuid, limit)
         return found
+
+    def has_server(self, name: str) -> bool:
+        servers = self._backend.api.servers
+        try:
+            servers.get(admin(), servers.find(admin(), name))
+        except exception.InstanceNotFound:
+            return name.startswith(_REQUEST)
+        except exception.CellsDown:
+            pass
+        return True
 
     def _planner(self) -> Any:
         # The scheduler imports NumPy.

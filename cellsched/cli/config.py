@@ -25,6 +25,9 @@ class ValidateConfig(base.ReportCommand):
     refuses the connection or a kind of queue. A broker that cannot be reached
     is not an error, because services wait for it.
 
+    Without ``--config-file`` and ``--config-dir``, shows the files that it
+    reads on standard error.
+
     Ends with 1 if there is an error. Warnings are no errors. Passwords are
     masked.
 
@@ -44,6 +47,11 @@ class ValidateConfig(base.ReportCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
+        if not self.app.config_options:
+            files = self.app.backend.files()
+            self.app.warn(f'reading {", ".join(files)}' if files else
+                          'warning: there is no configuration file to read; '
+                          '--config-file names one')
         found = [_shown(each) for each in self.app.backend.problems(
             args.exclude_group, args.connect)]
         self.show(args.format, found, [

@@ -296,6 +296,8 @@ def not_found(
 ) -> exception.DecisionNotFound:
     """Return the error that no decision on a server or a request is kept."""
     kept_s, option = deployment.retention_s, deployment.retention_option
+    if not deployment.has_server(name):
+        name = f'{name}, and no such server'
     return exception.DecisionNotFound(
         name=name, kept=f'they are kept for {kept_s} seconds, as {option} says'
         if kept_s else f'none are kept, as {option} is 0')

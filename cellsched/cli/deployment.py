@@ -110,6 +110,13 @@ class ReadDeployment(abc.ABC):
         """
         return None
 
+    def has_server(self, name: str) -> bool:
+        """Return False if no server and no request has a name or an id.
+
+        True means that a server may exist.
+        """
+        return True
+
     @abc.abstractmethod
     def decisions(self, name: str, limit: int | None) -> 'list[DecisionRow]':
         """Return the decisions on a server or a request, the newest first.

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import json
 import pathlib
+import textwrap
 from typing import Any
 
 from cliff import columns as cliff_columns
@@ -18,6 +19,7 @@ from cellsched.cli import base
 from cellsched import exception
 from cellsched.hosts.columns import AT
 from cellsched.hosts.columns import AVAILABLE
+from cellsched.hosts.columns import near
 from cellsched.hosts.document import dump
 from cellsched.hosts.document import HostDocument
 from cellsched.hosts.document import load
@@ -33,6 +35,11 @@ _OF_PROVIDERS = frozenset({'children', 'child_uuids', 'child_units',
                            'sharing'})
 
 
+#: Breaks long values for a table of 80 columns.
+_WRAPPER = textwrap.TextWrapper(
+    64, subsequent_indent='  ', break_on_hyphens=False)
+
+
 class HostProviders(cliff_columns.FormattableColumn[list[dict[str, Any]]]):
     """Child and sharing providers; a table shows one on each line."""
 
@@ -45,7 +52,7 @@ class HostColumns(cliff_columns.FormattableColumn[dict[str, Any]]):
 
     def human_readable(self) -> str:
         return '\n'.join(
-            f'{name}={value}'
+            _WRAPPER.fill(f'{name}={value}')
             for name, value in self.machine_readable().items()
             if name not in _OF_PROVIDERS
             and not (name.startswith(AVAILABLE) and AT in name))
@@ -104,7 +111,8 @@ def row(app: Shell, path: pathlib.Path | None, name: str) -> dict[str, Any]:
         table['nodename'], table['host'])) if name in names]
     exact = [number for number in found if table['nodename'][number] == name]
     if not found:
-        raise exception.NotFound(f'There is no host {name}.')
+        known = (*table['host'], *table['nodename'])
+        raise exception.NotFound(f'There is no host {name}{near(name, known)}')
     if len(exact or found) > 1:
         raise exception.Invalid(
             f'host {name} has several nodes; expected the name of one: '

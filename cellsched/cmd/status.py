@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib import metadata
 import logging
 import sys
+from typing import Any
 from typing import NoReturn
 
 from oslo_config import cfg
@@ -21,11 +22,29 @@ from cellsched.wiring import maintenance
 ERROR = 255
 
 
+_DESCRIPTION = """
+Checks whether a deployment is ready to be upgraded, and changes nothing.
+
+The checks read the databases and the brokers of the configuration. The exit
+code is 0 if all checks pass, 1 if there is a warning, 2 if there is a failure,
+and 255 if the checks could not run.
+"""
+
+
+class _Options(cfg.ConfigOpts):
+    """Options whose help has a description."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        super().__call__(
+            *args, description=_DESCRIPTION,
+            epilog=app.epilog(metadata.metadata('cellsched')), **kwargs)
+
+
 class Status(upgradecheck.UpgradeCommands):
     """The command, which reads its configuration after its options."""
 
     def __init__(self) -> None:
-        self._conf = loader.new_conf()
+        self._conf = loader.new_conf(_Options)
         #: Whether the command line names files.
         self._named = False
 

@@ -168,13 +168,23 @@ def examine(
     return conf, list({str(each): each for each in problems}.values())
 
 
-def new_conf() -> cfg.ConfigOpts:
+def files(args: Sequence[str]) -> list[str]:
+    """Return the configuration files that a process reads.
+
+    :param args: command line arguments
+    :raises cellsched.exception.ConfigurationInvalid: a directory does not
+        exist
+    """
+    return [*_paths(args, default_files(), cfg.find_config_dirs(_PROJECT))]
+
+
+def new_conf(kind: type[cfg.ConfigOpts] = cfg.ConfigOpts) -> cfg.ConfigOpts:
     """Return a configuration without options and values.
 
     oslo.config adds ``--shell_completion``, which fails: the package lacks the
     templates that the option reads.
     """
-    conf = cfg.ConfigOpts()
+    conf = kind()
     if 'shell_completion' in conf:
         conf.unregister_opt(cfg.StrOpt('shell_completion'))
         conf.supported_shell_completion = []

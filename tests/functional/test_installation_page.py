@@ -14,6 +14,7 @@ from tests.unit import base
 from tests.unit import tidy
 
 PAGE = tidy.ROOT / 'doc' / 'source' / 'admin' / 'installation.rst'
+MANUAL = tidy.ROOT / 'doc' / 'man'
 UNITS = sorted((tidy.ROOT / 'etc' / 'systemd').glob('*.service'))
 
 #: The default of ``graceful_shutdown_timeout``.
@@ -106,6 +107,29 @@ class TestInstallation(base.TestCase):
         setup = (tidy.ROOT / 'setup.cfg').read_text(encoding='utf-8')
         [place] = re.findall(r'(?m)^    (\S+) = etc/systemd/\*$', setup)
         self.assertIn(f' /opt/cellsched/{place}/*.service\n', self.text)
+
+    def test_wheel_has_the_manual_pages_that_the_units_name(self):
+        setup = (tidy.ROOT / 'setup.cfg').read_text(encoding='utf-8')
+        [place] = re.findall(r'(?m)^    (\S+) = doc/man/\*$', setup)
+        self.assertIn(f' /opt/cellsched/{place}/*.1\n', self.text)
+        named = {re.fullmatch(r'man:(\S+)\((1)\)', unit['Unit'][
+            'Documentation']).expand(r'\1.\2')
+            for unit in self.units.values()}
+
+        self.assertEqual(named, {path.name for path in MANUAL.iterdir()})
+
+    def test_manual_pages_have_the_words_of_their_sources(self):
+        """``tools/test.sh docs`` writes the pages to ``doc/build/man``."""
+        for path in MANUAL.iterdir():
+            source = tidy.ROOT / 'doc/source/reference/commands' / (
+                f'{path.stem}.rst')
+            # A reference has another text in a manual page.
+            text = re.sub(r'\(?:doc:`[^`]*`\)', '', source.read_text())
+            page = re.sub(r'\\f.|\\(?=-)', '', path.read_text()).lower()
+
+            self.assertEqual(
+                [], [word for word in re.findall(r'\w[\w-]+', text.lower())
+                     if word not in page])
 
     def test_systemd_reads_the_units(self):
         if shutil.which('systemd-analyze') is None:

@@ -66,5 +66,6 @@ class TestCell(test_server.ServerTestCase):
                     'Status', 'State', 'Hosts', 'Hosts Up', 'Servers')))
 
     def test_unknown_cell_is_named(self):
-        self.assertEnds(1, self.cell('show', 'nix'), 'nix')
+        self.assertEnds(1, self.cell('show', 'nix'), 'nix.')
+        self.assertEnds(1, self.cell('show', 'cel1'), 'did you mean cell1?')
         self.assertEnds(1, self.cell('show', '\n'), 'printable')

@@ -451,6 +451,12 @@ class TestExplain(base.CommandTestCase):
         self.assertEnds(
             1, self.explain('req-2'), 'req-2', 'decision_retention is 0')
 
+    def test_server_that_does_not_exist_is_named(self):
+        # A cell that does not answer may have a server of that name.
+        for name, text in ((self.one, 'and no such server'),
+                           ('web', 'web; they'), ('req-1', 'req-1; they')):
+            self.assertEnds(1, self.explain(name), text)
+
     def test_wrong_arguments_are_refused(self):
         for name in ('', 'x' * 300, 'a\0'):
             self.assertEnds(1, self.explain(name), 'SERVER|REQUEST_ID')

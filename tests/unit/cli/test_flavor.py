@@ -65,6 +65,14 @@ class TestFlavor(base.CommandTestCase):
             [{'ID': '1', 'Name': 'm1', 'RAM': 2048, 'Disk': 0,
               'Ephemeral': 0, 'VCPUs': 2}], ran.data)
 
+    def test_similar_name_is_suggested(self):
+        self.create('m1.small', '--ram', '1', '--vcpus', '1')
+
+        self.assertEnds(1, self.shell('flavor', 'show', 'm1.smal'),
+                        'There is no flavor m1.smal; did you mean m1.small?')
+        self.assertEnds(1, self.shell('flavor', 'show', 'x'),
+                        'There is no flavor x.')
+
     def test_deleted_flavor_is_gone(self):
         self.create('m1', '--ram', '1', '--vcpus', '1')
 

@@ -67,6 +67,15 @@ class TestHost(base.CommandTestCase):
         self.assertIn('vcpus_used=4', self.shell(
             'host', 'show', 'b', '--snapshot', self.path).out)
 
+    def test_columns_of_a_host_fit_80_columns(self):
+        traits = frozenset(f'CUSTOM_TRAIT_{number}' for number in range(9))
+        path = self.write_snapshot(traits=[traits, frozenset(), frozenset()])
+
+        shown = self.shell('host', 'show', 'b', '--snapshot', path).out
+
+        self.assertIn('CUSTOM_TRAIT_8', shown)
+        self.assertGreaterEqual(80, max(map(len, shown.splitlines())))
+
     def test_show_has_the_providers_of_a_host(self):
         groups = test_provider_groups
         hosts = groups.make(
@@ -119,6 +128,8 @@ class TestHost(base.CommandTestCase):
 
         self.assertEqual(1, ran.code)
         self.assertIn('There is no host x.', ran.err)
+        self.assertIn('There is no host b1; did you mean b?', self.shell(
+            'host', 'show', 'b1', '--snapshot', self.path).err)
 
     def test_file_that_is_no_snapshot_is_refused(self):
         for text, words in (('{', 'JSON'), ('[]', 'an object'),

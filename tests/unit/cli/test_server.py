@@ -165,6 +165,7 @@ class TestServer(ServerTestCase):
             ran = self.create('in', '--flavor', 'small', *argv)
             self.assertEqual((1, ''), (ran.code, ran.out))
             self.assertIn('host9', ran.err)
+            self.assertIn('; did you mean host', ran.err)
 
     def test_every_value_of_a_hint_is_passed_on(self):
         first = self.create_in('zone1')
