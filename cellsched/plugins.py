@@ -11,10 +11,10 @@ from collections.abc import Callable
 import functools
 from importlib import metadata
 import inspect
+import pkgutil
 from typing import Any
 from typing import TypeVar
 
-from oslo_utils import importutils
 import stevedore
 
 from cellsched import exception
@@ -85,6 +85,11 @@ def load(namespace: str, name: str, option: str | None = None) -> Any:
     """
     found = [point for point in entry_points(namespace) if point.name == name]
     if not found:
+        # stevedore keeps entry points in a file, by the times of their own
+        # files to 128 seconds. To read the metadata of all packages takes
+        # longer, but has a plug-in that was just added to one.
+        found = [*metadata.entry_points(group=namespace, name=name)]
+    if not found:
         raise exception.PluginNotFound(
             name=name, namespace=namespace,
             named=f', which {option} names' if option else '',
@@ -139,9 +144,10 @@ def load_path(path: str, option: str | None = None) -> Any:
 
     :raises cellsched.exception.ConfigurationInvalid: it cannot be imported
     """
+    module, _, name = path.rpartition('.')
     return attempt(
         f'{option}: {path}' if option else path, 'the import path of a class',
-        functools.partial(importutils.import_class, path))
+        functools.partial(pkgutil.resolve_name, f'{module}:{name}'))
 
 
 def check_class(field: str, plugin: Any, base: type) -> None:

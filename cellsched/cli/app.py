@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from cellsched.wiring.api import API
     from cellsched.wiring.components import Components
 
-#: The exit code that a shell reports for a process whose reader has gone.
+#: The exit codes that a shell reports for a process whose reader has gone, and
+#: for one that a user interrupts.
 _BROKEN_PIPE = 141
+INTERRUPTED = 130
 
 #: A URL and the rest of the text: the end of a password cannot be found.
 _URL = re.compile(r'\w[\w.+-]*://.*')
@@ -450,6 +452,8 @@ def main(application: Callable[[], Application]) -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _BROKEN_PIPE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     with contextlib.suppress(BrokenPipeError):
         sys.stderr.flush()
     # Python would wait for the threads, of which some may wait for a cell

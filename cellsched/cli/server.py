@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cliff import columns
 
+from cellsched.cli.app import INTERRUPTED
 from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import terminal
@@ -29,9 +30,6 @@ _COLUMNS: base.Columns = {
     'Attempts': 'attempts', 'Reason': 'reason'}
 
 _TIMEOUT_S = 300
-
-#: The exit code of a command that a user interrupts.
-INTERRUPTED = 130
 
 _SERVER = base.argument(
     'server', metavar='SERVER', help='name or id of the server; the first '

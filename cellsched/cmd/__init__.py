@@ -7,7 +7,9 @@ the ``console_scripts`` of ``setup.cfg``.
 
 import gc
 import os
+import signal
 import sys
+from typing import NoReturn
 
 #: New objects after which Python collects cyclic garbage; its default is 700.
 #: Imports make few cycles, and no command imports as many objects. With a
@@ -23,3 +25,19 @@ sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
 # When NumPy is imported, OpenBLAS starts a thread for each CPU, which polls
 # for a tenth of a second. This project multiplies no matrices.
 os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
+
+
+def run_command(application: str) -> NoReturn:
+    """Run a command as this process, and end it.
+
+    :param application: the name of a class in ``cli.app``
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        # An interrupt during an import ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Imported late, as it imports the libraries of all commands.
+    from cellsched.cli import app
+
+    signal.signal(signal.SIGINT, handler)
+    app.main(getattr(app, application))

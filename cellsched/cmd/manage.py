@@ -3,9 +3,9 @@
 
 from typing import NoReturn
 
-from cellsched.cli import app
+from cellsched import cmd
 
 
 def main() -> NoReturn:
     """Run one command for operators."""
-    app.main(app.Manage)
+    cmd.run_command('Manage')

@@ -3,9 +3,9 @@
 
 from typing import NoReturn
 
-from cellsched.cli import app
+from cellsched import cmd
 
 
 def main() -> NoReturn:
     """Run one command for users."""
-    app.main(app.Shell)
+    cmd.run_command('Shell')

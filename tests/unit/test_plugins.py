@@ -45,6 +45,20 @@ class TestPlugins(base.TestCase):
 
         self.assertIs(filters.Filter, plugins.load(NAMESPACE, 'A'))
 
+    def test_plugin_of_a_package_that_is_not_remembered_is_found(self):
+        self.assertNotIn('NewFilter', plugins.names(plugins.FILTERS))
+        directory = self.temporary_directory()
+        package = directory / 'new_filter-1.dist-info'
+        package.mkdir()
+        (package / 'METADATA').write_text('Name: new_filter\nVersion: 1\n')
+        (package / 'entry_points.txt').write_text(
+            f'[{plugins.FILTERS}]\nNewFilter=cellsched.filters.base:Filter\n')
+        sys.path.insert(0, str(directory))
+        self.addCleanup(sys.path.remove, str(directory))
+
+        self.assertIs(filters.Filter, plugins.load(
+            plugins.FILTERS, 'NewFilter'))
+
     def test_unknown_name_is_an_error_that_lists_the_names(self):
         self.install(A='cellsched.filters.base:Filter', B='tests.none:x')
 
@@ -207,6 +221,7 @@ class TestPath(base.TestCase):
                 exception.ConfigurationInvalid, plugins.load_path, path)
 
             self.assertIn('the import path of a class', str(error))
+            self.assertNotIn('Traceback', str(error))
             self.assertEqual(path, error.kwargs['field'])
 
     def test_module_that_fails_is_an_error_that_says_why(self):

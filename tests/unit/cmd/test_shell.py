@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 from cellsched.hosts import document
 from cellsched.testing import builders
@@ -12,6 +13,19 @@ from tests.unit.cmd import processes
 THREAD = """
 import threading
 threading.Thread(target=threading.Event().wait).start()
+"""
+
+
+#: Sends SIGINT when a module is imported.
+INTERRUPT = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == '{module}':
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
 """
 
 
@@ -45,6 +59,17 @@ class TestShell(base.TestCase):
         self.assertEqual(1, len(ended.stderr.splitlines()), ended.stderr)
         self.assertTrue(ended.stderr.startswith('cellsched: '))
         self.assertIn('missing.conf', ended.stderr)
+
+    def test_interrupt_during_an_import_shows_no_traceback(self):
+        for module, code in (('cliff', -signal.SIGINT),
+                             ('cellsched.cli.backend', 130)):
+            ended = processes.run(
+                'shell', 'server', 'list',
+                before=INTERRUPT.format(module=module))
+
+            self.assertEqual(
+                (code, '', ''),
+                (ended.returncode, ended.stdout, ended.stderr))
 
     def test_reader_that_went_away_is_no_error_to_speak_of(self):
         reader, writer = os.pipe()
