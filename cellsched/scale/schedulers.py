@@ -32,6 +32,8 @@ from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager.manager import HostManager
 from cellsched.hosts.columns import AVAILABLE
+from cellsched.hosts.columns import STANDARD
+from cellsched.hosts import plugin_columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
 from cellsched.hosts.table import Verify
@@ -342,7 +344,7 @@ class ModelHostManager(HostManager):
         super().__init__(
             nothing, nothing, nothing, nothing, claims, clock,
             filter_scheduler.refresh_policy(conf),
-            conf.default_availability_zone)
+            conf.default_availability_zone, plugin_columns.load())
 
     def read_changes(self, context: RequestContext) -> None:
         # No operator changes the deployment.
@@ -566,7 +568,7 @@ class BackToBack:
         self._pipeline: Pipeline = filter_scheduler.pipeline_of(conf)
         self._policy = filter_scheduler.selection_policy(
             conf, Random(f'{seed} back to back'))
-        self.table = HostTable()
+        self.table = HostTable((*STANDARD, *plugin_columns.load()))
         self.table.put(deployment.uuids, {
             **deployment.columns(EPOCH), **{
                 AVAILABLE + name: deployment.capacity[:, place]

@@ -7,7 +7,9 @@ import json
 import yaml
 
 from cellsched.cli import app
+from tests import broken_packages
 from tests.unit.cli import base
+from tests.unit import installing
 
 SCENARIO = {
     'name': 'small', 'hours': 0.02, 'hosts': {'count': 4, 'vcpus': 4},
@@ -72,6 +74,14 @@ class TestSimulate(base.CommandTestCase):
 
         self.assertEqual((0, ''), (ran.code, ran.err))
         self.assertIn('<svg', page.read_text())
+
+    def test_weigher_of_another_package_reads_its_column(self):
+        self.useFixture(installing.Installed(broken_packages.write_working))
+        for change in 'schedulers.count=1', 'schedulers.back_to_back=true':
+            ran = self.simulate(self.path, '--set', change, '-f', 'json')
+
+            self.assertEqual((0, ''), (ran.code, ran.err))
+            self.assertGreater(ran.data['summary']['placed'], 0)
 
     def test_scenarios_are_listed(self):
         ran = self.simulate('--list', '-f', 'json')
