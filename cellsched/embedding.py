@@ -18,6 +18,7 @@ from typing import Any
 from typing import Self
 
 from oslo_config import cfg
+from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
 
 from cellsched.cells.maintenance import CellMaintenance
@@ -37,14 +38,19 @@ from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db import cell as cell_schema
+from cellsched.db.cell.instance_list import InstanceFilter
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
+from cellsched.listing import query
 from cellsched.listing import server
+from cellsched.listing import servers as listing
 from cellsched.metrics import Metrics
 from cellsched import objects
-from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched import tracing
+from cellsched import urls
+from cellsched.uuids import canonical
 from cellsched.wiring.components import Components
 from cellsched.wiring import conductor
 
@@ -64,13 +70,29 @@ _GROUPS = (
 _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
             'long_rpc_timeout', 'default_schedule_zone')
 
+#: The options that are read, by group and name.
+_OPTIONS: dict[tuple[str, str], cfg.Opt] = {
+    ('DEFAULT', 'transport_url'): cfg.StrOpt('transport_url', secret=True),
+    **{('DEFAULT', opt.dest): opt for opt in default.OPTS},
+    **{(group.name, opt.dest): opt
+       for group, options in _GROUPS for opt in options}}
+
 #: Amounts of a flavor, of which the first three are required.
 _AMOUNTS = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap')
 _REQUIRED = _AMOUNTS[:3]
 _AMOUNT_MAX = 2 ** 31 - 1
 
-#: The length of a uuid, and the maximum length of a name.
-_UUID_LENGTH, _NAME_MAX = 36, 255
+#: The name of a server, a host, a cell, a zone or an image, and several.
+_NAME = {'type': 'string', 'minLength': 1, 'maxLength': 255,
+         'format': 'printable'}
+_NAMES = {'type': 'array', 'items': _NAME}
+
+#: Seconds to wait for the names of servers in cells.
+_NAMES_S = 2.0
+
+#: Fields of a stored request that differ between servers of one request, or
+#: between the users of one project.
+_OF_SERVER = ('instance_uuid', 'num_instances', 'project_id', 'user_id')
 
 #: Fields that schedulers expect in a request.
 _UNSET = ('availability_zone', 'image', 'ignore_hosts', 'force_hosts',
@@ -105,7 +127,7 @@ def configuration(
     :param groups: other options by group, such as
         ``conductor={'build_lease': 60}``
     :raises cellsched.exception.ConfigurationInvalid: an option is unknown, or
-        its value is invalid; names the option
+        its value is invalid; names the option and the value
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
@@ -118,14 +140,40 @@ def configuration(
         given['DEFAULT']['host'] = host
     for source in (given, groups):
         for group, options in source.items():
+            if not isinstance(options, Mapping):
+                raise exception.ConfigurationInvalid(
+                    field=f'[{group}]',
+                    problem=f'{json_schema.shown(options)} is not valid',
+                    expected='a mapping of options to values')
             for name, value in options.items():
-                try:
-                    conf.set_override(
-                        name, value, None if group == 'DEFAULT' else group)
-                except (cfg.Error, TypeError, ValueError) as exc:
-                    raise exception.ConfigurationInvalid(
-                        field=f'[{group}] {name}', problem=str(exc)) from None
+                _set(conf, group, name, value)
     return conf
+
+
+def _set(conf: cfg.ConfigOpts, group: str, name: str, value: Any) -> None:
+    """Set an option.
+
+    :raises cellsched.exception.ConfigurationInvalid: there is no such option,
+        or the value has another type
+    """
+    opt = _OPTIONS.get((group, name))
+    shown = 'its value' if opt is not None and opt.secret else (
+        urls.mask_text(json_schema.shown(value)))
+    problem = expected = None
+    if isinstance(opt, cfg.StrOpt) and not isinstance(value, str | None):
+        # The library would take the text of any object.
+        problem, expected = f'{shown} is not valid', 'text'
+    else:
+        try:
+            conf.set_override(
+                name, value, None if group == 'DEFAULT' else group)
+        except (cfg.NoSuchGroupError, cfg.NoSuchOptError) as exc:
+            problem = str(exc)
+        except (cfg.Error, TypeError, ValueError) as exc:
+            problem = f'{shown} is not valid: {urls.mask_text(str(exc))}'
+    if problem is not None:
+        raise exception.ConfigurationInvalid(
+            field=f'[{group}] {name}', problem=problem, expected=expected)
 
 
 def create_schemas(
@@ -137,10 +185,15 @@ def create_schemas(
     the cells. Existing data is kept.
 
     :param cell_databases: URLs of the databases of cells, including cell0
+    :raises cellsched.exception.InvalidField: these are not several texts
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
         invalid, or a URL cannot be parsed
     :raises cellsched.exception.DatabaseUnreachable: a database does not answer
     """
+    where, field = 'create_schemas', 'cell_databases'
+    cell_databases = _listed(where, field, cell_databases)
+    for url in cell_databases:
+        _check_url(where, field, url)
     parts = Components(conf)
     try:
         api_schema.SCHEMA.sync(parts.database)
@@ -172,7 +225,12 @@ class Mappings:
             return cell_mappings.list_all(connection)
 
     def hosts(self, names: Iterable[str]) -> list[objects.HostMapping]:
-        """Return the mappings of hosts; unmapped hosts are omitted."""
+        """Return the mappings of hosts; unmapped hosts are omitted.
+
+        :raises cellsched.exception.InvalidField: a name is invalid
+        """
+        names = _listed('hosts', 'names', names)
+        json_schema.check('hosts', names, _NAMES, 'names')
         with self._database.reader() as connection:
             found = host_mappings.get_many(connection, names)
         return [objects.HostMapping(host=host, cell_mapping=cell)
@@ -184,10 +242,14 @@ class Mappings:
         """Return the mappings of servers by uuid; unknown uuids are omitted.
 
         A mapping without a cell is of a server that is being scheduled. A
-        server in cell0 could not be built.
+        server in cell0 could not be built. The keys are in lower case, with
+        hyphens.
+
+        :raises cellsched.exception.InvalidField: a uuid is invalid
         """
+        servers = _uuids('instances', uuids)
         with self._database.reader() as connection:
-            return instance_mappings.get_many(connection, uuids)
+            return instance_mappings.get_many(connection, servers)
 
     def create_cell(
         self, name: str, transport_url: str, database_connection: str,
@@ -195,6 +257,8 @@ class Mappings:
     ) -> objects.CellMapping:
         """Map a cell. Its database may get its schema later.
 
+        :param name: 1 to 255 characters
+        :param uuid: by default a new one
         :param check: whether its database and its broker must answer
         :raises cellsched.exception.CellMappingExists: another cell has the
             name, one of the URLs, the database or the uuid
@@ -206,14 +270,22 @@ class Mappings:
             the password or the virtual host
         :raises cellsched.exception.WrongDatabase: the database has another
             schema
-        :raises cellsched.exception.InvalidField: a URL has braces that are
-            not fields of a template
+        :raises cellsched.exception.InvalidField: an argument is invalid, for
+            example a URL with braces that are not fields of a template
         :raises cellsched.exception.ConfigurationInvalid: a URL cannot be
             opened
         """
+        where = 'create_cell'
+        json_schema.check(where, name, _NAME, 'name')
+        _check_url(where, 'transport_url', transport_url)
+        _check_url(where, 'database_connection', database_connection)
+        uuid = (uuidutils.generate_uuid() if uuid is None
+                else _uuid(where, 'uuid', uuid))
+        if uuid == objects.CELL0_UUID:
+            raise _invalid(where, 'uuid', 'another uuid',
+                           'it is that of cell0, which create_cell0 maps')
         return self._create(objects.CellMapping(
-            uuid=uuid or uuidutils.generate_uuid(), name=name,
-            transport_url=transport_url,
+            uuid=uuid, name=name, transport_url=transport_url,
             database_connection=database_connection, disabled=False), check)
 
     def create_cell0(self, database_connection: str) -> objects.CellMapping:
@@ -226,6 +298,7 @@ class Mappings:
         :raises cellsched.exception.ConfigurationInvalid: as
             :meth:`create_cell`
         """
+        _check_url('create_cell0', 'database_connection', database_connection)
         return self._create(objects.CellMapping(
             uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
             database_connection=database_connection, disabled=False))
@@ -317,6 +390,9 @@ class EmbeddedConductor:
         :meth:`run`. The call is idempotent: a caller that stores the uuids
         first can repeat the call after a crash.
 
+        A uuid in capitals or without hyphens means the same server. The
+        returned uuids are in lower case, with hyphens.
+
         :param context: has a project
         :param names: names of the servers, by uuid, 1 to 255 characters each
         :param spec: the request for each server; the project, the user and
@@ -326,8 +402,10 @@ class EmbeddedConductor:
             of them; with fewer, none is built
         :raises cellsched.exception.InvalidField: an argument is invalid;
             names the field and the bound
-        :raises cellsched.exception.ServerExists: a server has another project
-            or, before it is built, another flavor, image or zone
+        :raises cellsched.exception.ServerExists: a server has another
+            project, name or request. A server is compared as it is now, with
+            its new name if a user renamed it. The name of one in a cell that
+            does not answer, and of a deleted one, is not compared
         :raises cellsched.exception.OverQuota: the quota of the project lacks
             capacity for all servers
         :raises cellsched.exception.RateLimitExceeded: the project requests
@@ -335,36 +413,58 @@ class EmbeddedConductor:
         :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
         self._check_open()
-        _check(context, names, spec, min_count)
+        _check_context('accept', context)
+        claims_validation.check_id(
+            'accept', 'context.project_id', context.project_id)
+        servers = _names(names)
+        json_schema.check('accept', min_count, {
+            'type': 'integer', 'minimum': 1, 'maximum': len(servers),
+        }, 'min_count')
+        _check_spec(spec)
         zone = self.parts.conf.default_schedule_zone
         if zone and not any(map(spec.get, (
                 'availability_zone', 'force_hosts', 'force_nodes'))):
             spec = spec.obj_clone()
             spec.availability_zone = zone
-        with tracing.span('accept', context, [*names]):
-            return _accept(
-                self.parts.database, self.parts.quotas, context, names, spec,
-                min_count, self.parts.conf.quota.recheck_quota)
+        with tracing.span('accept', context, [*servers]):
+            return self._accept(context, servers, spec, min_count)
 
     def run(self, context: RequestContext, uuids: Sequence[str]) -> None:
         """Build accepted servers; return after the casts to compute hosts.
 
-        Deleted servers, and servers that another conductor builds, are
-        skipped. :attr:`periodic` retries a build after a transient error.
+        Deleted servers, servers that are built, and servers that another
+        conductor builds, are skipped. :attr:`periodic` retries a build after a
+        transient error.
 
+        :raises cellsched.exception.InvalidField: an argument is invalid
+        :raises cellsched.exception.InstanceNotFound: a server was not
+            accepted, or belongs to another project, and the context is not
+            that of an administrator; no server is built
         :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
         self._check_open()
-        self.task.run(context, uuids)
+        _check_context('run', context)
+        servers = _uuids('run', uuids)
+        with self.parts.database.reader() as connection:
+            known = instance_mappings.get_many(connection, servers)
+        for uuid in servers:
+            if uuid not in known or not listing.visible(
+                    context, known[uuid].project_id):
+                raise exception.InstanceNotFound(uuid=uuid)
+        if servers:
+            self.task.run(context, servers)
 
     def get(self, context: RequestContext, uuid: str) -> server.Server:
         """Return a server of any cell.
 
-        :raises cellsched.exception.InstanceNotFound: no server has the uuid
+        :raises cellsched.exception.InvalidField: an argument is invalid
+        :raises cellsched.exception.InstanceNotFound: no server has the uuid,
+            or it belongs to another project
         :raises cellsched.exception.ConductorClosed: :meth:`close` was called
         """
         self._check_open()
-        return self.parts.listing.get(context, uuid)[0]
+        _check_context('get', context)
+        return self.parts.listing.get(context, _uuid('get', 'uuid', uuid))[0]
 
     def close(self) -> None:
         """Close the components made here; waits for running builds.
@@ -382,119 +482,99 @@ class EmbeddedConductor:
         if self._is_closed:
             raise exception.ConductorClosed()
 
+    def _accept(
+        self, context: RequestContext, names: Mapping[str, str],
+        spec: objects.RequestSpec, min_count: int,
+    ) -> list[str]:
+        """Write servers to the API database; return the new uuids.
 
-def _check(context: Any, names: Any, spec: Any, min_count: Any) -> None:
-    """Check the arguments of :meth:`EmbeddedConductor.accept`.
+        Nothing is written before all existing servers are compared, and no
+        transaction waits for a cell.
 
-    :raises cellsched.exception.InvalidField: names the field and the bound
-    """
-    if not isinstance(context, RequestContext):
-        raise _invalid('context', 'a RequestContext')
-    for field in ('project_id', 'user_id'):
-        value = getattr(context, field)
-        if value is not None or field == 'project_id':
-            claims_validation.check_id('accept', f'context.{field}', value)
-    if not isinstance(names, Mapping) or not names:
-        raise _invalid('names', 'a mapping of at least one uuid to the name '
-                                'of the server')
-    for uuid, name in names.items():
-        if not (uuidutils.is_uuid_like(uuid) and len(uuid) == _UUID_LENGTH):
-            raise _invalid('names', 'uuids as keys',
-                           f'{uuid!r:.60} is not a uuid')
-        if not isinstance(name, str) or not (
-                0 < len(name) <= _NAME_MAX and name.isprintable()):
-            raise _invalid(
-                'names', f'names of 1 to {_NAME_MAX} printable characters',
-                f'{name!r:.60} is not valid')
-    if type(min_count) is not int or not 1 <= min_count <= len(names):
-        raise _invalid(
-            'min_count', f'a whole number from 1 to {len(names)}, the number '
-            'of servers', f'{min_count!r:.60} is not valid')
-    if not isinstance(spec, objects.RequestSpec):
-        raise _invalid('spec', 'a RequestSpec')
-    flavor = spec.get('flavor')
-    if flavor is None:
-        raise _invalid('spec.flavor', 'a Flavor')
-    for field in _AMOUNTS:
-        amount = flavor.get(field)
-        if field in _REQUIRED and amount is None or not (
-                0 <= (amount or 0) <= _AMOUNT_MAX):
-            raise _invalid(
-                f'spec.flavor.{field}',
-                f'an amount from 0 to {_AMOUNT_MAX}', f'{amount} is not valid')
+        :raises cellsched.exception.ServerExists: a uuid is that of another
+            server
+        """
+        compared = set[str]()
+        while True:
+            with self.parts.database.writer() as connection:
+                known = instance_mappings.get_many(connection, names)
+                if known.keys() <= compared:
+                    return self._write(connection, context, {
+                        uuid: name for uuid, name in names.items()
+                        if uuid not in known}, spec, min_count)
+            self._compare(context, names, spec, [*known])
+            compared |= known.keys()
 
+    def _compare(
+        self, context: RequestContext, names: Mapping[str, str],
+        spec: objects.RequestSpec, uuids: Sequence[str],
+    ) -> None:
+        """Check that existing servers are those of a repeated call.
 
-def _invalid(
-    field: str, expected: str, problem: str | None = None
-) -> exception.InvalidField:
-    return exception.InvalidField(
-        where='accept', field=field, problem=problem, expected=expected)
+        :raises cellsched.exception.ServerExists: one is another server
+        """
+        with self.parts.database.reader() as connection:
+            # A request is deleted after the cell is set, so read it first.
+            requests = build_requests.read(connection, uuids)
+            known = instance_mappings.get_many(connection, uuids)
+            stored = {uuid: build_requests.get_spec(connection, uuid)
+                      for uuid in uuids}
+        for uuid, mapping in known.items():
+            if mapping.project_id != context.project_id:
+                raise exception.ServerExists(uuid=uuid, field='project')
+        present = self._names_in_cells(context, known.values())
+        present.update(
+            (each.request.instance_uuid, each.request.instance.display_name)
+            for each in requests if each.broken is None)
+        for uuid in known:
+            field = _difference(stored[uuid], _primitive(context, spec))
+            if present.get(uuid, names[uuid]) != names[uuid]:
+                field = 'name'
+            if field is not None:
+                raise exception.ServerExists(uuid=uuid, field=field)
 
+    def _names_in_cells(
+        self, context: RequestContext,
+        mappings: Iterable[objects.InstanceMapping],
+    ) -> dict[str, str | None]:
+        """Return the names of servers, as far as their cells answer."""
+        placed = {each.instance_uuid: each.cell_mapping for each in mappings
+                  if each.cell_mapping is not None}
+        named = InstanceFilter({'uuid': [*placed]})
+        gathered = self.parts.gatherer.gather(
+            context, {cell.uuid: cell for cell in placed.values()}.values(),
+            lambda cell_context: listing.read_page(
+                listing.database(cell_context), '', named, query.NEWEST)[1],
+            _NAMES_S)
+        return {each.uuid: each.name for found in gathered.results.values()
+                for each in found}
 
-def _check_existing(
-    known: Mapping[str, objects.InstanceMapping],
-    requests: Iterable[build_requests.LeasedRequest], project_id: str,
-    spec: objects.RequestSpec,
-) -> None:
-    """Check that existing servers are those of a repeated call.
+    def _write(
+        self, connection: Any, context: RequestContext,
+        names: Mapping[str, str], spec: objects.RequestSpec, min_count: int,
+    ) -> list[str]:
+        """Add new servers; return their uuids.
 
-    :param requests: of the servers that are not built yet
-    :raises cellsched.exception.ServerExists: one is another server
-    """
-    for uuid, mapping in known.items():
-        if mapping.project_id != project_id:
-            raise exception.ServerExists(uuid=uuid, field='project')
-    image = spec.get('image')
-    for each in requests:
-        if each.broken is not None:
-            continue
-        instance = each.request.instance
-        for field, same in (
-                ('flavor', all(
-                    (instance.flavor.get(name) or 0)
-                    == (spec.flavor.get(name) or 0) for name in _AMOUNTS)),
-                ('image', instance.get('image_ref') == (
-                    image.get('id') if image else None)),
-                ('availability_zone', instance.get('availability_zone')
-                 == spec.get('availability_zone'))):
-            if not same:
-                raise exception.ServerExists(
-                    uuid=instance.uuid, field=field)
+        The limits are recorded, so that they hold for any conductor that
+        builds the servers.
 
-
-def _accept(
-    database: session.Database, quotas: QuotaDriver,
-    context: RequestContext, names: Mapping[str, str],
-    spec: objects.RequestSpec, min_count: int = 1, recheck: bool = True,
-) -> list[str]:
-    """Write servers to the API database; return the uuids of the new ones.
-
-    The limits are recorded, so that they hold for any conductor that builds
-    the servers.
-
-    :param names: names of the servers, by uuid
-    :param recheck: whether the quota is checked before a server is built
-    :raises cellsched.exception.ServerExists: a uuid is that of another server
-    :raises cellsched.exception.OverQuota: the quota lacks capacity for all
-    :raises cellsched.exception.RateLimitExceeded: too many in a minute
-    """
-    project_id = context.project_id or ''
-    with database.writer() as connection:
-        known = instance_mappings.get_many(connection, names)
-        if known:
-            _check_existing(known, build_requests.read(connection, [*known]),
-                            project_id, spec)
-        uuids = [uuid for uuid in names if uuid not in known]
+        :raises cellsched.exception.OverQuota: the quota lacks capacity for
+            all
+        :raises cellsched.exception.RateLimitExceeded: too many in a minute
+        """
+        uuids, quotas = [*names], self.parts.quotas
         if not uuids:
             return []
+        project_id = context.project_id or ''
         quotas.accept(connection, context.project_id, context.user_id,
                       spec.flavor, len(uuids), len(uuids))
         limits = {
             name: quotas.limits(connection, project_id, user_id)
             for name, user_id in (('project', None),
                                   ('user', context.user_id))
-            if recheck and (user_id or name == 'project')}
-        now = database.now()
+            if self.parts.conf.quota.recheck_quota
+            and (user_id or name == 'project')}
+        now = self.parts.database.now()
         build_requests.create(connection, [
             objects.BuildRequest(
                 instance_uuid=uuid, project_id=project_id,
@@ -507,7 +587,159 @@ def _accept(
             connection, _specs(context, spec, uuids), now)
         instance_mappings.create(
             connection, uuids, project_id, context.user_id, now, spec.flavor)
-    return uuids
+        return uuids
+
+
+def _invalid(
+    where: str, field: str, expected: str, problem: str | None = None
+) -> exception.InvalidField:
+    return exception.InvalidField(
+        where=where, field=field, problem=problem, expected=expected)
+
+
+def _listed(where: str, field: str, values: Any) -> list[Any]:
+    """Return the values of an argument.
+
+    :raises cellsched.exception.InvalidField: names the argument
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise _invalid(where, field, 'a list', 'it is no list')
+    return list(values)
+
+
+def _check_url(where: str, field: str, value: Any) -> None:
+    """Check that a URL is a text; its password is not shown.
+
+    :raises cellsched.exception.InvalidField: names the argument
+    """
+    if not isinstance(value, str) or not value:
+        raise _invalid(where, field, 'a URL as text', 'it is no text')
+
+
+def _uuid(where: str, field: str, value: Any) -> str:
+    """Return a uuid in the form in which it is stored.
+
+    :raises cellsched.exception.InvalidField: names the argument
+    """
+    uuid = canonical(value)
+    if uuid is None:
+        raise _invalid(where, field, 'a uuid as text',
+                       f'{json_schema.shown(value)} is not valid')
+    return uuid
+
+
+def _uuids(where: str, values: Any) -> list[str]:
+    """Return uuids in the form in which they are stored.
+
+    :raises cellsched.exception.InvalidField: names the argument
+    """
+    return list(dict.fromkeys(
+        _uuid(where, 'uuids', value)
+        for value in _listed(where, 'uuids', values)))
+
+
+def _names(names: Any) -> dict[str, str]:
+    """Return the names of new servers by uuid.
+
+    :raises cellsched.exception.InvalidField: names the argument
+    """
+    if not isinstance(names, Mapping) or not names:
+        raise _invalid('accept', 'names', 'a mapping of at least one uuid to '
+                                          'the name of the server')
+    found: dict[str, str] = {}
+    for value, name in names.items():
+        uuid = _uuid('accept', 'names', value)
+        if uuid in found:
+            raise _invalid('accept', 'names', 'each uuid once',
+                           f'{uuid} is repeated, in another form')
+        json_schema.check('accept', name, _NAME, 'names')
+        found[uuid] = name
+    return found
+
+
+def _check_context(where: str, context: Any) -> None:
+    """Check the context of a call.
+
+    :raises cellsched.exception.InvalidField: names the field
+    """
+    if not isinstance(context, RequestContext):
+        raise _invalid(where, 'context', 'a RequestContext')
+    for field in ('project_id', 'user_id'):
+        value = getattr(context, field)
+        if value is not None:
+            claims_validation.check_id(where, f'context.{field}', value)
+
+
+def _check_spec(spec: Any) -> None:
+    """Check a request as far as the scheduler would refuse it.
+
+    The stages of the scheduler are not known here, so hints and traits that
+    none of them reads are refused later.
+
+    :raises cellsched.exception.InvalidField: names the field and the bound
+    """
+    if not isinstance(spec, objects.RequestSpec):
+        raise _invalid('accept', 'spec', 'a RequestSpec')
+    flavor = spec.get('flavor')
+    if flavor is None:
+        raise _invalid('accept', 'spec.flavor', 'a Flavor')
+    for field in _AMOUNTS:
+        amount = flavor.get(field)
+        if field in _REQUIRED and amount is None or not (
+                0 <= (amount or 0) <= _AMOUNT_MAX):
+            raise _invalid(
+                'accept', f'spec.flavor.{field}',
+                f'an amount from 0 to {_AMOUNT_MAX}', f'{amount} is not valid')
+    try:
+        resources = spec.resources()
+        spec.group_demand()
+    except exception.InvalidField as exc:
+        field = exc.field if exc.where == 'request' else (
+            f'{exc.where}.{exc.field}')
+        raise exception.InvalidField(
+            where='accept', field=f'spec.{field}', **exc.reasons) from None
+    if not resources:
+        raise _invalid('accept', 'spec.flavor', 'an amount of a resource '
+                       'class', 'the request needs no resources')
+    for field, value in (
+            ('availability_zone', spec.get('availability_zone')),
+            ('image.id', spec.image.get('id') if spec.get('image') else None)):
+        if value is not None:
+            json_schema.check('accept', value, _NAME, f'spec.{field}')
+    for hint in spec.get('scheduler_hints') or {}:
+        if hint.startswith('_'):
+            raise _invalid(
+                'accept', 'spec.scheduler_hints', 'names that do not begin '
+                'with _', f'the name {json_schema.shown(hint)} is reserved')
+
+
+def _difference(
+    stored: Mapping[str, Any] | None, requested: Mapping[str, Any]
+) -> str | None:
+    """Return a field in which two primitives of requests differ, or None.
+
+    A stored request that was lost or is unreadable differs in none.
+    """
+    if not stored:
+        return None
+    former, other = _content(stored), _content(
+        jsonutils.loads(jsonutils.dumps(requested)))
+    return next((
+        name for name in sorted({**former, **other})
+        if name not in _OF_SERVER
+        and former.get(name) != other.get(name)), None)
+
+
+def _content(value: Any) -> Any:
+    """Return a primitive without versions, order and fields without value."""
+    if isinstance(value, dict):
+        found = {name: _content(each) for name, each in value.get(
+            'nova_object.data', value).items()}
+        return {name: each for name, each in found.items()
+                if each not in (None, {}, [])}
+    if isinstance(value, list):
+        return sorted(map(_content, value), key=jsonutils.dumps)
+    return value
 
 
 def _instance(
@@ -530,9 +762,18 @@ def _specs(
     uuids: list[str],
 ) -> list[dict[str, Any]]:
     """Return the primitive of the request of each server."""
-    primitive = spec.obj_to_primitive()
+    primitive = _primitive(context, spec)
     return [{**primitive, 'nova_object.data': {
+        **primitive['nova_object.data'], 'num_instances': len(uuids),
+        'instance_uuid': uuid}} for uuid in uuids]
+
+
+def _primitive(
+    context: RequestContext, spec: objects.RequestSpec
+) -> dict[str, Any]:
+    """Return the primitive of a request for any server."""
+    primitive = spec.obj_to_primitive()
+    return {**primitive, 'nova_object.data': {
         **dict.fromkeys(_UNSET), 'is_bfv': False, 'scheduler_hints': {},
         **primitive['nova_object.data'], 'project_id': context.project_id,
-        'user_id': context.user_id, 'num_instances': len(uuids),
-        'instance_uuid': uuid}} for uuid in uuids]
+        'user_id': context.user_id}}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import functools
 import inspect
 from typing import Any
+from typing import ClassVar
 from typing import Concatenate
 from typing import ParamSpec
 from typing import TypeVar
@@ -16,6 +17,7 @@ from cellsched import exception
 from cellsched.listing import server
 from cellsched.listing.servers import ServerListing
 from cellsched import objects
+from cellsched.uuids import canonical
 
 _F = TypeVar('_F', bound='Controller')
 _P = ParamSpec('_P')
@@ -26,6 +28,9 @@ _Call = Callable[Concatenate[_F, RequestContext, _P], _R]
 
 class Controller:
     """A part of the API; :func:`requires` names the rule of each method."""
+
+    #: Whether ids of resources are uuids, which users write in several forms.
+    has_uuids: ClassVar[bool] = False
 
     def __init__(self, authorizer: authorization.Authorizer) -> None:
         self._authorizer = authorizer
@@ -44,6 +49,8 @@ class Controller:
 
 class ServerController(Controller):
     """A part of the API with methods that take the uuid of a server."""
+
+    has_uuids = True
 
     def __init__(
         self, authorizer: authorization.Authorizer,
@@ -74,32 +81,38 @@ def requires(
 
     :param resource_param: the parameter with the id of a resource. If the
         rule denies the call, and the user may not see the resource, the error
-        says that the resource does not exist
+        says that the resource does not exist. The method gets a uuid in the
+        form in which it is stored
     :param of_project: whether the resource is a project
     """
     def decorate(method: _Call[_F, _P, _R]) -> _Call[_F, _P, _R]:
         signature = inspect.signature(method)
-
-        def named(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
-            return given.get(resource_param) if resource_param else None
 
         @functools.wraps(method)
         def authorized(
             self: _F, context: RequestContext,
             *args: _P.args, **kwargs: _P.kwargs,
         ) -> _R:
-            project_id = (named(self, context, *args, **kwargs)
-                          if of_project else None)
+            name = None
+            rest: Any = args
+            if resource_param is not None:
+                given = signature.bind(self, context, *args, **kwargs)
+                if resource_param in given.arguments:
+                    name = given.arguments[resource_param]
+                    if self.has_uuids:
+                        name = canonical(name) or name
+                    given.arguments[resource_param] = name
+                _, _, *rest = given.args
+                kwargs = given.kwargs
             try:
-                allowed = self._authorizer.authorize(context, rule, project_id)
+                allowed = self._authorizer.authorize(
+                    context, rule, name if of_project else None)
             except exception.PolicyNotAuthorized:
                 # Most calls are allowed, so the resource is read only now.
-                name = named(self, context, *args, **kwargs)
                 if name is not None:
                     self.check_visible(context, name)
                 raise
-            return method(self, allowed, *args, **kwargs)
+            return method(self, allowed, *rest, **kwargs)
 
         authorized.rule = rule  # type: ignore[attr-defined]
         authorized.resource_param = (  # type: ignore[attr-defined]

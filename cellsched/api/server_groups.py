@@ -31,6 +31,8 @@ class ServerGroups(base.Controller):
     :param limit_max: the largest number of groups of a listing
     """
 
+    has_uuids = True
+
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         clock: Clock, limit_max: int,

@@ -44,6 +44,7 @@ from cellsched.quota import base as quota_base
 from cellsched.rpc.compute import ComputeAPIs
 from cellsched.rpc.conductor import ConductorAPI
 from cellsched import tracing
+from cellsched.uuids import canonical
 
 LOG = log.getLogger(__name__)
 
@@ -390,8 +391,9 @@ class Servers(base.ServerController):
             have a server of this name
         """
         validation.check_text('server', 'name', name)
-        if uuidutils.is_uuid_like(name):
-            return name
+        uuid = canonical(name)
+        if uuid is not None:
+            return uuid
         found, down = dict[str, None](), dict[str, None]()
         if _UUID_BEGIN.fullmatch(name):
             with self._database.reader() as connection:

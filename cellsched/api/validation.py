@@ -12,6 +12,7 @@ from cellsched import exception
 from cellsched.json_schema import check
 from cellsched.json_schema import shown
 from cellsched import objects
+from cellsched.uuids import canonical
 
 #: Scheduler hints that every deployment supports.
 HINTS = frozenset({'group'})
@@ -141,7 +142,7 @@ class ServerRequest:
     def group(self) -> str | None:
         """The server group that the servers join."""
         values = self.hints.get('group')
-        return values[0] if values else None
+        return canonical(values[0]) or values[0] if values else None
 
 
 def parse_zone(text: Any) -> tuple[Any, str | None, str | None]:

@@ -26,6 +26,7 @@ from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
+from cellsched.uuids import canonical
 
 LOG = log.getLogger(__name__)
 
@@ -440,6 +441,7 @@ class InstanceMapper:
 
     def verify(self, uuid: str) -> MappingVerdict:
         """Return the state of a server's mapping."""
+        uuid = canonical(uuid) or uuid
         with self._database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         if mapping is None:

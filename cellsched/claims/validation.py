@@ -14,9 +14,10 @@ from typing import Any
 from cellsched.claims import base
 from cellsched import exception
 from cellsched.objects import resources
+from cellsched.uuids import canonical
 
-#: Valid uuids and names of resource classes.
-_UUID = re.compile(r'[!-~]{1,36}')
+#: Valid ids, which are uuids, and names of resource classes.
+_ID = re.compile(r'[!-~]{1,36}')
 _RESOURCE_CLASS = re.compile(r'[A-Z0-9_]{1,255}')
 _TRAIT = re.compile(r'[A-Z0-9_]{1,255}')
 
@@ -48,7 +49,7 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
     first: dict[str, base.Claim] = {}
     for claim in claims:
         where = f'claim of {claim.consumer!r:.80}'
-        _expect(_is(_UUID, claim.consumer), where, 'consumer', 'a uuid')
+        _check_uuid(claim.consumer, where, 'consumer')
         _check_provider(claim, where)
         _expect((claim.consumer, claim.provider) not in seen, where,
                 'provider', 'each provider once',
@@ -99,8 +100,8 @@ def check_transfer(source: str, target: str) -> None:
     :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = f'transfer from {source!r:.80}'
-    _expect(_is(_UUID, source), where, 'source', 'a uuid')
-    _expect(_is(_UUID, target), where, 'target', 'a uuid')
+    _check_uuid(source, where, 'source')
+    _check_uuid(target, where, 'target')
     _expect(source != target, where, 'target', 'another consumer')
 
 
@@ -123,8 +124,8 @@ def check_traits(provider: str, traits: Iterable[str], root: str) -> None:
     :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = f'traits of {provider!r:.80}'
-    _expect(_is(_UUID, provider), where, 'provider', 'a uuid')
-    _expect(_is(_UUID, root), where, 'root', 'a uuid')
+    _check_uuid(provider, where, 'provider')
+    _check_uuid(root, where, 'root')
     _check_names(where, 'traits', traits)
 
 
@@ -158,7 +159,7 @@ def check_inventory(
     :raises cellsched.exception.InvalidField: names the field and its bounds
     """
     where = f'inventory of {provider!r:.80}'
-    _expect(_is(_UUID, provider), where, 'provider', 'a uuid')
+    _check_uuid(provider, where, 'provider')
     _check_classes(inventory, where)
     for resource, has in inventory.items():
         for field, least in (('total', 0), ('reserved', 0), ('min_unit', 1),
@@ -294,8 +295,18 @@ def _is(pattern: re.Pattern[str], value: Any) -> bool:
     return isinstance(value, str) and bool(pattern.fullmatch(value))
 
 
+def _check_uuid(value: Any, where: str, field: str) -> None:
+    _expect(_is(_ID, value), where, field, 'a uuid')
+    if canonical(value) not in (None, value):
+        # Stores compare texts: it would be another consumer or provider.
+        raise exception.InvalidField(
+            where=where, field=field,
+            problem=f'{value!r:.80} is another form of a uuid',
+            expected='a uuid in lower case, with hyphens')
+
+
 def _check_provider(claim: base.Claim, where: str) -> None:
-    _expect(_is(_UUID, claim.provider), where, 'provider', 'a uuid')
+    _check_uuid(claim.provider, where, 'provider')
 
 
 def _check_classes(resources: Mapping[str, Any], where: str) -> None:
@@ -321,9 +332,9 @@ def _expect(
 
 
 def _check_membership(joins: base.Membership, where: str) -> None:
-    _expect(_is(_UUID, joins.group), where, 'group', 'a uuid')
-    _expect(not joins.member or _is(_UUID, joins.member), where,
-            'group member', 'a uuid')
+    _check_uuid(joins.group, where, 'group')
+    if joins.member:
+        _check_uuid(joins.member, where, 'group member')
     _expect(isinstance(joins.host, str) and 0 < len(joins.host) <= HOST_MAX
             and '\0' not in joins.host, where, 'group host',
             f'a name of at most {HOST_MAX} characters')

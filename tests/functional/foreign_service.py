@@ -25,8 +25,9 @@ class Orchestra:
         self._conductor = conductor
 
     def perform(self, ctxt, pieces):
-        self._conductor.run(context.RequestContext(user_id=ctxt['who']),
-                            pieces)
+        self._conductor.run(
+            context.RequestContext(user_id=ctxt['who'], is_admin=True),
+            pieces)
         return len(pieces)
 
 

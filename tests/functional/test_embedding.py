@@ -12,6 +12,7 @@ import prometheus_client
 
 from cellsched import context
 from cellsched import embedding
+from cellsched import exception
 from cellsched.metrics import PrometheusMetrics
 from cellsched import objects
 from tests.functional import base
@@ -110,9 +111,9 @@ class TestEmbedding(base.TestCase):
         second, self.world = self.world, first
         [first_one] = self.accept(flavor='small')
 
-        perform_second([second_one, first_one])
+        perform_second([second_one])
         self.assertTrue(self.requested(first_one))
-        perform_first([second_one, first_one])
+        perform_first([first_one])
 
         self.assertEqual('ACTIVE', self.settled([first_one])[0].status)
         self.assertClaimsMatch()
@@ -145,6 +146,16 @@ class TestEmbedding(base.TestCase):
         self.assertEqual(
             mapped[small].cell_mapping.uuid, host.cell_mapping.uuid)
         self.assertClaimsMatch()
+        self.assertEqual([], self.conductor.accept(
+            context, {huge.upper(): 'it'}, spec))
+        for server, name, field in (
+                (huge, 'other', 'name'), (small, 'other', 'name'),
+                (small, 'it', 'flavor')):
+            error = self.assertRaises(
+                exception.ServerExists, self.conductor.accept, context,
+                {server.upper(): name}, spec)
+            self.assertEqual((server, field), (
+                error.kwargs['uuid'], error.kwargs['field']))
 
     def test_its_quota_holds_for_any_conductor(self):
         theirs = self.world.conf('api')

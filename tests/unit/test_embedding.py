@@ -87,6 +87,23 @@ class TestOptions(EmbeddedTestCase):
                 exception.ConfigurationInvalid, self.conf, conductor=wrong)
             self.assertIn(f'[conductor] {[*wrong][0]}', str(error))
 
+    def test_value_of_another_type_is_refused_with_the_value(self):
+        for field, value, groups in (
+                ('[conductor] build_lease', "'long'",
+                 {'conductor': {'build_lease': 'long'}}),
+                ('[quota] recheck_quota', "'maybe'",
+                 {'quota': {'recheck_quota': 'maybe'}}),
+                ('[quota] driver', '5', {'quota': {'driver': 5}}),
+                ('[quota]', '5', {'quota': 5}),
+                ('[claims] connection', '', {
+                    'claims': {'connection': b'mysql://u:secret@h/d'}})):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.conf, **groups)
+            self.assertEqual(field, error.field)
+            self.assertIn(f'{value} is not valid' if value else 'text',
+                          str(error))
+            self.assertNotIn('secret', str(error))
+
     def test_two_configurations_have_nothing_in_common(self):
         first, second = self.conf(quota={'cores': 1}), self.conf()
 
@@ -106,6 +123,13 @@ class TestCreateSchemas(EmbeddedTestCase):
         api.SCHEMA.check(parts.database)
         parts.claims.check()
         cell.SCHEMA.check(parts.databases.get(self.url('cell0'), 'cell'))
+
+    def test_one_url_in_place_of_several_is_refused(self):
+        error = self.assertRaises(
+            exception.InvalidField, embedding.create_schemas, self.conf(),
+            self.url('cell0'))
+
+        self.assertEqual('cell_databases', error.field)
 
     def test_conductor_without_schema_is_refused(self):
         self.assertRaises(
@@ -163,9 +187,6 @@ class TestEmbeddedConductor(EmbeddedTestCase):
 
         self.assertEqual('[api_database] connection', error.field)
 
-    def test_run_of_an_unknown_server_does_nothing(self):
-        self.make().run(None, ['11111111-1111-4111-8111-111111111111'])
-
 
 USER = context.RequestContext(project_id='orchestra', user_id='conductor')
 
@@ -211,12 +232,34 @@ class TestAccept(EmbeddedTestCase):
 
         for wanted in ([two], []):
             self.assertEqual(wanted, self.conductor.accept(
-                USER, {one: 'other', two: 'other'}, spec()))
+                USER, {one: 'it', two: 'other'}, spec()))
         self.assertEqual('it', self.conductor.get(USER, one).name)
+
+    def test_uuid_in_another_form_is_the_same_server(self):
+        one = str(uuid.uuid4())
+        self.assertEqual([one], self.accept({one.upper(): 'it'}))
+
+        for form in (one.upper(), one.replace('-', ''), f'{{{one}}}',
+                     f'urn:uuid:{one}'):
+            self.assertEqual(
+                [], self.conductor.accept(USER, {form: 'it'}, spec()))
+            self.assertEqual(one, self.conductor.get(USER, form).uuid)
+            self.assertEqual(
+                [one], [*self.conductor.mappings.instances([form])])
 
     def test_invalid_arguments_are_refused_with_their_names(self):
         one, small = str(uuid.uuid4()), spec()
         small.flavor.memory_mb = -5
+        many, hinted, zoned, imaged = spec(), spec(), spec(), spec()
+        many.flavor.extra_specs = {'resources:VCPU': 'many'}
+        grouped, empty = spec(), spec()
+        grouped.flavor.extra_specs = {'resources1:VGPU': '-1'}
+        empty.flavor.extra_specs = {
+            f'resources:{name}': '0'
+            for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
+        hinted.scheduler_hints = {'_nova_check_type': ['rebuild']}
+        zoned.availability_zone = 'x' * 256
+        imaged.image = objects.ImageMeta(id='x' * 256)
         conductor = self.conductor = self.make()
         for field, args in (
                 ('context', (None, {one: 'it'}, spec())),
@@ -231,10 +274,21 @@ class TestAccept(EmbeddedTestCase):
                 ('names', (USER, {one: 'a\nb'}, spec())),
                 ('names', (USER, {one: 'x' * 256}, spec())),
                 ('names', (USER, {one: None}, spec())),
+                ('names', (USER, {one: ' '}, spec())),
+                ('names', (USER, {one: 'it', one.upper(): 'it'}, spec())),
+                ('names', (USER, {uuid.UUID(one): 'it'}, spec())),
                 ('spec', (USER, {one: 'it'}, None)),
                 ('spec', (USER, {one: 'it'}, {'flavor': 1})),
                 ('spec.flavor', (USER, {one: 'it'}, objects.RequestSpec())),
                 ('spec.flavor.memory_mb', (USER, {one: 'it'}, small)),
+                ('spec.flavor.extra_specs.resources:VCPU',
+                 (USER, {one: 'it'}, many)),
+                ('spec.flavor.extra_specs.resources1:VGPU',
+                 (USER, {one: 'it'}, grouped)),
+                ('spec.flavor', (USER, {one: 'it'}, empty)),
+                ('spec.scheduler_hints', (USER, {one: 'it'}, hinted)),
+                ('spec.availability_zone', (USER, {one: 'it'}, zoned)),
+                ('spec.image.id', (USER, {one: 'it'}, imaged)),
                 ('min_count', (USER, {one: 'it'}, spec(), 0)),
                 ('min_count', (USER, {one: 'it'}, spec(), 2)),
                 ('min_count', (USER, {one: 'it'}, spec(), True))):
@@ -247,18 +301,81 @@ class TestAccept(EmbeddedTestCase):
         one, bigger = str(uuid.uuid4()), spec()
         self.accept({one: 'it'})
         bigger.flavor.vcpus = 4
-        imaged = spec()
+        imaged, special, hinted = spec(), spec(), spec()
         imaged.image = objects.ImageMeta(id='i')
+        special.flavor.extra_specs = {'trait:HW_CPU_X86_AVX': 'required'}
+        hinted.scheduler_hints = {'group': [str(uuid.uuid4())]}
         other = context.member('other', 'orchestra2')
+        two = str(uuid.uuid4())
 
-        for field, who, request in (
-                ('flavor', USER, bigger), ('image', USER, imaged),
-                ('project', other, spec())):
+        for field, who, name, request in (
+                ('flavor', USER, 'it', bigger), ('image', USER, 'it', imaged),
+                ('flavor', USER, 'it', special),
+                ('scheduler_hints', USER, 'it', hinted),
+                ('name', USER, 'other', spec()),
+                ('project', other, 'it', spec())):
             error = self.assertRaises(
                 exception.ServerExists, self.conductor.accept, who,
-                {one: 'it'}, request)
+                {one: name, two: 'new'}, request)
             self.assertIn(f'another {field}', str(error))
         self.assertEqual([], self.conductor.accept(USER, {one: 'it'}, spec()))
+        self.assertEqual({}, self.conductor.mappings.instances([two]))
+
+    def test_order_of_names_makes_no_other_request(self):
+        # Each process has another order of the names of a set.
+        one, first, second = str(uuid.uuid4()), spec(), spec()
+        for each, names in ((first, 'ab'), (second, 'ba')):
+            each.ignore_hosts = [*names]
+            each.flavor.extra_specs = {name: name for name in names}
+        conductor = self.make()
+
+        conductor.accept(USER, {one: 'it'}, first)
+
+        self.assertEqual([], conductor.accept(USER, {one: 'it'}, second))
+
+    def test_run_of_another_server_is_refused(self):
+        one, other = str(uuid.uuid4()), str(uuid.uuid4())
+        self.accept({one: 'it'})
+
+        for who, uuids in (
+                (USER, [other]), (USER, [one, other]),
+                (context.member('other', 'orchestra2'), [one])):
+            error = self.assertRaises(
+                exception.InstanceNotFound, self.conductor.run, who, uuids)
+            self.assertEqual(uuids[-1], error.kwargs['uuid'])
+        self.assertEqual('BUILD', self.conductor.get(USER, one).status)
+
+    def test_invalid_arguments_of_other_methods_are_refused(self):
+        one = str(uuid.uuid4())
+        made = self.make()
+        mappings, url = made.mappings, self.url('cell1')
+        for field, call, *args in (
+                ('context', made.run, None, [one]),
+                ('uuids', made.run, USER, one),
+                ('uuids', made.run, USER, None),
+                ('uuids', made.run, USER, [one, 'nope']),
+                ('uuids', made.run, USER, [uuid.UUID(one)]),
+                ('context', made.get, {}, one),
+                ('uuid', made.get, USER, 'nope'),
+                ('uuid', made.get, USER, None),
+                ('uuids', mappings.instances, one),
+                ('uuids', mappings.instances, ['nope']),
+                ('names', mappings.hosts, 'host1'),
+                ('names[1]', mappings.hosts, ['host1', None]),
+                ('name', mappings.create_cell, '', 'none:///', url),
+                ('name', mappings.create_cell, 'x' * 256, 'none:///', url),
+                ('transport_url', mappings.create_cell, 'c', None, url),
+                ('database_connection', mappings.create_cell, 'c', 'none:///',
+                 b'mysql://u:secret@h/d'),
+                ('uuid', mappings.create_cell, 'c', 'none:///', url, 'nope'),
+                ('uuid', mappings.create_cell, 'c', 'none:///', url,
+                 objects.CELL0_UUID),
+                ('database_connection', mappings.create_cell0, '')):
+            error = self.assertRaises(exception.InvalidField, call, *args)
+            self.assertEqual(field, error.field)
+            self.assertNotIn('secret', str(error))
+        self.assertEqual([], mappings.cells())
+        made.run(USER, [])
 
     def test_closed_conductor_refuses_calls(self):
         conductor = self.make()
@@ -336,4 +453,14 @@ class TestMappings(EmbeddedTestCase):
             ('a1', cell.uuid), (found.host, found.cell_mapping.uuid))
 
     def test_server_that_is_not_known_is_left_out(self):
-        self.assertEqual({}, self.mappings.instances(['nobody']))
+        self.assertEqual({}, self.mappings.instances([str(uuid.uuid4())]))
+
+    def test_cell_has_its_uuid_in_lower_case(self):
+        one = str(uuid.uuid4())
+
+        self.mappings.create_cell(
+            'cell1', f'local://{self.world}/cell1', self.url('cell1'),
+            one.upper())
+
+        self.assertEqual([one], [
+            cell.uuid for cell in self.mappings.cells()])

@@ -16,6 +16,8 @@ from cellsched.wiring.api import API
 from cellsched.wiring.api import CONTROLLERS
 from tests.unit import base
 
+UUID = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
+
 #: Rules that a call asks besides the one that it names.
 MORE = {'os_compute_api:os-migrate-server:migrate:host',
         'os_compute_api:os-migrations:index:all_projects'}
@@ -72,6 +74,12 @@ class Shelf(Controller):
     @requires('count', resource_param='project_id', of_project=True)
     def count(self, context, project_id):
         return project_id
+
+
+class Garage(Shelf):
+    """The same with uuids."""
+
+    has_uuids = True
 
 
 class TestCalls(base.TestCase):
@@ -143,6 +151,17 @@ class TestRequires(base.TestCase):
                           self.user, project_id='mine')
 
         self.assertEqual([('count', 'mine')], self.authorizer.asked)
+
+    def test_call_gets_a_uuid_in_the_form_that_is_stored(self):
+        garage, shelf = (kind(authorization.LocalOperator())
+                         for kind in (Garage, Shelf))
+        for form in UUID.upper(), UUID.replace('-', ''), f'{{{UUID}}}':
+            for name in (garage.take(self.user, form),
+                         garage.take(self.user, uuid=form)):
+                self.assertEqual(UUID, name)
+            self.assertEqual(form, shelf.take(self.user, form))
+        self.assertEqual('a name', garage.take(self.user, 'a name'))
+        self.assertIsNone(garage.take(self.user))
 
     def test_call_with_a_wrong_argument_is_a_mistake_of_the_caller(self):
         self.assertRaises(TypeError, self.shelf.count, self.user)

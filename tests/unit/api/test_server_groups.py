@@ -48,6 +48,15 @@ class TestServerGroups(base.TestCase):
                 (each.name, each.policy, each.rules, each.members,
                  each.project_id, each.user_id))
 
+    def test_uuid_in_capitals_is_the_same_group(self):
+        made = self.create()
+
+        self.assertEqual(
+            made.uuid, self.groups.get(USER, made.uuid.upper()).uuid)
+        self.groups.delete(USER, made.uuid.upper())
+
+        self.assertEqual([], self.groups.list_all(USER))
+
     def test_each_policy_goes_with_spreading_and_so_does_none(self):
         for policy in (*requests.POLICIES, None):
             for spread in requests.SPREADS:

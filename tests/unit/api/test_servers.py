@@ -185,6 +185,19 @@ class TestCreate(ServersTestCase):
         self.assertEqual(['web-1', 'web-2', 'web-3'], several)
         self.assertEqual('web', self.servers.get(self.context, one).name)
 
+    def test_uuid_in_capitals_is_the_same_server(self):
+        [one] = self.create()
+        capitals = one.upper()
+
+        self.servers.update(self.context, capitals, 'renamed')
+        self.assertEqual(
+            (one, 'renamed'), self.servers.get(self.context, capitals)[:2])
+        self.assertEqual(one, self.servers.find(self.context, capitals))
+        self.servers.delete(self.context, capitals)
+
+        self.assertRaises(exception.InstanceNotFound, self.servers.get,
+                          self.context, one)
+
     def test_flavor_may_be_named_by_its_id(self):
         [uuid] = self.create(flavor='f1')
 

@@ -487,3 +487,4 @@ class TestInstanceMapper(base.TestCase):
                 (lost, verdict.ARCHIVED), (waiting, verdict.WITHOUT_CELL),
                 (samples.uuids(1)[0], verdict.NOT_MAPPED)):
             self.assertEqual(expected, self.mapper.verify(uuid))
+            self.assertEqual(expected, self.mapper.verify(uuid.upper()))

@@ -40,6 +40,22 @@ class TestCheck(tests.TestCase):
             self.assertEqual(field, error.field)
             self.assertIn(words, error.detail)
 
+    def test_other_form_of_a_uuid_is_no_other_consumer(self):
+        one = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
+        validation.check_claims([claim(one, VCPU=1)])
+        for form in one.upper(), one.replace('-', ''):
+            for check, field in (
+                    (lambda: validation.check_claims([claim(form, VCPU=1)]),
+                     'consumer'),
+                    (lambda: validation.check_claims(
+                        [claim(provider=form, VCPU=1)]), 'provider'),
+                    (lambda: validation.check_transfer(one, form), 'target'),
+                    (lambda: validation.check_inventory(form, {}),
+                     'provider')):
+                error = self.assertRaises(exception.InvalidField, check)
+                self.assertEqual(field, error.field)
+                self.assertIn('a uuid in lower case', str(error))
+
     def test_error_is_short_whatever_was_given(self):
         error = self.assertRaises(
             exception.InvalidField, validation.check_claims,
