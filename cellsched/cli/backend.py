@@ -30,6 +30,7 @@ from cellsched.cells.gather import GatherResult
 from cellsched.claims.base import Capability
 from cellsched.claims.base import ClaimStore
 from cellsched.claims.copying import ClaimCopier
+from cellsched.cli.deployment import FILTERING
 from cellsched.cli.deployment import Planner
 from cellsched.cli.deployment import ReadDeployment
 from cellsched.cli import terminal
@@ -334,15 +335,25 @@ class ConfiguredDeployment(ReadDeployment):
         parts = self._backend.parts
         parts.gatherer = cast(Gatherer, CountingGatherer(
             parts.gatherer, self._backend.stderr))
-        return self._planner().loader.snapshot(admin())
+        return self._schedulers.host_source(
+            self._backend.conf, parts).snapshot(admin())
 
     def planner(
         self, snapshot: 'document.HostDocument | None' = None
     ) -> Planner:
+        conf = self._backend.conf
         if snapshot is None:
-            return self._planner()
+            planner: Planner = self._schedulers.planner(
+                conf, self._backend.parts)
+            return planner
+        driver = conf.scheduler.driver
+        if driver not in FILTERING:
+            raise exception.ConfigurationInvalid(
+                field='[scheduler] driver',
+                problem=f'{driver} cannot decide on a snapshot',
+                expected=f'one of {", ".join(FILTERING)}')
         made: Planner = self._planning.on_snapshot(
-            self._backend.conf, snapshot, self._backend.parts.random)
+            conf, snapshot, self._backend.parts.random)
         return made
 
     def capacity(
@@ -382,11 +393,12 @@ class ConfiguredDeployment(ReadDeployment):
             pass
         return True
 
-    def _planner(self) -> Any:
+    @property
+    def _schedulers(self) -> types.ModuleType:
         # The scheduler imports NumPy.
         from cellsched.wiring import scheduler
 
-        return scheduler.planner(self._backend.conf, self._backend.parts)
+        return scheduler
 
 
 class CountingGatherer:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from cellsched.scheduler import planning
 
 
+#: Drivers that decide by the configured filters and weighers alone.
+FILTERING = ('filter_scheduler', 'provider_scheduler')
+
+
 class Planner(Protocol):
     """Decides as a scheduler does, and claims nothing."""
 

@@ -10,6 +10,7 @@ from oslo_utils import uuidutils
 from cellsched.cells import discovery
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
+from cellsched.host_manager.source import HostSource
 from cellsched.notify import notifiers
 from cellsched import plugins
 from cellsched.rpc import scheduler as scheduler_rpc
@@ -80,11 +81,23 @@ def _recorder(
 
 
 @base.factory(Components)
-def planner(conf: cfg.ConfigOpts, parts: Components) -> FilterScheduler:
-    """Return a planner with the configured filters and weighers.
+def planner(
+    conf: cfg.ConfigOpts, parts: Components
+) -> drivers.SchedulerDriver:
+    """Return the configured driver, to plan with.
 
     It reads the live deployment. A plan claims nothing, and is not recorded.
     """
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    return FilterScheduler(conf, parts)
+    made: drivers.SchedulerDriver = enabled.make(
+        conf, plugins.DRIVERS, drivers.SchedulerDriver, conf, parts)
+    return made
+
+
+@base.factory(Components)
+def host_source(conf: cfg.ConfigOpts, parts: Components) -> HostSource:
+    """Return the hosts of the live deployment."""
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    return FilterScheduler(conf, parts).loader

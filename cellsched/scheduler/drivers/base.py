@@ -20,6 +20,7 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched.db import session
+from cellsched import exception
 from cellsched.metrics import Metrics
 from cellsched.network import base as network_base
 from cellsched import objects
@@ -178,3 +179,22 @@ class SchedulerDriver(abc.ABC):
         :raises cellsched.exception.HostStateUncertain: another scheduler may
             decide otherwise; no claim remains
         """
+
+    def plan(
+        self, context: RequestContext, request: objects.RequestSpec,
+        instance_uuids: Sequence[str], alternates: int,
+    ) -> tuple[list[list[objects.Selection]], decision_record.Decision]:
+        """Decide as :meth:`select_destinations` does, and claim nothing.
+
+        This is for ``cellsched plan``. A driver without it refuses the
+        command.
+
+        :returns: the hosts and the record of the decision; if the instances
+            do not all fit, no hosts, and the record has the reason
+        :raises cellsched.exception.ConfigurationInvalid: the driver cannot
+            plan
+        """
+        raise exception.ConfigurationInvalid(
+            field='[scheduler] driver',
+            problem=f'the driver {type(self).__name__} cannot plan',
+            expected='a driver with the method plan')

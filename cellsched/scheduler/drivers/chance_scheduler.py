@@ -3,7 +3,6 @@
 
 import numpy as np
 
-from cellsched.filters import registry as filters
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import pipeline
@@ -19,10 +18,9 @@ class ChanceScheduler(filter_scheduler.FilterScheduler):
     """
 
     def make_pipeline(self) -> pipeline.Pipeline:
-        return pipeline.Pipeline(
-            filters.make(self.conf, ['ComputeFilter']),
-            [_Dice(self.parts.random.getrandbits(64))],
-            filter_scheduler.mandatory_filters(self.conf))
+        return filter_scheduler.pipeline_of(
+            self.conf, ['ComputeFilter'],
+            weighed_by=[_Dice(self.parts.random.getrandbits(64))])
 
 
 class _Dice(weighers.Weigher):

@@ -39,6 +39,7 @@ from cellsched.scheduler import requirements
 from cellsched.scheduler.selection import claims
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
+from cellsched.weighers import base as weighers_base
 from cellsched.weighers import registry as weighers
 
 
@@ -285,19 +286,26 @@ def offered(hosts: view.Hosts, resource: str) -> view.Column:
 def pipeline_of(
     conf: cfg.ConfigOpts, filter_names: Sequence[str] | None = None,
     weigher_names: Sequence[str] | None = None,
+    weighed_by: Sequence[weighers_base.Weigher] | None = None,
 ) -> pipeline.Pipeline:
     """Return the configured decision pipeline.
 
+    It begins with the stages that every request has to pass.
+
     :param filter_names: filters in place of the configured ones
     :param weigher_names: weighers in place of the configured ones
+    :param weighed_by: the same, as objects
     """
     options, first = conf.filter_scheduler, mandatory_filters(conf)
     enabled = filters.make(conf, filter_names or options.enabled_filters)
     # Do not run a mandatory filter twice.
     kinds = set(map(type, first))
+    if weighed_by is None:
+        weighed_by = weighers.make(
+            conf, weigher_names or options.weight_classes)
     return pipeline.Pipeline(
-        [each for each in enabled if type(each) not in kinds],
-        weighers.make(conf, weigher_names or options.weight_classes), first)
+        [each for each in enabled if type(each) not in kinds], weighed_by,
+        first)
 
 
 def refresh_policy(conf: cfg.ConfigOpts) -> manager.RefreshPolicy:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of a scheduler driver."""
 
+from cellsched import exception
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
 from tests.unit import base
@@ -20,6 +21,16 @@ class TestDriver(base.TestCase):
         driver = whole('conf', 'parts')
         self.assertEqual(('conf', 'parts'), (driver.conf, driver.parts))
         self.assertEqual([], driver.opts())
+
+    def test_driver_without_plans_refuses_them(self):
+        driver = type('Whole', (drivers.SchedulerDriver,), {
+            'select_destinations': lambda self: None})('conf', 'parts')
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, driver.plan, None, None, (), 0)
+
+        self.assertEqual('[scheduler] driver', error.field)
+        self.assertIn('Whole cannot plan', str(error))
 
     def test_driver_reads_no_demand_that_it_does_not_name(self):
         self.assertEqual(frozenset(), drivers.SchedulerDriver.reads)
