@@ -70,7 +70,8 @@ class Plan(base.ReportCommand):
     """Decide on hosts for servers, and claim nothing.
 
     The command uses the configured filters and weighers, on the hosts as they
-    are now or on a snapshot from ``cellsched host export``. With a snapshot
+    are now or on a snapshot from ``cellsched host export``. The output says
+    why a scheduler may select other hosts. With a snapshot
     and ``--vcpus``, ``--ram`` and ``--disk``, neither a database nor a broker
     is needed. A snapshot does not have the hosts of servers, so hints and
     groups that name servers find none.
@@ -305,6 +306,10 @@ def not_found(
 
 def _lines(data: Mapping[str, Any], cells: Mapping[str, str]) -> Iterator[str]:
     yield from decision_text.lines(data, cells)
+    if data['may_differ']:
+        yield ''
+        yield 'A scheduler may select another host:'
+        yield from (f'* {reason}' for reason in data['may_differ'])
     if any(place['alternates'] for place in data['places']):
         yield ''
         yield from decision_text.table(('Server', 'Host', 'Alternates'), [

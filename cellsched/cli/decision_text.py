@@ -40,8 +40,8 @@ def reason(document: Mapping[str, Any]) -> str | None:
     first, second = detailed['first'], detailed['second']
     if second is None:
         return f'{first["host"]} was the only candidate.'
-    name, better = second['host'], first['weight'] - second['weight']
-    if abs(better) < _EQUAL:
+    name, better = second['host'], _lead(detailed)
+    if is_tied(document):
         return (f'{name} weighs the same as {first["host"]}; of equals, the '
                 'first is taken, or one by chance.')
     if better < 0:
@@ -51,6 +51,21 @@ def reason(document: Mapping[str, Any]) -> str | None:
     share, by = max(_differences(first, second))
     return (f'{name} was not chosen because it weighs {better:.6g} less: '
             f'{by} made the largest difference, {share:.6g}.')
+
+
+def is_tied(document: Mapping[str, Any]) -> bool:
+    """Return whether another host weighs as much as the first one."""
+    detailed = _detailed(document)
+    if detailed is None or detailed['second'] is None:
+        return False
+    return abs(_lead(detailed)) < _EQUAL
+
+
+def _lead(detailed: Mapping[str, Any]) -> float:
+    """Return by how much the first host weighs more than the second."""
+    lead: float = (
+        detailed['first']['weight'] - detailed['second']['weight'])
+    return lead
 
 
 def lines(

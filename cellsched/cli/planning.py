@@ -6,6 +6,7 @@ scheduler.
 """
 
 import argparse
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -21,6 +22,7 @@ from cellsched.api import validation
 from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import decision_text
+from cellsched.cli.deployment import FILTERING
 from cellsched.cli import host_snapshot
 from cellsched.cli import server
 from cellsched import exception
@@ -88,8 +90,35 @@ def plan(
         decision, request, uuids, None, app.clock.now())
     return {**document, 'fits': bool(places),
             'why_not_second': decision_text.reason(document),
+            'may_differ': list(_differences(app, document)),
             'places': [_place(uuid, place, cells)
                        for uuid, place in zip(uuids, places)]}, cells
+
+
+def _differences(
+    app: Shell, document: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield why a scheduler may select other hosts than a plan."""
+    picks, conf = document['picks'], app.conf
+    if not any(pick['candidates'] > 1 for pick in picks):
+        return
+    options, driver = conf.filter_scheduler, conf.scheduler.driver
+    if driver not in FILTERING:
+        yield f'the driver {driver} may decide by chance'
+    width = options.host_subset_size
+    if width > 1:
+        yield (f'it takes one of the {width} best hosts by chance, as '
+               '[filter_scheduler] host_subset_size says')
+    if len(picks) > 1 or decision_text.is_tied(document):
+        if options.shuffle_best_same_weighed_hosts:
+            yield 'it takes one of the hosts of equal weight by chance'
+        elif options.rotate_best_same_weighed_hosts:
+            yield ('of hosts of equal weight, each scheduler process prefers '
+                   'another one')
+    yield 'it counts its own builds as in progress until their hosts report'
+    if driver != 'provider_scheduler' and conf.scheduler.refresh_interval:
+        yield ('it may have read the hosts up to '
+               f'{conf.scheduler.refresh_interval:g} seconds earlier')
 
 
 def room(

@@ -11,6 +11,7 @@ from cellsched.cli import app
 from cellsched.db.api import models
 from cellsched.standalone import deployment
 from tests.functional import base
+from tests import profile
 
 
 class TestReasons(base.TestCase):
@@ -42,6 +43,23 @@ class TestReasons(base.TestCase):
     def kept(self):
         return self._scalar(sa.select(sa.func.count()).select_from(
             models.scheduler_decisions))
+
+    @profile.full_only('the test below plans a host that a build gets')
+    def test_server_gets_the_planned_host_if_all_builds_are_reported(self):
+        # A host reports after some seconds. A scheduler counts a build as in
+        # progress until then, and a plan does not.
+        self.deploy(
+            {cell: [deployment.DeployedHost(
+                f'{cell}{number}', vcpus=least + number, memory_mb=20480)
+                for number in range(3)]
+             for cell, least in (('a', 20), ('b', 30))},
+            filter_scheduler={'io_ops_weight_multiplier': 0})
+        for _ in range(8):
+            planned = self.planned('--flavor', 'small')
+
+            [found] = self.built()
+
+            self.assertEqual((0, [found.host]), planned)
 
     def test_refused_build_is_explained_and_planned_again(self):
         self.deploy({'cell1': ['a1', deployment.DeployedHost('a2', vcpus=4)],

@@ -98,6 +98,41 @@ class TestPlan(PlanTestCase):
                      'a was not chosen because', 'Alternates'):
             self.assertIn(text, ran.out)
 
+    def test_output_names_why_a_scheduler_may_differ(self):
+        ages = ['it counts its own builds as in progress until their hosts',
+                'it may have read the hosts up to 1 seconds earlier']
+        equal = ('of hosts of equal weight, each scheduler process prefers '
+                 'another one')
+        some = 'one of the hosts of equal weight by chance'
+        best = 'one of the 2 best hosts by chance'
+        fixed = {'rotate_best_same_weighed_hosts': False}
+        # The first host alone, and a, b and c by their names.
+        tied = {'weight_classes': 'PCIWeigher'}
+        for options, argv, reasons in (
+                ({}, (), ages), ({}, ('--count', 2), [equal, *ages]),
+                (tied, (), [equal, *ages]), ({**tied, **fixed}, (), ages),
+                ({**tied, 'shuffle_best_same_weighed_hosts': True}, (),
+                 [some, *ages]),
+                ({'host_subset_size': 2}, (), [best, *ages]),
+                (tied, ('--force-host', 'c'), [])):
+            self.write('api.conf', filter_scheduler=options)
+
+            found = self.plan('-f', 'json', *argv).data['may_differ']
+
+            self.assertEqual(len(reasons), len(found), found)
+            for reason, text in zip(reasons, found):
+                self.assertIn(reason, text)
+            for text in found:
+                self.assertIn(f'\n* {text}\n', self.plan(*argv).out)
+
+    def test_driver_that_does_not_filter_refuses_a_snapshot(self):
+        self.write('api.conf', scheduler={'driver': 'chance_scheduler'})
+
+        self.assertEnds(1, self.plan(), '[scheduler] driver',
+                        'chance_scheduler cannot decide on a snapshot')
+        self.write('api.conf', scheduler={'driver': 'provider_scheduler'})
+        self.assertEqual(0, self.plan().code)
+
     def test_servers_that_fit_nowhere_end_with_2_and_the_reasons(self):
         ran = self.plan(size=('--vcpus', 1, '--ram', 9000))
 
