@@ -2,7 +2,8 @@
 """Packages of others say what there is, and servers take it.
 
 ``examples/third_party_class`` has a resource class and a column of its own,
-``examples/third_party_driver`` a driver with providers of its own.
+``examples/third_party_driver`` a driver with providers of its own, and
+``examples/third_party_scheduler`` a scheduler driver.
 """
 
 import json
@@ -12,6 +13,7 @@ from cellsched.hosts import columns
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.integration import test_third_party_filter as packages
+from tests import profile
 
 PAGES = 'CUSTOM_HUGE_PAGES_MB'
 
@@ -114,3 +116,18 @@ class TestDriver(Example):
         self.assertEqual(
             [('fpga', 'families'), ('fpga', 'slots')],
             [(each['group'], each['name']) for each in shown['options']])
+
+
+@profile.full_only('its suite runs by default over the driver of ours')
+class TestScheduler(Example):
+
+    name = 'third_party_scheduler'
+
+    def test_its_own_tests_pass(self):
+        self.assertItsTestsPass(15)
+
+    def test_driver_is_shown_with_its_option(self):
+        shown = json.loads(self.cellsched(
+            'plugin', 'show', 'driver', 'packing_scheduler'))
+        self.assertEqual([('packing_scheduler', 'servers_max')], [
+            (each['group'], each['name']) for each in shown['options']])
