@@ -1,12 +1,20 @@
 # Makes the environment that demo.sh and test.sh run in; they source this with
 # $top set to the checkout. Everything that it says goes to standard error.
 
-environment=$top/.venv
-
 die() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
     exit 1
 }
+
+# Without a checkout, the environment would be made in another directory.
+if ! [ -e "${top:-}/tools/environment.sh" ]; then
+    # An interactive shell is not ended.
+    case $- in *i*) end=return ;; *) end=exit ;; esac
+    printf "%s: top is '%s'; expected the path of the checkout\n" \
+        environment.sh "${top:-}" >&2
+    $end 1
+fi
+environment=$top/.venv
 
 # make_environment project|tests|lowest|mutation
 #

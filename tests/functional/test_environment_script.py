@@ -19,6 +19,22 @@ make_environment project
 '''
 
 
+class TestCheckout(base.TestCase):
+
+    def test_script_without_a_checkout_ends_with_one_line(self):
+        for top, shown in (('unset top', ''), ('top=', ''),
+                           ('top=/nowhere', '/nowhere')):
+            done = subprocess.run(
+                ['bash', '-c', f'{top}; . tools/environment.sh; echo made'],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+                timeout=60)
+
+            self.assertEqual(
+                (1, '', f"environment.sh: top is '{shown}'; expected the path "
+                 'of the checkout\n'),
+                (done.returncode, done.stdout, done.stderr))
+
+
 class TestEnvironmentOfAnotherUser(base.TestCase):
 
     def setUp(self):

@@ -41,6 +41,10 @@ class TestTree(base.TestCase):
         super().setUpClass()
         cls.sources = list(tidy.sources())
         cls.paths = {source.path for source in cls.sources}
+        # An author adds files before git tracks them, and others refer to
+        # them. They keep the rules when they are added.
+        cls.present = list(tidy.sources(untracked=True))
+        cls.present_paths = {source.path for source in cls.present}
         cls.entry_points = tidy.entry_points(
             (tidy.ROOT / 'setup.cfg').read_text())
 
@@ -124,19 +128,20 @@ class TestTree(base.TestCase):
               for line in extra.splitlines())]
 
         self.assertEqual([], [*tidy.unimported(lines, [
-            source for source in self.sources
+            source for source in self.present
             if source.path.startswith('cellsched/')])])
 
     def test_unit_tests_stand_where_their_modules_stand(self):
-        self.assertTidy([tidy.far_test], 'tests/unit/', self.paths)
+        self.assertTidy([tidy.far_test], 'tests/unit/', self.present_paths)
 
     def test_plugin_modules_are_entry_points_and_the_reverse(self):
         self.assertEqual(
-            [], sorted(tidy.plugin_modules(self.paths, self.entry_points)))
+            [], sorted(tidy.plugin_modules(
+                self.paths, self.entry_points, self.present_paths)))
 
     def test_plugins_have_docstrings_and_tests(self):
         self.assertTidy([tidy.unsound_plugins], 'cellsched/',
-                        self.entry_points, self.paths)
+                        self.entry_points, self.present_paths)
 
     def test_tests_that_the_documentation_names_exist(self):
         self.assertEqual([], [
@@ -412,6 +417,7 @@ class TestChecks(base.TestCase):
         self.assertEqual([], list(tidy.plugin_modules(paths, named)))
         self.assertEqual(2, len(list(tidy.plugin_modules(paths, {}))))
         self.assertEqual(2, len(list(tidy.plugin_modules(set(), named))))
+        self.assertEqual([], list(tidy.plugin_modules(set(), named, paths)))
 
     def test_plugin_needs_class_docstring_and_test(self):
         path = 'cellsched/filters/far.py'
@@ -450,6 +456,9 @@ class TestChecks(base.TestCase):
         self.assertEqual([root / 'kept.py'], tidy.files('.py', root=root))
         self.assertEqual([root / 'kept.py', root / 'text.rst'],
                          tidy.files(root=root))
+        (root / '.gitignore').write_text('build')
+        self.assertEqual({root / 'kept.py', root / 'tried.py'}, {
+            *tidy.files('.py', root=root, untracked=True)})
 
     def test_missing_test_in_text_is_found(self):
         known = f'{type(self).__module__}.{type(self).__name__}'

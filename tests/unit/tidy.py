@@ -425,11 +425,14 @@ def far_test(source, modules):
     yield f'tests no {(package / "_".join(words)).as_posix()}.py'
 
 
-def plugin_modules(modules, entry_points):
+def plugin_modules(modules, entry_points, present=frozenset()):
     """Complain of plug-in modules without entry point and the reverse.
 
     :param entry_points: targets such as ``a.b:C``, by namespace
+    :param present: other modules that an entry point may name
     """
+    others = {module.removesuffix('.py').removesuffix('/__init__')
+              for module in present}
     for package, namespace in PLUGINS.items():
         named = {target.partition(':')[0].replace('.', '/')
                  for target in entry_points.get(namespace, ())}
@@ -439,7 +442,7 @@ def plugin_modules(modules, entry_points):
         there -= {f'{package}/{name}' for name in NO_PLUGINS} | {package}
         for module in there - named:
             yield f'{module} is no entry point in {namespace}'
-        for module in named - there:
+        for module in named - there - others:
             yield f'{namespace} names {module}, which is not there'
 
 
@@ -491,17 +494,21 @@ def places(text):
                 yield f'line {number} names {found}'
 
 
-def files(*suffixes, root=ROOT):
+def files(*suffixes, root=ROOT, untracked=False):
     """Return the files that git tracks, or all of an export.
 
     What a reader tries out in the checkout is no part of it.
+
+    :param untracked: whether to return new files of an author, too, which git
+        neither tracks nor ignores
     """
+    new = ['--cached', '--others', '--exclude-standard'] if untracked else []
     # In a worktree .git is a file; git refuses a checkout of another user.
     try:
         listed = subprocess.run(
-            ['git', '--git-dir', '.git', 'ls-files', '-z'], cwd=root,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
-            text=True).stdout
+            ['git', '--git-dir', '.git', '--work-tree', '.', 'ls-files', '-z',
+             *new], cwd=root, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, check=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
         paths = _exported(root)
     else:
@@ -522,8 +529,9 @@ def _exported(root):
     return found
 
 
-def sources():
-    for path in files('.py'):
+def sources(untracked=False):
+    """Yield the sources of :func:`files`."""
+    for path in files('.py', untracked=untracked):
         yield Source(path.relative_to(ROOT).as_posix(),
                      path.read_text(encoding='utf-8'))
 
