@@ -18,6 +18,7 @@ from tests.unit.cli import base as cli_base
 from cellsched.cli import app
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = ROOT / 'README.rst'
 
 #: Until a demonstration that hangs is broken off.
 TIMEOUT_S = 600
@@ -49,6 +50,20 @@ def changed(*path, to):
         place = place[part]
     place[path[-1]] = to
     return yaml.safe_dump(scenario)
+
+
+def readme_rows():
+    """Return name, status, attempts and reason of each server there."""
+    rows = []
+    for line in README.read_text(encoding='utf-8').splitlines():
+        if line.startswith('    | ') and 'Attempts' not in line:
+            name, status, _, _, attempts, reason = (
+                cell.strip() for cell in line.strip().strip('|').split('|'))
+            if name:
+                rows.append((name, status, attempts, reason))
+            else:
+                rows[-1] = (*rows[-1][:3], f'{rows[-1][3]} {reason}')
+    return rows
 
 
 class DemoTestCase(cli_base.CommandTestCase):
@@ -100,6 +115,20 @@ class TestDemo(DemoTestCase):
                     'Status', 'Cell', 'Host')))
         self.assertIn('10', by_name['impossible']['Reason'])
         self.assertEqual('DELETED', by_name['regretted']['Status'])
+        # The README shows the same; the choice of equal hosts may differ.
+        self.assertEqual(readme_rows(), [
+            tuple(str(each[column]) for column in (
+                'Name', 'Status', 'Attempts', 'Reason'))
+            for each in ran.data])
+
+    def test_readme_begins_with_the_output_of_the_demo(self):
+        lines = README.read_text(encoding='utf-8').splitlines()
+
+        self.assertTrue(120 <= len(lines) <= 150, len(lines))
+        self.assertEqual(10, len(readme_rows()))
+        last = max(number for number, line in enumerate(lines)
+                   if line.startswith('    +'))
+        self.assertLess(last, 40)
 
     def test_chart_is_apart_from_the_list(self):
         ran = self.play(yaml.safe_dump(SMALL), '-f', 'csv')

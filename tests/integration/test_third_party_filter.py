@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packages of others are installed and decide.
 
-``examples/third_party_filter`` is one; so is the one that the README and the
-page "Write a filter" show.
+``examples/third_party_filter`` is one; so is the one that the page "Write a
+filter" shows.
 """
 
 import json
@@ -21,7 +21,6 @@ from tests.unit import base
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / 'examples' / 'third_party_filter'
-README = ROOT / 'README.rst'
 PAGE = ROOT / 'doc/source/user/filter.rst'
 
 TIMEOUT_S = 600
@@ -178,21 +177,18 @@ class TestPlan(Example):
 
 
 class TestPage(TestCase):
-    """The filter of the README, and its test of the page, to the letter."""
+    """The filter of the page and its test, to the letter."""
 
     @classmethod
     def write(cls, source):
         source.mkdir()
-        text = README.read_text(encoding='utf-8')
-        [text] = re.findall(
-            r'^\.\. filter-begin$(.*)^\.\. filter-end$', text,
-            re.MULTILINE | re.DOTALL)
+        text = PAGE.read_text(encoding='utf-8')
         for language, name in (('python', 'spare_memory.py'),
                                ('toml', 'pyproject.toml')):
-            [block] = blocks(text, language)
+            block, *_ = blocks(text, language)
             (source / name).write_text(block, encoding='utf-8')
 
-    def test_filter_of_the_readme_passes_the_test_of_the_page(self):
+    def test_filter_of_the_page_passes_its_test(self):
         [test] = [block for block in blocks(
             PAGE.read_text(encoding='utf-8'), 'python')
             if 'unittest' in block]
@@ -202,7 +198,7 @@ class TestPage(TestCase):
         self.assertTestsPass(self.run_python(
             *command('test_spare_memory')), 10)
 
-    def test_filter_of_the_readme_is_shown_with_its_option(self):
+    def test_filter_of_the_page_is_shown_with_its_option(self):
         shown = self.shown('SpareMemoryFilter')
 
         self.assertEqual('spare_memory', shown['module'])
