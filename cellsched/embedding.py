@@ -73,7 +73,8 @@ _DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
 #: The options that are read, by group and name.
 _OPTIONS: dict[tuple[str, str], cfg.Opt] = {
     ('DEFAULT', 'transport_url'): cfg.StrOpt('transport_url', secret=True),
-    **{('DEFAULT', opt.dest): opt for opt in default.OPTS},
+    **{('DEFAULT', opt.dest): opt for opt in default.OPTS
+       if opt.dest in _DEFAULT},
     **{(group.name, opt.dest): opt
        for group, options in _GROUPS for opt in options}}
 
@@ -194,6 +195,7 @@ def create_schemas(
     cell_databases = _listed(where, field, cell_databases)
     for url in cell_databases:
         _check_url(where, field, url)
+    loader.check_values(conf, _OPTIONS)
     parts = Components(conf)
     try:
         api_schema.SCHEMA.sync(parts.database)
@@ -325,7 +327,7 @@ class EmbeddedConductor:
     :param metrics: records metrics, for example
         :class:`cellsched.metrics.PrometheusMetrics`
     :raises cellsched.exception.ConfigurationInvalid: an option is missing or
-        invalid
+        invalid; names the option and the value
     :raises cellsched.exception.BrokerRefused: the broker of schedulers
         refuses the user or the password. An unreachable broker is logged
     :raises cellsched.exception.SchemaOutOfDate: a database lacks its tables
@@ -343,6 +345,7 @@ class EmbeddedConductor:
         self, conf: cfg.ConfigOpts,
         parts: Components | None = None, metrics: Metrics | None = None,
     ) -> None:
+        loader.check_values(conf, _OPTIONS)
         self.parts = Components(conf) if parts is None else parts
         if metrics is not None:
             self.parts.metrics = metrics

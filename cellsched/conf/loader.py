@@ -178,6 +178,25 @@ def files(args: Sequence[str]) -> list[str]:
     return [*_paths(args, default_files(), cfg.find_config_dirs(_PROJECT))]
 
 
+def check_values(
+    conf: cfg.ConfigOpts, options: Iterable[tuple[str, str]]
+) -> None:
+    """Make sure that options of another program are registered and valid.
+
+    :param options: groups and names
+    :raises cellsched.exception.ConfigurationInvalid: names the option and the
+        value
+    """
+    for group, name in options:
+        section = conf if group == 'DEFAULT' else conf.get(group, {})
+        if name not in section:
+            raise _invalid(f'[{group}] {name}', 'it is not registered',
+                           'a configuration with the options of this project')
+        problem = _problem(conf, group, name, {})
+        if problem is not None:
+            raise problem
+
+
 def new_conf(kind: type[cfg.ConfigOpts] = cfg.ConfigOpts) -> cfg.ConfigOpts:
     """Return a configuration without options and values.
 

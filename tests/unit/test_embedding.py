@@ -104,6 +104,33 @@ class TestOptions(EmbeddedTestCase):
                           str(error))
             self.assertNotIn('secret', str(error))
 
+    def test_invalid_value_in_a_file_is_named_with_its_option(self):
+        path = self.directory / 'service.conf'
+        for group, name, value in (
+                ('DEFAULT', 'service_down_time', 'soon'),
+                ('conductor', 'build_lease', 'long'),
+                ('quota', 'recheck_quota', 'perhaps'),
+                ('cells', 'timeout', 'never')):
+            path.write_text(f'[{group}]\n{name} = {value}\n')
+            conf = cfg.ConfigOpts()
+            embedding.register_opts(conf)
+            conf([], default_config_files=[str(path)], default_config_dirs=[])
+
+            for call in embedding.create_schemas, embedding.EmbeddedConductor:
+                error = self.assertRaises(
+                    exception.ConfigurationInvalid, call, conf)
+                self.assertEqual(f'[{group}] {name}', error.field)
+                self.assertIn(value, str(error))
+
+    def test_configuration_without_the_options_is_refused(self):
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[], default_config_dirs=[])
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, embedding.EmbeddedConductor, conf)
+
+        self.assertIn('is not registered', str(error))
+
     def test_two_configurations_have_nothing_in_common(self):
         first, second = self.conf(quota={'cores': 1}), self.conf()
 
