@@ -47,6 +47,7 @@ from cellsched.listing import server
 from cellsched.listing import servers as listing
 from cellsched.metrics import Metrics
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched import tracing
 from cellsched import urls
@@ -714,6 +715,7 @@ def _check_spec(spec: Any) -> None:
             raise _invalid(
                 'accept', 'spec.scheduler_hints', 'names that do not begin '
                 'with _', f'the name {json_schema.shown(hint)} is reserved')
+    keys.check_request(spec, 'accept', 'spec')
 
 
 def _difference(

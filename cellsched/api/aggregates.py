@@ -24,6 +24,7 @@ from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
 from cellsched import json_schema
+from cellsched.objects import keys
 
 #: The metadata key with the availability zone of the hosts.
 ZONE_KEY = 'availability_zone'
@@ -80,6 +81,7 @@ class Aggregates(base.Controller):
         for key, value in metadata.items():
             # None removes a key, and a new aggregate has none.
             validation.check_text(_WHERE, f'metadata.{key}', value)
+        keys.METADATA.check(metadata, _WHERE, 'metadata')
         with self._database.writer() as connection:
             aggregates.create(connection, self._new_uuid(), name, [],
                               metadata, self._clock.now())
@@ -123,6 +125,7 @@ class Aggregates(base.Controller):
         """
         json_schema.check(
             _WHERE, metadata, schemas.METADATA, 'metadata')
+        keys.METADATA.check(metadata, _WHERE, 'metadata')
         return self._change(name, aggregates.set_metadata, metadata)
 
     @base.requires('os_compute_api:os-aggregates:add_host')

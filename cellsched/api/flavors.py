@@ -17,6 +17,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import json_schema
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 
@@ -112,8 +113,10 @@ class Flavors(base.Controller):
             # Specs that do not change may come from Nova, and are accepted.
             given = {key: value for key, value in extra_specs.items()
                      if value is not None}
+            keys.EXTRA_SPECS.check_names(given, 'flavor', 'extra_specs')
             resources.requested(given)
             request_groups.check(given)
+            keys.EXTRA_SPECS.check(given, 'flavor', 'extra_specs')
             flavors.set_extra_specs(
                 connection, flavor.id, extra_specs, self._clock.now())
             return flavors.get(connection, flavor.flavorid)

@@ -12,6 +12,7 @@ from cellsched import exception
 from cellsched.json_schema import check
 from cellsched.json_schema import shown
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched.uuids import canonical
 
 #: Scheduler hints that every deployment supports.
@@ -90,7 +91,10 @@ class ServerRequest:
             check_text('server', 'name', self.name,
                        schemas.TEXT_MAX - len(f'-{self.max_count}'))
         if self.hints:
-            _check_hint_names(self.hints, bounds.hints())
+            known = bounds.hints()
+            _check_hint_names(self.hints, known)
+            if known is not None:
+                keys.check_hints(self.hints, 'server', 'hints')
         _check_devices(self.block_device_mappings, self.max_count > 1)
         boot = self.boot_device
         image_ref = boot.get('image_id') if boot else None

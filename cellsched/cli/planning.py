@@ -28,6 +28,7 @@ from cellsched.cli import server
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import base as objects_base
+from cellsched.objects import keys
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler import planning
 from cellsched.scheduler import request_validation
@@ -173,6 +174,7 @@ def build(
                 '--group or --snapshot, not both')
         request.instance_group = app.deployment.server_group(args.group)
     _check(app, request, count)
+    keys.check_request(request, 'plan', 'request')
     return request
 
 

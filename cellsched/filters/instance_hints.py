@@ -2,21 +2,13 @@
 """Keep hosts by the servers that a scheduler hint names."""
 
 from collections.abc import Iterable
-import re
-import uuid
 
 import numpy as np
 
-from cellsched import exception
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
-
-#: Maximum number of servers in a hint; each is looked up in the cells.
-SERVERS_MAX = 100
-
-_UUID = re.compile(r'[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}',
-                   re.ASCII | re.IGNORECASE)
+from cellsched.objects import keys
 
 
 class DifferentHostFilter(base.Filter):
@@ -74,14 +66,6 @@ def _servers(request: objects.RequestSpec, hint: str) -> list[str]:
 
     :raises cellsched.exception.InvalidField: too many, or not uuids
     """
-    values = dict.fromkeys(request.hint(hint))
-    if len(values) > SERVERS_MAX:
-        raise exception.InvalidField(
-            where='request', field=f'scheduler_hints.{hint}',
-            problem=f'{len(values)} servers are too many',
-            expected=f'at most {SERVERS_MAX}')
-    if not all(map(_UUID.fullmatch, values)):
-        raise exception.InvalidField(
-            where='request', field=f'scheduler_hints.{hint}',
-            expected='uuids of servers')
-    return list(dict.fromkeys(str(uuid.UUID(value)) for value in values))
+    values = request.hint(hint)
+    keys.HINTS.check({hint: values}, 'request', 'scheduler_hints')
+    return keys.servers(values)

@@ -2,28 +2,17 @@
 """Keep hosts that match the user's query."""
 
 from collections.abc import Sequence
-import dataclasses
 import functools
-import json
 import operator
 from typing import Any
-from typing import NoReturn
 
 import numpy as np
 
-from cellsched import exception
 from cellsched.filters import attributes
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
-
-_LENGTH_MAX = 16384
-_DEPTH_MAX = 8
-_NODES_MAX = 64
-_TEXT_MAX = 255
-_NUMBER_MAX = 2 ** 63
-
-_OPERATORS = '= < > <= >= in not or and'.split()
+from cellsched.objects import queries
 
 _COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
              '<=': operator.le, '>=': operator.ge, 'in': operator.eq}
@@ -68,28 +57,13 @@ class JsonFilter(base.Filter):
         return np.array(np.broadcast_to(fits, len(hosts)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Name:
-    """An attribute of a host: its name, and JSON keys in it."""
-
-    path: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class QueryCall:
-    """An operator with its arguments."""
-
-    operator: str
-    arguments: tuple[Any, ...]
-
-
 class _Evaluation:
     """Evaluates a query on hosts; each attribute is looked up once."""
 
     def __init__(self, hosts: view.Hosts) -> None:
         self._find = functools.cache(functools.partial(attributes.find, hosts))
 
-    def call(self, call: QueryCall) -> Any:
+    def call(self, call: queries.QueryCall) -> Any:
         """Return a mask, or one boolean for all hosts."""
         arguments = [found for argument in call.arguments
                      if (found := self._operand(argument)) is not None]
@@ -105,18 +79,18 @@ class _Evaluation:
         return ~false if call.operator == 'and' else false
 
     def _operand(self, node: Any) -> Any:
-        if isinstance(node, QueryCall):
+        if isinstance(node, queries.QueryCall):
             return self.call(node)
-        if isinstance(node, Name):
+        if isinstance(node, queries.Name):
             return self._find(node.path)
         return None if node == '' else node
 
 
-def _query(request: objects.RequestSpec) -> QueryCall:
-    queries = request.hint('query')
-    if len(queries) > 1:
-        _refuse('', 'one', f'{len(queries)} queries are given')
-    return _read(queries[0])
+def _query(request: objects.RequestSpec) -> queries.QueryCall:
+    texts = request.hint('query')
+    if len(texts) > 1:
+        queries.refuse('', 'one', f'{len(texts)} queries are given')
+    return _read(texts[0])
 
 
 def _truth(operand: Any) -> Any:
@@ -126,69 +100,8 @@ def _truth(operand: Any) -> Any:
     return operand if np.ndim(operand) else np.bool_(bool(operand))
 
 
-def _refuse(
-    place: str, expected: str, problem: str | None = None
-) -> NoReturn:
-    """Refuse a part of the query, such as ``[1][0]``."""
-    raise exception.InvalidField(
-        where='request', field=f'scheduler_hints.query{place}',
-        problem=problem, expected=expected)
-
-
-def parse(text: str) -> QueryCall:
-    """Return a query as a tree.
-
-    :raises cellsched.exception.InvalidField: names the invalid part
-    """
-    if len(text) > _LENGTH_MAX:
-        _refuse('', f'at most {_LENGTH_MAX} characters')
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        _refuse('', f'at most {_DEPTH_MAX} levels of lists')
-    except ValueError:
-        _refuse('', 'a JSON list')
-    return _call(value, '', 1, iter(range(1, _NODES_MAX)))
-
-
-def _call(value: Any, place: str, depth: int, remaining: Any) -> QueryCall:
-    if not isinstance(value, list) or not value:
-        _refuse(place, 'a list of an operator and its arguments')
-    if depth > _DEPTH_MAX:
-        _refuse(place, f'at most {_DEPTH_MAX} levels of lists')
-    name, *arguments = value
-    if not isinstance(name, str) or name not in _OPERATORS:
-        _refuse(f'{place}[0]', f'one of the operators {" ".join(_OPERATORS)}')
-    return QueryCall(name, tuple(
-        _node(argument, f'{place}[{number}]', depth, remaining)
-        for number, argument in enumerate(arguments, 1)))
-
-
-def _node(value: Any, place: str, depth: int, remaining: Any) -> Any:
-    if next(remaining, None) is None:
-        _refuse(place, f'at most {_NODES_MAX} lists, numbers and strings')
-    if isinstance(value, list):
-        return _call(value, place, depth + 1, remaining)
-    if isinstance(value, str):
-        if len(value) > _TEXT_MAX:
-            _refuse(place, f'at most {_TEXT_MAX} characters')
-        return _name(value, place) if value.startswith('$') else value
-    if not isinstance(value, (int, float)):
-        _refuse(place, 'a number, a string, true, false or a list')
-    if not abs(value) < _NUMBER_MAX:
-        _refuse(place, 'a number below 2 to the 63rd')
-    return value
-
-
-def _name(text: str, place: str) -> Name:
-    path = tuple(text[1:].split('.'))
-    if not all(path) or any(part.startswith('_') for part in path):
-        _refuse(place, '$name or $name.key, where no part begins with _')
-    return Name(path)
-
-
 @functools.lru_cache(128)
-def _read(text: str) -> QueryCall:
+def _read(text: str) -> queries.QueryCall:
     """Return a query that does not order a number and a text.
 
     The check depends on the query alone, not on the values of the hosts: the
@@ -196,14 +109,14 @@ def _read(text: str) -> QueryCall:
 
     :raises cellsched.exception.InvalidField: names the invalid part
     """
-    call = parse(text)
+    call = queries.parse(text)
     _check_order(call, '')
     return call
 
 
-def _check_order(call: QueryCall, place: str) -> None:
+def _check_order(call: queries.QueryCall, place: str) -> None:
     for number, node in enumerate(call.arguments, 1):
-        if isinstance(node, QueryCall):
+        if isinstance(node, queries.QueryCall):
             _check_order(node, f'{place}[{number}]')
     if call.operator not in _ORDERS:
         return
@@ -213,15 +126,15 @@ def _check_order(call: QueryCall, place: str) -> None:
         # If a host lacks the first value, the next one takes its place.
         if first != attributes.MIXED:
             if not {first, attributes.MIXED}.issuperset(remaining):
-                _refuse(place, 'two numbers or two strings',
-                        f'{call.operator} cannot compare a number with a '
-                        'string')
+                queries.refuse(
+                    place, 'two numbers or two strings',
+                    f'{call.operator} cannot compare a number with a string')
             return
 
 
 def _argument_kind(node: Any) -> str | None:
     """Return the kind of an argument; None if it is always dropped."""
-    if isinstance(node, Name):
+    if isinstance(node, queries.Name):
         return attributes.kind_of(node.path)
     if isinstance(node, str):
         return attributes.TEXT if node else None

@@ -2,16 +2,14 @@
 """Keep hosts in the failure domains with the fewest group members."""
 
 from collections.abc import Iterable
-import re
 
 import numpy as np
 
-from cellsched import exception
 from cellsched.filters import base
 from cellsched.filters import server_group
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.objects import requests
+from cellsched.objects import keys
 
 _SPREAD, _SKEW = 'spread', 'max_skew'
 
@@ -82,18 +80,10 @@ def _spreads(request: objects.RequestSpec) -> list[tuple[str, int]]:
     rules = group.rules if group is not None else {}
     if _SPREAD in rules:
         spreads.append((rules[_SPREAD], rules.get(_SKEW, 1)))
-    hint, skew = request.hint(_SPREAD), request.hint(_SKEW) or ['1']
-    if len(hint) != 1 or hint[0] not in requests.SPREADS:
-        if hint or request.hint(_SKEW):
-            raise _invalid(_SPREAD, 'one of ' + ', '.join(requests.SPREADS))
-        return spreads
-    least, most = requests.BOUNDS[_SKEW]
-    if len(skew) != 1 or not re.fullmatch('[0-9]{1,4}', skew[0]) or not (
-            least <= int(skew[0]) <= most):
-        raise _invalid(_SKEW, f'a whole number from {least} to {most}')
-    return [*spreads, (hint[0], int(skew[0]))]
-
-
-def _invalid(hint: str, expected: str) -> exception.InvalidField:
-    return exception.InvalidField(
-        where='request', field=f'scheduler_hints.{hint}', expected=expected)
+    hints = {name: values for name in (_SPREAD, _SKEW)
+             if (values := request.hint(name))}
+    keys.check_hints(hints, 'request', 'scheduler_hints')
+    if hints:
+        [domain], [skew] = hints[_SPREAD], hints.get(_SKEW, ['1'])
+        spreads.append((domain, int(skew)))
+    return spreads

@@ -6,13 +6,10 @@ import ipaddress
 
 import numpy as np
 
-from cellsched import exception
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
-
-#: Maximum lengths of an address and of a netmask.
-_LENGTH_MAX = 45
+from cellsched.objects import keys
 
 #: Offset that separates IPv6 addresses from IPv4 addresses.
 _IPV6 = 1 << 128
@@ -37,8 +34,11 @@ class SimpleCIDRAffinityFilter(base.Filter):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        network = _network(_hint(request, 'build_near_host_ip'),
-                           _hint(request, 'cidr', '/24'))
+        keys.check_hints({hint: request.hint(hint) for hint in self.hints},
+                         'request', 'scheduler_hints')
+        [near], [size] = (request.hint(hint) or ['/24']
+                          for hint in ('build_near_host_ip', 'cidr'))
+        network = ipaddress.ip_network(f'{near}{size}', strict=False)
         numbers, rows = hosts.memo('hosts by address', _by_address)
         near = slice(bisect.bisect_left(numbers, _number(network[0])),
                      bisect.bisect_right(numbers, _number(network[-1])))
@@ -52,31 +52,6 @@ def _by_address(hosts: view.Hosts) -> tuple[list[int], view.Column]:
     numbers = list(map(_address, hosts['host_ip']))
     rows = sorted(range(len(numbers)), key=numbers.__getitem__)
     return sorted(numbers), np.array(rows, dtype='int64')
-
-
-def _hint(request: objects.RequestSpec, name: str, default: str = '') -> str:
-    values = request.hint(name) or [default]
-    if len(values) > 1 or len(values[0]) > _LENGTH_MAX:
-        raise _bad(name, f'one string of at most {_LENGTH_MAX} characters')
-    return values[0]
-
-
-def _network(
-    near: str, size: str
-) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    if _address(near) < 0 or '%' in near:
-        raise _bad('build_near_host_ip', 'an IP address')
-    try:
-        if size.startswith('/'):
-            return ipaddress.ip_network(f'{near}{size}', strict=False)
-    except ValueError:
-        pass
-    raise _bad('cidr', 'the length of a network prefix, such as /24')
-
-
-def _bad(name: str, expected: str) -> exception.InvalidField:
-    return exception.InvalidField(
-        where='request', field=f'scheduler_hints.{name}', expected=expected)
 
 
 def _address(text: str | None) -> int:

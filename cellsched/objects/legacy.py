@@ -15,6 +15,7 @@ from typing import Any
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import base
+from cellsched.objects import keys
 
 _SIZES = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb')
 
@@ -26,33 +27,6 @@ _DIGITS_MAX = 18
 
 #: Prefix of an image property that names a trait.
 _TRAIT = 'trait:'
-
-#: Image properties by their former names.
-_RENAMED = {
-    'architecture': 'hw_architecture',
-    'auto_disk_config': 'hw_auto_disk_config',
-    'bdm_v2': 'img_bdm_v2',
-    'bittorrent': 'img_bittorrent',
-    'block_device_mapping': 'img_block_device_mapping',
-    'cache_in_nova': 'img_cache_in_nova',
-    'hypervisor_type': 'img_hv_type',
-    'hypervisor_version_requires': 'img_hv_requested_version',
-    'ipxe_boot': 'hw_ipxe_boot',
-    'mappings': 'img_mappings',
-    'owner_id': 'img_owner_id',
-    'root_device_name': 'img_root_device_name',
-    'vm_mode': 'hw_vm_mode',
-    'vmware_disktype': 'hw_disk_type',
-    'vmware_image_version': 'img_version',
-    'vmware_linked_clone': 'img_linked_clone',
-    'vmware_ostype': 'os_distro',
-    'xenapi_device_id': 'hw_device_id',
-    'xenapi_image_compression_level': 'img_compression_level',
-    'xenapi_skip_agent_inject_files_at_boot':
-        'os_skip_agent_inject_files_at_boot',
-    'xenapi_skip_agent_inject_ssh': 'os_skip_agent_inject_ssh',
-    'xenapi_use_agent': 'img_use_agent',
-}
 
 
 def request_spec(
@@ -183,8 +157,9 @@ def _properties(path: str, given: Any) -> objects.ImageMetaProps:
         return given
     found = {name: value for name, value in _fields_of(path, given).items()
              if value is not None}
-    properties = {_RENAMED[name]: value for name, value in found.items()
-                  if name in _RENAMED}
+    renamed = keys.FORMER_PROPERTIES
+    properties = {renamed[name]: value for name, value in found.items()
+                  if name in renamed}
     adapter = found.pop('vmware_adaptertype', None)
     if adapter == 'ide':
         properties['hw_disk_bus'] = 'ide'
@@ -195,7 +170,7 @@ def _properties(path: str, given: Any) -> objects.ImageMetaProps:
     if traits:
         properties['traits_required'] = traits
     properties |= {name: value for name, value in found.items()
-                   if name not in _RENAMED}
+                   if name not in renamed}
     return objects.ImageMetaProps(**properties)
 
 

@@ -39,8 +39,9 @@ _CUSTOM_TRAIT = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 _REQUIRED, _FORBIDDEN = 'required', 'forbidden'
 _POLICIES = {None: False, 'none': False, 'isolate': True}
 
-_TRAITS = ('a trait of os-traits, or CUSTOM_ and capital letters, digits '
-           'and _')
+#: In error messages: the valid names of traits.
+TRAITS = ('a trait of os-traits, or CUSTOM_ and capital letters, digits '
+          'and _')
 _POLICY = ('none or isolate: whether each of several groups has a provider '
            'of its own')
 
@@ -237,7 +238,7 @@ def _of_flavor(specs: Iterable[tuple[str, str]]) -> tuple[RequestGroup, ...]:
         elif is_trait(name):
             _part(traits, suffix, key)[name] = value
         else:
-            raise resources.refuse(key, _TRAITS)
+            raise resources.refuse(key, TRAITS)
     for suffix in rest.keys() & amounts.keys():
         raise resources.refuse(rest[suffix], 'required or forbidden')
     suffixes = amounts.keys() | traits.keys()
@@ -304,7 +305,7 @@ def _group(field: str, document: Any) -> RequestGroup:
         raise _refuse(f'{field}.requester_id',
                       '1 to 64 letters, digits, _ and -')
     required, forbidden = (
-        _names(f'{field}.{name}', data.get(name), _trait, _TRAITS)
+        _names(f'{field}.{name}', data.get(name), _trait, TRAITS)
         for name in ('required_traits', 'forbidden_traits'))
     if required & forbidden:
         raise _refuse(f'{field}.forbidden_traits',

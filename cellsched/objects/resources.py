@@ -97,11 +97,15 @@ def parse_amount(key: str, name: str, value: str) -> int:
     """
     if not is_known(name):
         raise refuse(key, CLASSES)
-    amount = int(value) if (
-        isinstance(value, str) and _AMOUNT.fullmatch(value)) else -1
-    if not 0 <= amount <= AMOUNT_MAX:
+    if not is_amount(value):
         raise refuse(key, AMOUNTS)
-    return charge(name, amount, functools.partial(refuse, key))
+    return charge(name, int(value), functools.partial(refuse, key))
+
+
+def is_amount(value: object) -> bool:
+    """Return whether the value of an extra spec is an amount."""
+    return (isinstance(value, str) and _AMOUNT.fullmatch(value) is not None
+            and int(value) <= AMOUNT_MAX)
 
 
 def charge(

@@ -13,6 +13,7 @@ from typing import Any
 from cellsched.claims import validation as claims_validation
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import keys
 
 #: Scheduler hints that are read with any filters enabled.
 _HINTS = frozenset({'group'})
@@ -94,6 +95,7 @@ def check(
     if properties is not None and len(properties.items()) > most:
         raise invalid('spec_obj.image.properties',
                       f'at most {most} properties')
+    keys.check_request(spec, 'select_destinations', 'spec_obj', hints)
     count = 1 if value['num_instances'] is None else value['num_instances']
     if not 1 <= count <= _AMOUNT_MAX:
         raise invalid('spec_obj.num_instances',

@@ -13,6 +13,7 @@ from cellsched.api import providers
 from cellsched.compute import children
 from cellsched import exception
 from cellsched.json_schema import check
+from cellsched.objects import keys
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.standalone import deployment
@@ -263,8 +264,10 @@ def _check_resources(path: pathlib.Path, document: Mapping[str, Any]) -> None:
                 **exc.reasons) from None
     for number, flavor in enumerate(document['flavors']):
         try:
-            resources.requested(flavor.get('extra_specs'))
-            request_groups.parse_groups(flavor.get('extra_specs'))
+            specs = flavor.get('extra_specs')
+            resources.requested(specs)
+            request_groups.parse_groups(specs)
+            keys.EXTRA_SPECS.check(specs, 'flavor', 'extra_specs')
         except exception.InvalidField as exc:
             raise invalid(
                 path, ('flavors', number, exc.field),

@@ -15,6 +15,8 @@ Plug-ins of other installed packages are left out.
    The requirements of requests, and the stages that read them.
 ``no-demands``
    Names of Nova that are not requirements.
+``keys``
+   The keys of flavors, images, aggregates or hints, and their values.
 """
 
 import inspect
@@ -27,6 +29,7 @@ from cellsched.claims import base as claims_base
 from cellsched.conf import loader
 from cellsched.hosts import columns
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched import plugins
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.drivers import filter_scheduler
@@ -165,7 +168,23 @@ class NoDemands(_Listing):
         return lines
 
 
+class Keys(_Listing):
+    """``.. keys:: KIND``: EXTRA_SPECS, PROPERTIES, METADATA or HINTS."""
+
+    required_arguments = 1
+
+    def lines(self) -> list[str]:
+        lines = ['.. list-table::', '   :header-rows: 1', '   :widths: 45 55',
+                 '', '   * - Key', '     - Values']
+        known = getattr(keys, self.arguments[0])
+        for name, kind in sorted(known.kinds.items()):
+            lines += [f'   * - ``{name}``',
+                      '     - ' + kind.expected.replace('_', r'\_')]
+        return lines
+
+
 def setup(app):
+    app.add_directive('keys', Keys)
     app.add_directive('demands', Demands)
     app.add_directive('no-demands', NoDemands)
     app.add_directive('plugins', Plugins)

@@ -82,14 +82,15 @@ class TestThroughTheAPI(HostileTestCase):
         self.assertEqual('ACTIVE', built.status)
         self.assertQuiet()
 
-    def test_refusal_of_a_filter_has_a_reason_and_claims_nothing(self):
+    def test_values_of_hints_are_refused_and_claim_nothing(self):
         for hint, values in hostile.HINTS:
             with self.subTest(hint=hint, value=str(values)[:60]):
-                [server] = self.built(hints={**hostile.BESIDE.get(hint, {}),
-                                             hint: values})
-                self.assertEqual('ERROR', server.status)
-                self.assertIn(f'scheduler_hints.{hint}', server.reason)
-                self.assertTrue(server.reason.isprintable())
+                self.assertRefused(f'hints.{hint}', hints={
+                    **hostile.BESIDE.get(hint, {}), hint: values})
+        # A filter refuses what depends on the columns of hosts.
+        [server] = self.built(hints={'query': [hostile.ORDER]})
+        self.assertEqual('ERROR', server.status)
+        self.assertIn('scheduler_hints.query', server.reason)
 
         self.assertTookNothing()
         self.assertQuiet()

@@ -21,6 +21,7 @@ from cellsched.filters import compute
 from cellsched.hosts import aggregate
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched.scheduler.decision import required_traits
 
 
@@ -320,6 +321,54 @@ class IsolatedAggregate(_Stage):
                 for key, value in each.metadata.items()
                 if key.startswith(trait) and value == 'required')
         return hosts.each('aggregates', passes)
+
+
+class InvalidMetadata(_Stage):
+    """Reject hosts of aggregates with an invalid value of a known key.
+
+    Another program stored the value, as the API refuses it. The hosts may be
+    kept for some servers, or have limits, that the value was meant to name.
+    """
+
+    reason = 'is in an aggregate with an invalid value in its metadata'
+
+    def cache_key(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> Hashable:
+        return ()
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        found = hosts.memo('invalid metadata', _invalid_metadata)
+        if not found:
+            return None
+        return hosts.each('aggregates', lambda aggregates: not any(
+            each.uuid in found for each in aggregates))
+
+    def reason_for(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> str:
+        found = hosts.memo('invalid metadata', _invalid_metadata)
+        names = sorted({found[each.uuid]
+                        for code in np.unique(hosts['aggregates']).tolist()
+                        for each in hosts.value('aggregates', code)
+                        if each.uuid in found})
+        return f'{self.reason} ({exception.name_some(names)})'
+
+
+def _invalid_metadata(hosts: view.Hosts) -> dict[str, str]:
+    """Return a key with an invalid value, by the uuid of its aggregate."""
+    known = {each.uuid: each
+             for code in np.unique(hosts['aggregates']).tolist()
+             for each in hosts.value('aggregates', code)}
+    found = {}
+    for uuid, each in known.items():
+        try:
+            keys.METADATA.check(each.metadata, 'aggregate', 'metadata')
+        except exception.InvalidField as exc:
+            found[uuid] = exc.field.removeprefix('metadata.')
+    return found
 
 
 def _some_disabled(hosts: view.Hosts) -> bool:

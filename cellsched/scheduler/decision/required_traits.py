@@ -12,9 +12,9 @@ from oslo_utils import strutils
 
 from cellsched import exception
 from cellsched.filters import base
-from cellsched.filters import image_needs
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.objects import keys
 from cellsched.objects.request_groups import standard_traits
 
 #: Prefix of the keys in flavors, images and aggregates that name traits.
@@ -34,16 +34,6 @@ _PROPERTIES = {
     'hw_architecture': 'HW_ARCH_',
     'hw_emulation_architecture': 'COMPUTE_ARCH_',
     'hw_viommu_model': 'COMPUTE_VIOMMU_MODEL_',
-}
-
-#: Other spellings of values that Nova accepts.
-_SPELLINGS: Mapping[str, Mapping[str, str]] = {
-    'hw_architecture': image_needs.ARCHITECTURE_ALIASES,
-    'hw_emulation_architecture': image_needs.ARCHITECTURE_ALIASES,
-    'hw_vif_model': {
-        'virtuale1000': 'e1000', 'virtuale1000e': 'e1000e',
-        'virtualpcnet32': 'pcnet', 'virtualsriovethernetcard': 'sriov',
-        'virtualvmxnet': 'vmxnet', 'virtualvmxnet3': 'vmxnet3'},
 }
 
 
@@ -254,8 +244,8 @@ def _spelled(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise refuse(f'image.properties.{name}', 'a string')
     value = value.lower()
-    value = _SPELLINGS.get(name, {}).get(value, value)
-    return value.replace('-', '_').upper()
+    spellings = keys.SPELLINGS.get(name, {})
+    return spellings.get(value, value).replace('-', '_').upper()
 
 
 _Value = TypeVar('_Value')
@@ -302,7 +292,8 @@ class PackedVirtqueue(_DeviceTraits):
     reads = _names('virtio_packed_ring')
 
     def required(self, request: objects.RequestSpec) -> Set[str]:
-        requested = _agreed(request, 'virtio_packed_ring', _truth)
+        requested = _agreed(
+            request, 'virtio_packed_ring', strutils.bool_from_string)
         if not requested:
             return NONE
         return {'COMPUTE_NET_VIRTIO_PACKED'}
@@ -319,7 +310,8 @@ class EphemeralEncryption(_DeviceTraits):
     reads = _names('ephemeral_encryption', 'ephemeral_encryption_format')
 
     def required(self, request: objects.RequestSpec) -> Set[str]:
-        if not _agreed(request, 'ephemeral_encryption', _truth):
+        if not _agreed(
+                request, 'ephemeral_encryption', strutils.bool_from_string):
             return NONE
         return {'COMPUTE_EPHEMERAL_ENCRYPTION'} | _chosen(
             request, 'ephemeral_encryption_format', _FORMATS)
@@ -358,10 +350,10 @@ class VTPM(_DeviceTraits):
         if not device:
             return device
         name = 'hw:tpm_secret_security'
-        specs = request.flavor.get('extra_specs') or {}
-        return device | {_choice(
-            f'flavor.extra_specs.{name}', specs.get(name) or 'user',
-            _TPM_SECRETS)}
+        secret = (request.flavor.get('extra_specs') or {}).get(name) or 'user'
+        keys.EXTRA_SPECS.check(
+            {name: secret}, 'request', 'flavor.extra_specs')
+        return device | {_TPM_SECRETS[secret]}
 
 
 def tpm(request: objects.RequestSpec) -> Set[str]:
@@ -384,41 +376,31 @@ def _chosen(
     request: objects.RequestSpec, name: str, choices: Mapping[str, str]
 ) -> Set[str]:
     """Return the trait for the value of the flavor or image, if any."""
-    value = _agreed(
-        request, name, lambda field, given: _choice(field, given, choices))
+    value = _agreed(request, name, choices.__getitem__)
     return NONE if value is None else {value}
 
 
 def _agreed(
-    request: objects.RequestSpec, name: str,
-    read: Callable[[str, Any], _Value],
+    request: objects.RequestSpec, name: str, read: Callable[[Any], _Value]
 ) -> _Value | None:
     """Return the value of the flavor or image; None without a value.
 
-    :param read: parses a value, given the name of its field
+    :param read: parses a valid value
     """
     specs = request.flavor.get('extra_specs') or {}
     pair = specs.get(f'hw:{name}'), request.image_property(f'hw_{name}')
     if pair == (None, None):
         return None
-    of_image = f'image.properties.hw_{name}'
-    given = [read(field, value) for field, value in zip(
-        (f'flavor.extra_specs.hw:{name}', of_image), pair)
-        if value is not None and value != '']
+    of_flavor, of_image = (None if value == '' else value for value in pair)
+    keys.EXTRA_SPECS.check(
+        {f'hw:{name}': of_flavor}, 'request', 'flavor.extra_specs')
+    keys.PROPERTIES.check(
+        {f'hw_{name}': of_image}, 'request', 'image.properties')
+    given = [read(value) for value in (of_flavor, of_image)
+             if value is not None]
     if len(given) > 1 and given[0] != given[1]:
-        raise refuse(of_image, f'the value of hw:{name} in the flavor',
-                     'the flavor has another value')
+        raise refuse(
+            f'image.properties.hw_{name}',
+            f'the value of hw:{name} in the flavor',
+            'the flavor has another value')
     return given[0] if given else None
-
-
-def _truth(field: str, value: Any) -> bool:
-    try:
-        return strutils.bool_from_string(value, strict=True)
-    except ValueError:
-        raise refuse(field, 'true or false') from None
-
-
-def _choice(field: str, value: Any, choices: Mapping[str, str]) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise refuse(field, f'one of {", ".join(sorted(choices))}')
-    return choices[value]

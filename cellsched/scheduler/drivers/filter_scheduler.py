@@ -296,7 +296,8 @@ def pipeline_of(
     :param weigher_names: weighers in place of the configured ones
     :param weighed_by: the same, as objects
     """
-    options, first = conf.filter_scheduler, mandatory_filters(conf)
+    options = conf.filter_scheduler
+    first = [*mandatory_filters(conf), mandatory_stages.InvalidMetadata()]
     enabled = filters.make(conf, filter_names or options.enabled_filters)
     # Do not run a mandatory filter twice.
     kinds = set(map(type, first))

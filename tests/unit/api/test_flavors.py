@@ -60,11 +60,11 @@ class TestFlavors(base.TestCase):
         self.flavors.create(ADMIN, 'small', 1, 1, flavorid='1')
 
         for specs, expected in (
-                ({'a': 'x', 'hw:b c.d-e_f': 'y=z'},
-                 {'a': 'x', 'hw:b c.d-e_f': 'y=z'}),
+                ({'a': 'x', 'x:b c.d-e_f': 'y=z'},
+                 {'a': 'x', 'x:b c.d-e_f': 'y=z'}),
                 ({'a': 'v', 'nothing': None},
-                 {'a': 'v', 'hw:b c.d-e_f': 'y=z'}),
-                ({'hw:b c.d-e_f': None}, {'a': 'v'}), ({}, {'a': 'v'})):
+                 {'a': 'v', 'x:b c.d-e_f': 'y=z'}),
+                ({'x:b c.d-e_f': None}, {'a': 'v'}), ({}, {'a': 'v'})):
             for found in (self.flavors.set_extra_specs(ADMIN, 'small', specs),
                           self.flavors.get(ADMIN, '1')):
                 self.assertEqual(expected, found.extra_specs)

@@ -43,6 +43,9 @@ from tests.unit import racing
 
 PROVIDER = '22222222-2222-4222-8222-222222222222'
 
+#: Servers that hints name.
+NAMED = ['33333333-3333-4333-8333-333333333333']
+
 #: What sending a message may raise, drivers of others included.
 FAILURES = (
     oslo_messaging.MessageDeliveryFailure('to amqp://user:s3cret@broker'),
@@ -136,7 +139,7 @@ class TestCreate(ServersTestCase):
     def test_server_is_accepted_as_it_was_asked_for(self):
         [uuid] = self.create(
             image_ref='image', availability_zone='zone',
-            hints={'different_host': ['x', 'y']})
+            hints={'different_host': NAMED})
 
         [leased] = self.write(
             self.database, build_requests.lease, [uuid], 'me', 0, 1)
@@ -149,7 +152,7 @@ class TestCreate(ServersTestCase):
                 'task_state', 'vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb',
                 'image_ref', 'availability_zone')))
         self.assertEqual(
-            (uuid, 1, 'zone', ['x', 'y'], 'small'),
+            (uuid, 1, 'zone', NAMED, 'small'),
             (spec.instance_uuid, spec.num_instances, spec.availability_zone,
              spec.hint('different_host'), spec.flavor.name))
         self.assertEqual({'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 14},
@@ -752,7 +755,7 @@ class TestRetry(ServersTestCase):
 
     def setUp(self):
         super().setUp()
-        [self.uuid] = self.create(hints={'different_host': ['x']})
+        [self.uuid] = self.create(hints={'different_host': NAMED})
         self.cell0 = self.cells.cell0()
 
     def bury(self):
@@ -784,7 +787,7 @@ class TestRetry(ServersTestCase):
             (instance.display_name, instance.vm_state, instance.task_state,
              instance.host, instance.flavor.vcpus))
         self.assertTrue(leased.request.buried)
-        self.assertEqual(['x'], leased.spec.hint('different_host'))
+        self.assertEqual(NAMED, leased.spec.hint('different_host'))
         self.assertEqual(1, leased.min_count)
         self.assertIsNone(self.mapped())
         [sent] = self.conductor.sent

@@ -49,7 +49,8 @@ class TestServerRequest(base.TestCase):
                 {'name': '10'}, {'image_ref': 'i', 'availability_zone': 'z'},
                 {'min_count': 1000, 'max_count': 1000},
                 {'min_count': 1, 'max_count': 1000},
-                {'hints': {'different_host': ['x'] * 100, 'group': ('g',)}}):
+                {'hints': {'different_host': ['0' * 32] * 100,
+                           'group': ('g',)}}):
             request(**fields).check(BOUNDS)
 
     def test_bad_names_are_refused(self):

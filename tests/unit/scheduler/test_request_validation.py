@@ -97,7 +97,8 @@ class TestCheck(base.TestCase):
                            builders.request(hints={'_\r\n': ['x']}))
 
     def test_hint_that_nothing_reads_is_refused(self):
-        spec = builders.request(hints={'query': ['x'], 'group': ['x']})
+        spec = builders.request(hints={
+            'query': ['["=", 1, 1]'], 'group': ['x']})
         for known in (None, frozenset({'query'})):
             request_validation.check(
                 spec, UUIDS, request_validation.RequestBounds(), known)
@@ -112,7 +113,7 @@ class TestCheck(base.TestCase):
     def test_hint_that_nothing_reads_may_be_passed_over(self):
         known = frozenset({'same_host'})
         spec = builders.request(
-            hints={'query': ['x'], 'group': ['x'], 'same_host': ['x']})
+            hints={'query': ['x'], 'group': ['x'], 'same_host': UUIDS})
 
         request_validation.check(
             spec, UUIDS, request_validation.RequestBounds(), known, False)

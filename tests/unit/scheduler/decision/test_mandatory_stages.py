@@ -300,3 +300,27 @@ class TestIsolatedAggregate(prefiltering.PrefilterTestCase):
 
     def test_it_is_off_unless_it_is_switched_on(self):
         self.assertEqual([0, 1, 2, 3], self.left(on=False))
+
+
+class TestInvalidMetadata(base.TestCase):
+
+    def test_hosts_of_an_aggregate_with_an_invalid_value_are_rejected(self):
+        hosts = builders.hosts(aggregates=[
+            (aggregate(1, {'trait:CUSTOM_SSD': 'required'}),),
+            (aggregate(2, {'trait:CUSTOM_SSD': 'Required'}),),
+            (aggregate(3, {'rack': 'x', 'cpu_allocation_ratio': 'x'}), EAST),
+            ()])
+        stage = mandatory_stages.InvalidMetadata()
+
+        self.assertEqual([True, False, False, True], stage.keep(
+            hosts, builders.request()).tolist())
+        self.assertTrue(stage.reason_for(
+            hosts.at(np.array([1, 2])), builders.request()).endswith(
+                ' (cpu_allocation_ratio, trait:CUSTOM_SSD)'))
+
+    def test_valid_metadata_rejects_no_host(self):
+        hosts = builders.hosts(aggregates=[
+            (aggregate(1, {'trait:CUSTOM_SSD': 'required', 'rack': 'x'}),)])
+
+        self.assertIsNone(mandatory_stages.InvalidMetadata().keep(
+            hosts, builders.request()))
