@@ -92,6 +92,7 @@ as attributes, and travel over RPC in ``kwargs``, so they are plain data.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from cellsched import urls
@@ -127,6 +128,7 @@ _USER_TEXTS = {
     'CellUnreachable': 'its cell did not answer',
     'ClaimConflict': 'it has a different claim already',
     'ClaimRefused': 'another server took the resources of its host',
+    'ConfigurationInvalid': 'a service is not configured correctly',
     'DatabaseBusy': 'a database was too busy',
     'DatabaseError': 'a database failed',
     'DatabaseUnreachable': 'a database did not answer',
@@ -154,11 +156,11 @@ _INTERNAL = 'an error that operators find in the logs'
 def user_text(error: BaseException) -> str:
     """Return the text of an error for users, without a class name.
 
-    It is the error's own text if that is ``safe``, and otherwise a sentence
-    about its kind: the text may name hosts or URLs.
+    It is the error's own text without its internals if the class is ``safe``,
+    and otherwise a sentence about its kind.
     """
     if isinstance(error, CellschedException) and error.safe:
-        return error.format_message()
+        return error.format_for_users()
     name = kind_of(error)
     # The class of an error from a transport may not be known here.
     kind = globals().get(name, type(error))
@@ -171,19 +173,33 @@ class CellschedException(Exception):
     """Base of all errors.
 
     ``code`` is the HTTP status code. ``safe`` says whether the text may be
-    shown to users who are not operators: it has no host and no URL.
+    shown to users who are not administrators. Such a text names a host, node,
+    service, cell or URL only by ``internals``: texts that fill in ``%(name)s``
+    in other fields for administrators, and are left out for users. They begin
+    with a space: ``problem='its host%(host)s is down', internals={'host': '
+    compute7'}``.
     """
 
     msg_fmt = 'An unknown error occurred.'
     code = 500
     safe = False
 
-    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, message: str | None = None, *,
+        internals: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> None:
+        if internals:
+            kwargs = {
+                **kwargs, **_filled(kwargs, internals),
+                'for_users': _filled(kwargs, dict.fromkeys(internals, ''))}
         self.kwargs = dict(kwargs)
         self.kwargs.setdefault('code', self.code)
         if message is None:
-            message = self.msg_fmt % kwargs
+            message = self._text(kwargs)
         super().__init__(message)
+
+    def _text(self, kwargs: dict[str, Any]) -> str:
+        return self.msg_fmt % kwargs
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -194,6 +210,26 @@ class CellschedException(Exception):
     def format_message(self) -> str:
         """Return the text, without additions of a transport."""
         return str(self.args[0])
+
+    def format_for_users(self) -> str:
+        """Return the text without its internals."""
+        for_users = self.kwargs.get('for_users')
+        if not for_users:
+            return self.format_message()
+        return self._text({**self.kwargs, **for_users})
+
+
+def _filled(
+    fields: Mapping[str, Any], internals: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the fields that name internals, with these texts in place."""
+    filled = {}
+    for field, text in fields.items():
+        if isinstance(text, str) and '%(' in text:
+            for name, value in internals.items():
+                text = text.replace(f'%({name})s', value)
+            filled[field] = text
+    return filled
 
 
 #: Fields that explain an :class:`Invalid`, in the order of its text.
@@ -214,9 +250,10 @@ class Invalid(CellschedException):
     def __init__(self, message: str | None = None, **kwargs: Any) -> None:
         kwargs = {name: value for name, value in kwargs.items()
                   if value is not None or name not in _REASONS}
-        if message is None:
-            message = self.msg_fmt % {**kwargs, 'detail': _detail(**kwargs)}
         super().__init__(message, **kwargs)
+
+    def _text(self, kwargs: dict[str, Any]) -> str:
+        return self.msg_fmt % {**kwargs, 'detail': _detail(**kwargs)}
 
     @property
     def detail(self) -> str:
@@ -259,7 +296,10 @@ class MarkerNotFound(Invalid):
 
 
 class ConfigurationInvalid(Invalid):
+    """An option is invalid; the text may have its value, such as a URL."""
+
     msg_fmt = 'Configuration: %(field)s: %(detail)s'
+    safe = False
 
 
 class PluginNotFound(ConfigurationInvalid):

@@ -70,7 +70,7 @@ class ServerController(Controller):
         validation.check_text('server', 'id', uuid)
         found, cell = self._reader.get(context, uuid)
         if not context.is_admin:
-            found = found._replace(host=None)
+            found = found._replace(host=None, cell=None)
         return found, cell
 
 

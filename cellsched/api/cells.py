@@ -122,4 +122,7 @@ def _reason(gathered: gather.GatherResult, cell: objects.CellMapping) -> str:
     if cell.uuid in gathered.silent:
         return 'it took too long'
     failure = gathered.failures.get(cell.uuid)
+    if isinstance(failure, exception.ConfigurationInvalid):
+        # Only administrators list cells.
+        return failure.format_message()
     return '' if failure is None else exception.user_text(failure)

@@ -108,9 +108,11 @@ class HostDrain(base.Controller):
         departures = self._departures(host, at_once)
         if not departures.is_up():
             raise exception.InvalidField(
-                where='host', field='name', problem=f'the host {host} is down',
+                where='host', field='name',
+                problem='the host%(host)s is down',
                 expected='a host that is up; for a host that is down, use '
-                         'evacuate')
+                         'evacuate',
+                internals={'host': f' {host}'})
         self._services.set(context, host, services.COMPUTE, True, reason)
         migrate = (functools.partial(self._moves.migrate, rebuild=True)
                    if rebuild else self._moves.migrate)

@@ -121,8 +121,9 @@ class Moves(base.ServerController):
             if self._is_up(cell_ctxt, connection, row.host):
                 raise exception.InvalidField(
                     where='evacuate', field='server',
-                    problem=f'its host {row.host} is up',
-                    expected='a server whose host is down or forced down')
+                    problem='its host%(host)s is up',
+                    expected='a server whose host is down or forced down',
+                    internals={'host': f' {row.host}'})
         accepted = self._accept(
             cell_ctxt, uuid, server_moves.EVACUATION, check, host)
         move = accepted.move
@@ -234,7 +235,8 @@ class Moves(base.ServerController):
         if host is not None and hosts[host].uuid != cell.uuid:
             raise exception.InvalidField(
                 where='move', field='host',
-                problem=f'the host {host} is in another cell',
+                problem='the host%(host)s is in another cell',
+                internals={'host': f' {host}'},
                 expected='a host of the cell of the server')
         cell_ctxt = self._targets.target_cell(context, cell)
         assert cell_ctxt.cell is not None
@@ -256,12 +258,13 @@ class Moves(base.ServerController):
         disks = migrations.local_disks(connection, row.uuid)
         if not disks:
             return
-        for which, place in (
-                (f'its host {row.host}', (row.host, row.node)),
-                (f'the host {host}', (host or row.host, None))):
-            if not migrations.can_transfer(connection, *place):
+        for which, name, node in (
+                ('its host%(host)s', row.host, row.node),
+                ('the host%(host)s', host or row.host, None)):
+            if not migrations.can_transfer(connection, name, node):
                 raise exception.DisksNotTransferable(
-                    uuid=row.uuid, which=which, disks=' and '.join(disks))
+                    uuid=row.uuid, which=which, disks=' and '.join(disks),
+                    internals={'host': f' {name}'})
         self._compute().get(cell_ctxt.cell.transport).check_transfers()
         self._conductor().check_transfers()
 
@@ -273,9 +276,10 @@ class Moves(base.ServerController):
             if not self._is_up(cell_ctxt, connection, row.host):
                 raise exception.InvalidField(
                     where=where, field='server',
-                    problem=f'its host {row.host} is down',
+                    problem='its host%(host)s is down',
                     expected='a server whose host is up; for a host that is '
-                             'down, use evacuate')
+                             'down, use evacuate',
+                    internals={'host': f' {row.host}'})
         return check
 
     def _is_up(
@@ -319,8 +323,9 @@ class Moves(base.ServerController):
             self._migrations.abort(
                 database, move, exception.MoveAbandoned(
                     kind=move.migration_type,
-                    reason=f'host {row.host if is_lost else move.worker} '
-                           'is down'),
+                    reason='the host%(host)s is down',
+                    internals={
+                        'host': f' {row.host if is_lost else move.worker}'}),
                 # A conductor may advance the move meanwhile. That changes the
                 # worker, except if the move needs no other host.
                 server_moves.UNMOVED if move.migration_type in (
@@ -354,7 +359,8 @@ class Moves(base.ServerController):
             if host is not None and host == row.host:
                 raise exception.InvalidField(
                     where='move', field='host',
-                    problem=f'the server is on the host {host}',
+                    problem='the server is on the host%(host)s',
+                    internals={'host': f' {host}'},
                     expected='another host of its cell')
             move = server_moves.Migration(
                 self._new_uuid(), uuid, kind, source_compute=row.host,

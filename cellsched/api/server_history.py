@@ -28,15 +28,16 @@ LIMIT = 1000
 class MigrationRecord:
     """A move of a server.
 
-    :param cell: the name of the cell
+    :param cell: the name of the cell, for administrators; else None
     :param source: the old host, for administrators; else None
     :param dest: the new host, for administrators; else None
-    :param reason: the reason of a failure, or empty
+    :param reason: the reason of a failure, or empty; names hosts and cells for
+        administrators
     """
 
     uuid: str
     server: str
-    cell: str
+    cell: str | None
     kind: str
     status: str
     source: str | None
@@ -52,7 +53,8 @@ class ActionRecord:
 
     :param finished_at: None while the action is in progress, and for an
         action without a duration
-    :param reason: the reason of a failure, or empty
+    :param reason: the reason of a failure, or empty; names hosts and cells for
+        administrators
     :param host: the host of the last event, for administrators; else empty
     """
 
@@ -75,7 +77,10 @@ class ActionRecord:
 
 @dataclasses.dataclass(frozen=True)
 class MigrationPage:
-    """Moves, the newest first, and the cells that did not answer."""
+    """Moves, the newest first, and the cells that did not answer.
+
+    :param down_cells: as in a page of servers
+    """
 
     migrations: list[MigrationRecord]
     down_cells: list[str]
@@ -138,11 +143,12 @@ class ServerHistory(base.ServerController):
         found, down = self._gather(
             context, cells, lambda cell_context: instance_history.migrations(
                 cell_context, matches, host, limit))
-        records = [migration(row, cell, bool(context.is_admin))
-                   for cell, row in found]
+        is_admin = bool(context.is_admin)
+        records = [migration(row, cell, is_admin) for cell, row in found]
         records.sort(key=lambda each: (
             each.created_at or datetime.datetime.min), reverse=True)
-        return MigrationPage(records[:limit], down)
+        return MigrationPage(records[:limit], down if is_admin else [
+            listing.HIDDEN for _ in down])
 
     @base.requires(
         'os_compute_api:os-instance-actions:list', resource_param='server')
@@ -194,10 +200,11 @@ def migration(
 ) -> MigrationRecord:
     """Return the record of a row of ``db.cell.server_history``."""
     return MigrationRecord(
-        row.uuid, row.instance_uuid, name_of(cell),
+        row.uuid, row.instance_uuid, name_of(cell) if is_admin else None,
         row.migration_type, row.status,
         row.source_compute if is_admin else None,
-        row.dest_compute if is_admin else None, row.reason or '',
+        row.dest_compute if is_admin else None,
+        _reason(row.reason, row.details, is_admin),
         row.created_at, row.updated_at)
 
 
@@ -207,8 +214,17 @@ def _action(events: Sequence[Any], is_admin: bool) -> ActionRecord:
     A build that failed on a host can succeed on the next one.
     """
     last = events[-1]
+    failed = last.result == 'Error'
     return ActionRecord(
         last.action, last.request_id, last.user_id, last.project_id,
         last.start_time, last.finish_time, last.message == 'Error',
-        last.details if last.result == 'Error' else '',
+        _reason(last.details, last.traceback, is_admin) if failed else '',
         last.host or '' if is_admin else '')
+
+
+def _reason(
+    message: str | None, details: str | None, is_admin: bool
+) -> str:
+    if is_admin:
+        return instance_history.full_message(message, details)
+    return message or ''

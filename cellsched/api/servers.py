@@ -817,8 +817,8 @@ class Retry:
             if instance is None:
                 raise exception.InstanceNotFound(uuid=uuid)
             status = server.status_of(instance.vm_state)
-            raise _refused(uuid, f'{status} in {server.name_of(cell)}'
-                                 ' and not in cell0')
+            raise _refused(uuid, f'{status}%(cell)s and not in cell0',
+                           {'cell': f' in {server.name_of(cell)}'})
         with self._database.writer() as connection:
             self._accept(connection, uuid, cell, database)
 
@@ -929,6 +929,8 @@ def _not_settable(uuid: str, state: str) -> exception.InstanceInvalidState:
         uuid=uuid, action='have its state set', state=state)
 
 
-def _refused(uuid: str, state: str) -> exception.InstanceInvalidState:
+def _refused(
+    uuid: str, state: str, internals: Mapping[str, str] | None = None
+) -> exception.InstanceInvalidState:
     return exception.InstanceInvalidState(
-        uuid=uuid, action='be retried', state=state)
+        uuid=uuid, action='be retried', state=state, internals=internals)

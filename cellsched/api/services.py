@@ -266,8 +266,9 @@ class Services(base.Controller):
 def _up(found: ServiceRecord) -> exception.InvalidField:
     return exception.InvalidField(
         where='service', field='id',
-        problem=f'the service of host {found.host} is up',
-        expected='a service that is stopped or forced down')
+        problem='the service%(host)s is up',
+        expected='a service that is stopped or forced down',
+        internals={'host': f' of host {found.host}'})
 
 
 def _state(row: Any, seen: datetime.datetime) -> str:

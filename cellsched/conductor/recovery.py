@@ -450,7 +450,7 @@ class StalledBuilds:
             {**message.filter_properties, 'retry': {
                 **message.filter_properties['retry'],
                 'num_attempts': instance.build_attempts,
-                'exc_reason': reason.format_message()}},
+                'exc_reason': exception.user_text(reason)}},
             message.request_spec, [list(message.host_list)])
 
 

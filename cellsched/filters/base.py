@@ -161,11 +161,22 @@ class Filter(abc.ABC):
         """Return the reason why these hosts were rejected.
 
         Override it to name more than :attr:`reason` does, in the same form. It
-        must not name hosts. It is called only if no host was found.
+        must not name hosts and cells. It is called only if no host was found.
 
         :param hosts: the hosts that this filter rejected, at least one
         """
         return self.reason
+
+    def internals(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> str | None:
+        """Return names that explain the reason to administrators, or None.
+
+        Users do not see them.
+
+        :param hosts: the hosts that this filter rejected, at least one
+        """
+        return None
 
     def shortfall(
         self, hosts: view.Hosts, request: objects.RequestSpec

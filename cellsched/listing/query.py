@@ -132,14 +132,14 @@ class ServerQuery:
 
     :param limit: maximum number of servers; None for all
     :param marker: the last server of the page before
-    :param shows_hosts: whether the records contain hosts
+    :param shows_places: whether the records contain hosts and cells
     """
 
     filters: instance_list.InstanceFilter = instance_list.InstanceFilter()
     order: sort_order.SortOrder = NEWEST
     limit: int | None = None
     marker: Marker | None = None
-    shows_hosts: bool = True
+    shows_places: bool = True
 
 
 def order(

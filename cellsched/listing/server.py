@@ -44,7 +44,8 @@ class Server(NamedTuple):
 
     :param status: ``BUILD``, ``ACTIVE``, ``ERROR`` or ``DELETED``, or
         :data:`UNKNOWN` if its cell does not answer
-    :param cell: name of its cell; None before the decision
+    :param cell: name of its cell; None before the decision, and for users who
+        are not administrators
     :param host: None before a host starts the build, and for users who are not
         administrators
     :param attempts: hosts that its build was tried on
@@ -90,13 +91,13 @@ class Server(NamedTuple):
 
     @classmethod
     def of_row(
-        cls, row: Any, cell: str, reason: str = '',
+        cls, row: Any, cell: str | None, reason: str = '',
         tags: Iterable[str] = (), shows_host: bool = True,
     ) -> Self:
         """Return the record of a server in a cell.
 
         :param row: ``db.cell.instance_list.SHOWN``, and further columns
-        :param cell: name of the cell for users
+        :param cell: name of the cell, or None to hide it
         :param tags: sorted
         """
         # By position: access by name takes ten times as long.
@@ -109,7 +110,7 @@ class Server(NamedTuple):
             created_at, tuple(tags), user_id, image_ref, updated_at)
 
     @classmethod
-    def unknown(cls, row: Any, cell: str) -> Self:
+    def unknown(cls, row: Any, cell: str | None) -> Self:
         """Return the record of a server whose cell does not answer.
 
         :param row: its instance mapping

@@ -40,6 +40,8 @@ _VM_STATE = instance_list.SHOWN.index('vm_state')
 class Page:
     """Servers of a page, and the cells that did not answer.
 
+    :param down_cells: their names, for administrators; users who are not
+        administrators get a text without a name for each cell
     :param marker: for the next page, which begins after the last server of
         this one even if that server changes; None if the page is empty
     """
@@ -101,6 +103,9 @@ class _CellServers(merge.Source):
         self.down = False
 
 
+#: Stands for the name of a cell where users may not know it.
+HIDDEN = 'a cell'
+
 #: A server with its sort values.
 _Listed = tuple[Sequence[Any], server.Server]
 
@@ -125,7 +130,7 @@ class PageReader:
         self._filters = query.filters
         self._order = query.order
         self._limit = query.limit
-        self._shows_hosts = query.shows_hosts
+        self._shows_places = query.shows_places
         self._batch = policy.batch(query.limit, len(cells))
         self._after = after.values if after else None
         self._sources = {
@@ -136,7 +141,7 @@ class PageReader:
     @property
     def down(self) -> list[str]:
         """Return the cells that did not answer, sorted."""
-        return sorted(source.cell.identity
+        return sorted(source.cell.identity if self._shows_places else HIDDEN
                       for source in self._sources.values() if source.down)
 
     def servers(
@@ -196,8 +201,11 @@ class PageReader:
                         source, [tuple(getattr(row, name, None)
                                        for name in self._order.names)
                                  for row in rows],
-                        [server.Server.unknown(row, source.name)
+                        [server.Server.unknown(row, self._name(source))
                          for row in rows])
+
+    def _name(self, source: _CellServers) -> str | None:
+        return source.name if self._shows_places else None
 
     def _ask(
         self, cell_context: RequestContext
@@ -205,8 +213,9 @@ class PageReader:
         assert cell_context.cell is not None
         source = self._sources[cell_context.cell.uuid]
         return read_page(
-            database(cell_context), source.name, self._filters, self._order,
-            source.after, self._size, self._shows_hosts)
+            database(cell_context), self._name(source), self._filters,
+            self._order, source.after, self._size, self._shows_places,
+            self._shows_places)
 
     def _mapped(self, connection: Any, source: _CellServers) -> Sequence[Any]:
         """Return the instance mappings of a cell that does not answer."""
@@ -247,21 +256,22 @@ def database(cell_context: RequestContext) -> session.Database:
 
 
 def read_page(
-    database: session.Database, cell: str,
+    database: session.Database, cell: str | None,
     requested: instance_list.InstanceFilter, order: sort_order.SortOrder,
     after: Sequence[Any] | None = None, limit: int | None = None,
-    shows_hosts: bool = True,
+    shows_hosts: bool = True, internals: bool = True,
 ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
     """Return servers of a cell, and their sort values.
 
-    :param cell: name of the cell for users
+    :param cell: name of the cell, or None to hide it
+    :param internals: whether reasons are for administrators
     """
     with database.reader() as connection:
         rows = instance_list.page(connection, requested, order, after, limit)
         uuids = [row[0] for row in rows]
         tags = get_tags(connection, uuids)
         reasons = instance_history.latest(connection, [
-            row[0] for row in rows if row[_VM_STATE] == 'error'])
+            row[0] for row in rows if row[_VM_STATE] == 'error'], internals)
     return instance_list.sort_values(order, rows), [
         server.Server.of_row(
             row, cell, reasons.get(row[0], ''), tags.get(row[0], ()),
@@ -404,7 +414,7 @@ class ServerListing:
         gathered = self._gatherer.gather(
             context, [cell], lambda cell_context: read_page(
                 database(cell_context), server.name_of(cell), requested,
-                NEWEST))
+                NEWEST, internals=bool(context.is_admin)))
         if cell.uuid not in gathered.results:
             log_down(cell, gathered)
             return self._unknown(uuid, cell)

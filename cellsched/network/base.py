@@ -32,8 +32,9 @@ class NetworkAPI(abc.ABC):
     Calls for different instances run concurrently.
 
     A plug-in raises :class:`cellsched.exception.NetworkError` for a failure.
-    Its reason must not name hosts or addresses, because users read it. Any
-    other exception ends the build in ERROR without a retry on another host.
+    Its reason must not name hosts or addresses, because users read it; its
+    ``internals`` may. Any other exception ends the build in ERROR without a
+    retry on another host.
     """
 
     #: Group of the options of :meth:`opts`.

@@ -45,17 +45,18 @@ def translation(form: str) -> Callable[[Exception], Exception]:
 def as_nova(error: Exception) -> Exception:
     """Return an error in Nova's form, if Nova would send it.
 
-    It has the same text, without the list of rejections, which Nova's callers
-    do not know. A rejected request, a plug-in failure and an uncertain host
-    state become NoValidHost, because callers then roll back.
+    It has the text for users, without the list of rejections, which Nova's
+    callers do not know. A rejected request, a plug-in failure and an uncertain
+    host state become NoValidHost, because callers then roll back.
     """
     if isinstance(error, (exception.HostStateUncertain, exception.InvalidField,
                           exception.PluginFailed)):
-        error = exception.NoValidHost(reason=error.format_message())
+        error = exception.NoValidHost(reason=exception.user_text(error))
     if isinstance(error, exception.NoValidHost):
         # NoValidHost and its subclasses have the same names in Nova.
         return _nova(type(error).__name__)(
-            error.format_message(), reason=error.reason, code=error.code)
+            exception.user_text(error), code=error.code, reason={
+                **error.kwargs, **error.kwargs.get('for_users', {})}['reason'])
     return error
 
 

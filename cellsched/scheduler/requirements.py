@@ -551,7 +551,8 @@ class NetworkRequirements:
                 request.require_of_root(REMOTE_MANAGED)
         except exception.NetworkError as exc:
             raise exception.NoValidHost(
-                reason=exc.format_message(), rejections=[], placed=0) from exc
+                reason=exception.user_text(exc), rejections=[],
+                placed=0) from exc
         return request
 
 

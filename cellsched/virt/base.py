@@ -131,8 +131,11 @@ class ComputeDriver(abc.ABC):
         Must leave nothing behind after a failure. Must succeed and change
         nothing if the server runs already.
 
-        :raises cellsched.exception.BuildFailed: another host may succeed
-        :raises cellsched.exception.BuildAborted: no other host would succeed
+        :raises cellsched.exception.BuildFailed: another host may succeed; its
+            reason must not name hosts or addresses, because users read it, but
+            its ``internals`` may
+        :raises cellsched.exception.BuildAborted: no other host would succeed;
+            likewise
         """
 
     @abc.abstractmethod

@@ -188,7 +188,7 @@ class TestRestore(base.TestCase):
         api = self.start(conductor_late_s=120)
         self.until(lambda: not requests(), 'the request was taken up')
         self.assertEqual(before, rows())
-        self.assertEqual('cell1', api.servers.get(base.USER, waiting).cell)
+        self.assertEqual('cell1', api.servers.get(base.ADMIN, waiting).cell)
         self.assertEqual((0, [], ''), self.audit())
 
     def test_cell_needs_an_operator(self):

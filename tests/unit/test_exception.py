@@ -130,6 +130,28 @@ class TestErrors(base.TestCase):
                 if not getattr(form, 'safe', False):
                     self.assertNotIn('secret', told)
 
+    def test_internals_are_for_administrators(self):
+        for raised in (
+                exception.MoveAbandoned(
+                    kind='rebuild', reason='host%(host)s is 100% %(x)s down',
+                    internals={'host': ' a1'}),
+                exception.InvalidField(
+                    where='w', field='f', problem='host%(host)s',
+                    expected='%(field)s', internals={'host': ' a1'})):
+            again = type(raised)(*raised.args, **raised.kwargs)
+            for error in (raised, again, copy.copy(raised),
+                          *forms(raised)[:2]):
+                self.assertIn('host a1', str(error))
+                self.assertEqual(str(error).replace(' a1', ''),
+                                 exception.user_text(error))
+
+    def test_text_of_a_configuration_is_for_administrators(self):
+        error = exception.ConfigurationInvalid(
+            field='transport_url of cell east', problem='rabbit://host/')
+
+        self.assertEqual('a service is not configured correctly',
+                         exception.user_text(error))
+
     def test_text_for_users_is_unchanged(self):
         for form in forms(exception.NoValidHost(reason='All are full.')):
             if isinstance(form, exception.NoValidHost):

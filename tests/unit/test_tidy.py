@@ -61,6 +61,9 @@ class TestTree(base.TestCase):
         self.assertIn('tests/unit/test_tidy.py', self.paths)
         self.assertTrue(self.entry_points['cellsched.scheduler.filters'])
 
+    def test_errors_for_users_name_no_internals(self):
+        self.assertTidy([tidy.internals_in_texts], 'cellsched/')
+
     def test_sources_are_tidy(self):
         self.assertTidy(CHECKS_EVERYWHERE, '')
 
@@ -227,6 +230,15 @@ class TestChecks(base.TestCase):
         self.assertComplains(tidy.vague_names, 'cellsched/db/utils.py', '')
         self.assertComplains(tidy.vague_names, 'cellsched/db_common/a.py', '')
         self.assertAccepts(tidy.vague_names, 'cellsched/commonwealth.py', '')
+
+    def test_name_of_a_host_in_an_error_for_users_is_refused(self):
+        text = "exception.InvalidField(problem=f'{row.host} is down')\n"
+
+        self.assertComplains(tidy.internals_in_texts, 'cellsched/a.py', text)
+        for text in (text.replace('problem', 'internals'),
+                     text.replace('InvalidField', 'HostInUse'),
+                     text.replace('row.host', 'row.uuid')):
+            self.assertAccepts(tidy.internals_in_texts, 'cellsched/a.py', text)
 
     def test_global_statement_is_refused(self):
         self.assertComplains(

@@ -14,6 +14,8 @@ import pathlib
 import re
 import subprocess
 
+from cellsched import exception
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #: Directories that tools make, wherever they stand.
@@ -109,6 +111,17 @@ NOUNS = {'batching', 'claiming', 'copying', 'embedding', 'enabled', 'encoding',
 
 IMPORTS_IN_FUNCTIONS_MAX = 40
 
+#: Values that only administrators see, by the names of their variables, and
+#: the errors whose texts are for users too.
+INTERNALS = {'binary', 'cell', 'cells', 'database_connection', 'dest_compute',
+             'host', 'hosts', 'identity', 'name_of', 'node', 'nodename',
+             'nodes', 'service_host', 'source_compute', 'transport_url',
+             'url', 'urls', 'worker'}
+SAFE_ERRORS = frozenset(
+    name for name, error in vars(exception).items()
+    if isinstance(error, type)
+    and issubclass(error, exception.CellschedException) and error.safe)
+
 #: First words that tell a reader nothing of the thing.
 QUESTION = re.compile(r'(How|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 
@@ -172,6 +185,20 @@ def vague_names(source):
 def globals_written(source):
     return (f'line {node.lineno} has a global statement'
             for node in source.nodes if isinstance(node, ast.Global))
+
+
+def internals_in_texts(source):
+    """Complain of names of the deployment in texts that users see."""
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and (
+                ast.unparse(node.func).rpartition('.')[2] in SAFE_ERRORS):
+            for keyword in node.keywords:
+                words = {word for part in ast.walk(keyword.value)
+                         if isinstance(part, ast.FormattedValue)
+                         for word in re.findall(r'\w+', ast.unparse(part))}
+                if keyword.arg != 'internals' and words & INTERNALS:
+                    yield (f'line {node.lineno}: {keyword.arg} of an error '
+                           'for users has a name of the deployment')
 
 
 def headless(source):

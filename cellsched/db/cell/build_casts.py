@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from cellsched.db.cell import models
 from cellsched.db import statements
+from cellsched import exception
 from cellsched import objects
 
 _TABLE = models.build_casts
@@ -230,4 +231,4 @@ class BuildMessage:
     def failed(self, reason: Exception) -> dict[str, Any]:
         """Return the filter properties for the next attempt."""
         return {**self.filter_properties, 'retry': {
-            **(self.retry or {}), 'exc_reason': str(reason)}}
+            **(self.retry or {}), 'exc_reason': exception.user_text(reason)}}

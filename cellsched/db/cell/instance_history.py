@@ -259,22 +259,33 @@ def delete_events(connection: sa.Connection, uuids: list[str]) -> None:
 
 
 def _traceback(reason: Exception) -> str | None:
-    """Return the traceback of an unexpected error."""
+    """Return a text for administrators, beside that for users.
+
+    It is the full text of an error with internals, or the traceback of an
+    unexpected error.
+    """
     if isinstance(reason, exception.CellschedException):
-        return None
+        return _details(reason) if reason.kwargs.get('for_users') else None
     return printable(
         ''.join(traceback.format_exception(reason)))[-_TRACEBACK_MAX:]
 
 
 _MOVES = models.migrations
 
-#: The reason of an aborted move: the fault recorded at its end.
-_REASON = (
-    sa.select(sa.func.max(_FAULTS.c.message))
-    .where(_FAULTS.c.instance_uuid == _MOVES.c.instance_uuid,
-           _FAULTS.c.created_at == _MOVES.c.updated_at,
-           _MOVES.c.status == 'error')
-    .scalar_subquery().label('reason'))
+
+def _reason(column: sa.Column[Any], name: str) -> sa.Label[Any]:
+    """Return the reason of an aborted move: the fault at its end."""
+    return (
+        sa.select(sa.func.max(column))
+        .where(_FAULTS.c.instance_uuid == _MOVES.c.instance_uuid,
+               _FAULTS.c.created_at == _MOVES.c.updated_at,
+               _MOVES.c.status == 'error')
+        .scalar_subquery().label(name))
+
+
+#: The reason for users, and the details for administrators.
+_REASONS = (_reason(_FAULTS.c.message, 'reason'),
+            _reason(_FAULTS.c.details, 'details'))
 
 #: Columns of moves that a query can match.
 MATCHED = frozenset({'instance_uuid', 'status', 'migration_type'})
@@ -290,7 +301,7 @@ def migrations(
     :param host: source or destination of the moves
     """
     query = (
-        sa.select(_MOVES, _REASON)
+        sa.select(_MOVES, *_REASONS)
         .where(*(_MOVES.c[name].in_(values)
                  for name, values in sorted(matches.items())))
         .order_by(_MOVES.c.created_at.desc(), _MOVES.c.id.desc())
@@ -320,7 +331,8 @@ def actions(connection: sa.Connection, uuid: str) -> Sequence[Any]:
             _ACTIONS.c.id, _ACTIONS.c.action, _ACTIONS.c.request_id,
             _ACTIONS.c.user_id, _ACTIONS.c.project_id, _ACTIONS.c.start_time,
             _ACTIONS.c.finish_time, _ACTIONS.c.message, _EVENTS.c.event,
-            _EVENTS.c.result, _EVENTS.c.host, _EVENTS.c.details)
+            _EVENTS.c.result, _EVENTS.c.host, _EVENTS.c.details,
+            _EVENTS.c.traceback)
         .select_from(_ACTIONS.outerjoin(
             _EVENTS, _EVENTS.c.action_id == _ACTIONS.c.id))
         .where(_ACTIONS.c.instance_uuid == uuid)
@@ -358,7 +370,7 @@ def record_all(
     fault = {
         'created_at': now, 'deleted': 0, 'host': host, 'code': _code(reason),
         'message': message_of(reason, task),
-        'details': printable(f'{exception.kind_of(reason)}: {reason}')}
+        'details': _details(reason)}
     statements.insert_all(connection, _FAULTS, [
         {**fault, 'instance_uuid': uuid} for uuid in uuids])
 
@@ -371,18 +383,43 @@ def newest_faults(connection: sa.Connection, limit: int) -> Sequence[Any]:
 
 
 def latest(
-    connection: sa.Connection, uuids: Iterable[str]
+    connection: sa.Connection, uuids: Iterable[str], internals: bool = False
 ) -> dict[str, str]:
-    """Return the last fault message by server, where there is one."""
+    """Return the last fault message by server, where there is one.
+
+    :param internals: whether the messages are for administrators
+    """
     messages = {}
     for chunk in statements.chunks(uuids):
-        for uuid, message in connection.execute(
-                sa.select(_FAULTS.c.instance_uuid, _FAULTS.c.message)
+        for uuid, message, details in connection.execute(
+                sa.select(_FAULTS.c.instance_uuid, _FAULTS.c.message,
+                          _FAULTS.c.details)
                 .where(_FAULTS.c.instance_uuid.in_(chunk),
                        _FAULTS.c.deleted == 0)
                 .order_by(_FAULTS.c.id)):
-            messages[uuid] = message
+            messages[uuid] = (
+                full_message(message, details) if internals else message)
     return messages
+
+
+def full_message(message: str | None, details: str | None) -> str:
+    """Return a message with the internals that its details have.
+
+    :param message: the text for users
+    :param details: the class and the full text of the error
+    """
+    name, _, text = (details or '').partition(': ')
+    kind = getattr(exception, name, None)
+    # Only such a class has the same text for users and for administrators.
+    is_same = isinstance(kind, type) and issubclass(
+        kind, exception.CellschedException) and kind.safe and not issubclass(
+            kind, _OF_BUILDS)
+    # The text of an error of another service ends with its traceback.
+    return text.partition('\nTraceback ')[0] if is_same else message or ''
+
+
+def _details(reason: Exception) -> str:
+    return printable(f'{exception.kind_of(reason)}: {reason}')
 
 
 def _code(reason: Exception) -> int:

@@ -83,13 +83,13 @@ class DisabledCell(_Stage):
     ) -> view.Mask | None:
         return ~hosts['cell_disabled'] if hosts.any_cell_disabled else None
 
-    def reason_for(
+    def internals(
         self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> str:
+    ) -> str | None:
         names = hosts.columns.snapshot.cells.disabled
-        own = sorted({names[hosts.value('cell', code)]
-                      for code in np.unique(hosts['cell']).tolist()})
-        return f'{self.reason} ({exception.name_some(own)})'
+        return exception.name_some(sorted({
+            names[hosts.value('cell', code)]
+            for code in np.unique(hosts['cell']).tolist()}))
 
 
 class RequestedCell(_Stage):

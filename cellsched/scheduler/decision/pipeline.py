@@ -356,12 +356,16 @@ class Nearest:
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """The number of ``hosts`` that a stage rejected first."""
+    """The number of ``hosts`` that a stage rejected first.
+
+    :param internals: names for administrators, that go with the reason
+    """
 
     by: str
     hosts: int
     reason: str
     nearest: Nearest | None = None
+    internals: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -423,7 +427,11 @@ class Candidates:
                 reason = calls.ask(
                     stage, stage.reason_for, self.filtered.hosts.at(rows),
                     request)
-                yield Rejection(stage.name, len(rows), reason, nearest)
+                internals = calls.ask(
+                    stage, stage.internals, self.filtered.hosts.at(rows),
+                    request)
+                yield Rejection(
+                    stage.name, len(rows), reason, nearest, internals)
 
 
 def _nearest(

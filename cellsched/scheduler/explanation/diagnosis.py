@@ -59,6 +59,10 @@ class Diagnosis:
 
     def text(self) -> str:
         """Return one sentence for users."""
+        return self._sentence()
+
+    def _sentence(self, marked: bool = False) -> str:
+        """Return the sentence, and mark the places of internals."""
         silent = ''
         if self.silent:
             noun = 'cell' if len(self.silent) == 1 else 'cells'
@@ -69,7 +73,7 @@ class Diagnosis:
         room = 'There are not enough hosts available'
         if self.placed:
             room += f', only for {self.placed} of {self.requested} servers'
-        return f'{room}: {self._counts()}{silent}.'
+        return f'{room}: {self._counts(marked)}{silent}.'
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the figures as plain data, for ``NoValidHost.rejections``.
@@ -80,9 +84,9 @@ class Diagnosis:
         """
         figures = []
         for rejection in self.rejections:
-            figure = dataclasses.asdict(rejection)
-            if rejection.nearest is None:
-                del figure['nearest']
+            figure = {name: value for name, value
+                      in dataclasses.asdict(rejection).items()
+                      if value is not None}
             figures.append(figure)
         if self.lost:
             figures.append({'by': CLAIMS, 'hosts': self.lost, 'reason': _LOST})
@@ -97,12 +101,15 @@ class Diagnosis:
     def error(self) -> exception.NoValidHost:
         """Return the error that ends the request."""
         return exception.NoValidHost(
-            reason=self.text(), rejections=self.to_list(),
-            placed=self.placed)
+            reason=self._sentence(marked=True), rejections=self.to_list(),
+            placed=self.placed, internals={
+                each.by: f' ({each.internals})' for each in self.rejections
+                if each.internals})
 
-    def _counts(self) -> str:
-        counts = [(each.hosts, each.reason, _nearest(each))
-                  for each in self.rejections]
+    def _counts(self, marked: bool) -> str:
+        counts = [(each.hosts, each.reason, _nearest(each) + (
+            f'%({each.by})s' if marked and each.internals else ''))
+            for each in self.rejections]
         counts.append((self.lost, _LOST, ''))
         counts.append((self.denied, _DENIED, ''))
         remaining = self.hosts - sum(count for count, _, _ in counts)
