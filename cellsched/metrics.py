@@ -124,6 +124,12 @@ SILENT_CELLS = Figure(
 HOSTS = Figure(
     'cellsched_hosts', FACT, 'Compute hosts by state: up, down or disabled.',
     ('cell', 'state'))
+SERVICES = Figure(
+    'cellsched_services', FACT,
+    'Services by state: up; down; stopped in order, which only schedulers and '
+    'conductors record; disabled by an operator, up or not; unknown, if the '
+    'cell does not answer. Services above the cells are in cell0.',
+    ('binary', 'cell', 'state'))
 CAPACITY_VCPUS = Figure(
     'cellsched_capacity_vcpus', FACT,
     'Virtual CPUs that the hosts of a cell offer.', ('cell',))

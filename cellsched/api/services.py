@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
 import datetime
-from typing import Any
 
 from oslo_log import log
 
@@ -27,13 +26,13 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.migrations import LocalDeletion
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
-UP = 'up'
-DOWN = 'down'
+UP = services.UP
 UNKNOWN = 'UNKNOWN'
 
 
@@ -41,11 +40,13 @@ UNKNOWN = 'UNKNOWN'
 class ServiceRecord:
     """A service.
 
-    :param cell: the name of its cell
-    :param cell_uuid: the uuid of its cell
-    :param state: ``up`` or ``down``; ``UNKNOWN``, without the other fields,
-        if its cell does not answer
-    :param updated_at: the time of its last report
+    :param cell: the name of the cell with its record: cell0 for a service
+        above the cells
+    :param cell_uuid: the uuid of that cell
+    :param state: ``up``, ``down``, or ``stopped`` for a scheduler or a
+        conductor that has stopped in order; ``UNKNOWN``, without the other
+        fields, if its cell does not answer
+    :param updated_at: the time of its last report, or of its stop
     """
 
     uuid: str | None
@@ -97,7 +98,7 @@ class Services(base.Controller):
         disabled: bool | None = None, reason: str | None = None,
         forced_down: bool | None = None,
     ) -> None:
-        """Change a service; None changes nothing.
+        """Change a compute service; None changes nothing.
 
         Requests that begin after the call are decided with the change. If the
         API database does not answer, the service has changed, and schedulers
@@ -108,7 +109,7 @@ class Services(base.Controller):
         :param forced_down: whether the host counts as down even if its agent
             reports
         :raises cellsched.exception.InvalidField: names the field and the
-            bound
+            bound; only ``nova-compute`` can be changed
         :raises cellsched.exception.HostMappingNotFound: the host is not mapped
         :raises cellsched.exception.ServiceNotFound: the host does not have
             the service
@@ -129,9 +130,13 @@ class Services(base.Controller):
                 where='service', field='disabled',
                 problem='nothing to change',
                 expected='disabled or forced_down')
-        database = self._targets.database(self._cell_of(host))
         if binary != services.COMPUTE:
-            raise exception.ServiceNotFound(host=host, binary=binary)
+            raise exception.InvalidField(
+                where='service', field='binary',
+                problem=f'{json_schema.shown(binary)} cannot be disabled or '
+                        'forced down',
+                expected=services.COMPUTE)
+        database = self._targets.database(self._cell_of(host))
         with database.writer() as connection:
             if disabled is not None:
                 services.set_disabled(
@@ -145,9 +150,10 @@ class Services(base.Controller):
     def delete(
         self, context: RequestContext, uuid: str
     ) -> ServiceRecord:
-        """Delete a service with the nodes and the mapping of its host.
+        """Delete a service that is not up.
 
-        The inventories of the nodes are removed, and the host leaves all
+        A compute service is deleted with the nodes and the mapping of its
+        host. The inventories of the nodes are removed, and the host leaves all
         aggregates. If the agent starts again, the host is in none of them.
         A host of this name in another cell keeps its mapping and aggregates.
         Deletions of servers that wait for the host are completed first.
@@ -167,6 +173,19 @@ class Services(base.Controller):
             raise _up(found)
         cell = self._cells.get(found.cell_uuid or '')
         database = self._targets.database(cell)
+        if found.binary == services.COMPUTE:
+            self._delete_host(cell, database, found)
+            return found
+        with database.writer() as connection:
+            if not services.delete(connection, found.host, found.binary,
+                                   database.now(), self._seen(database)):
+                raise _up(found)
+        return found
+
+    def _delete_host(
+        self, cell: objects.CellMapping, database: session.Database,
+        found: ServiceRecord,
+    ) -> None:
         LocalDeletion(self._claims(), self._down_s).delete_all(
             database, found.host)
         with self._database.writer() as above:
@@ -188,14 +207,13 @@ class Services(base.Controller):
         operator_changes.announce(self._database, self._clock)
         for provider in providers:
             self._claims().set_inventory(provider, {})
-        return found
 
     @base.requires('os_compute_api:os-services:list')
     def list(
         self, context: RequestContext, binary: str | None = None,
         host: str | None = None, cell: str | None = None,
     ) -> ServicePage:
-        """Return the services of all cells, by host.
+        """Return the services of all cells and above them, by host.
 
         For a cell that does not answer, the services are those that its
         mapped hosts must have.
@@ -211,7 +229,7 @@ class Services(base.Controller):
         self, binary: str | None = None, host: str | None = None,
         cell: str | None = None,
     ) -> ServicePage:
-        cells = {each.uuid: each for each in self._cells.real()
+        cells = {each.uuid: each for each in self._cells.all()
                  if cell in (None, each.get('name'), each.uuid)}
         if cell is not None and not cells:
             raise exception.CellMappingNotFound(uuid=cell)
@@ -251,30 +269,27 @@ class Services(base.Controller):
         assert cell_context.cell is not None
         database = cell_context.cell.database
         with database.reader() as connection:
-            now = database.now()
-            seen = now - datetime.timedelta(seconds=self._down_s)
             return [
                 ServiceRecord(
-                    row.uuid, row.binary, row.host, _called(cell),
-                    _state(row, seen), bool(row.disabled),
-                    row.disabled_reason, bool(row.forced_down),
+                    row.uuid, row.binary, row.host, _called(cell), row.state,
+                    bool(row.disabled), row.disabled_reason,
+                    bool(row.forced_down), row.updated_at
+                    if row.state == services.STOPPED else
                     row.last_seen_up or row.created_at, row.version or 0,
                     cell.uuid)
-                for row in services.list_all(connection)]
+                for row in services.list_all(connection, self._seen(database))]
+
+    def _seen(self, database: session.Database) -> datetime.datetime:
+        """Return the time of the last report of a service that goes down."""
+        return database.now() - datetime.timedelta(seconds=self._down_s)
 
 
 def _up(found: ServiceRecord) -> exception.InvalidField:
     return exception.InvalidField(
         where='service', field='id',
-        problem='the service%(host)s is up',
+        problem=f'the service {found.binary}%(host)s is up',
         expected='a service that is stopped or forced down',
         internals={'host': f' of host {found.host}'})
-
-
-def _state(row: Any, seen: datetime.datetime) -> str:
-    last = row.last_seen_up or row.created_at
-    alive = last is not None and last > seen and not row.forced_down
-    return UP if alive else DOWN
 
 
 def _cell(

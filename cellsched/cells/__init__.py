@@ -3,5 +3,6 @@
 
 ``registry`` knows the cells, ``target`` connects to them, and ``gather``
 queries many at once. ``discovery`` maps hosts, ``maintenance`` changes and
-removes cells, and ``cell0`` records failed builds.
+removes cells, and ``cell0`` records failed builds. ``service_records`` has
+the heartbeats of services.
 """

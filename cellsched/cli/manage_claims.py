@@ -86,7 +86,7 @@ class CopyClaims(base.ReportCommand):
         return 1 if found else 0
 
     def _check_services(self) -> None:
-        """Make sure that no compute service is up."""
+        """Make sure that no service is up."""
         if not self.app.conf.api_database.connection:
             raise exception.ConfigurationInvalid(
                 field='[api_database] connection',
@@ -102,9 +102,8 @@ class CopyClaims(base.ReportCommand):
                        'services may be up; --force skips the check')
         if up:
             raise exception.ClaimsNotCopied(
-                reason=f'compute services are up, of host {_some(up)}; stop '
-                       'all services and wait until they count as down, or '
-                       'use --force')
+                reason=f'services are up, of host {_some(up)}; stop all '
+                       'services and wait until none is up, or use --force')
 
     def _during(
         self, what: str, size: int, work: 'Callable[[Progress], _Result]'

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 def list_services(
     app: Shell, args: argparse.Namespace
 ) -> 'Iterable[ServiceRecord]':
-    """List the services of all cells, sorted by host.
+    """List the services of all cells and above them, sorted by host.
 
-    If a cell does not answer, its mapped hosts are listed with the state
-    UNKNOWN.
+    Schedulers, and conductors above the cells, have their records in cell0.
+    A service that has not reported for ``[DEFAULT] service_down_time`` seconds
+    is ``down``. A scheduler or a conductor that has stopped in order is
+    ``stopped``. If a cell does not answer, its mapped hosts are listed with
+    the state UNKNOWN.
 
     Examples::
 
@@ -99,11 +102,11 @@ def set_service(
 def delete_service(
     app: Shell, args: argparse.Namespace, uuid: str
 ) -> dict[str, str]:
-    """Delete services of removed hosts.
+    """Delete services that no longer exist.
 
-    The compute nodes and the mapping of the host are deleted too. A service
-    that is up, or has servers on its host, is not deleted. If the agent starts
-    again, the host is added as a new one.
+    With a compute service, the compute nodes and the mapping of its host are
+    deleted too. A service that is up, or has servers on its host, is not
+    deleted. A service that starts again is added as a new one.
 
     Example::
 

@@ -38,7 +38,7 @@ _Made = TypeVar('_Made')
 _Components = TypeVar('_Components', bound='AgentComponents')
 
 
-def _run_within(function: Callable[[], None], timeout_s: float) -> None:
+def run_within(function: Callable[[], None], timeout_s: float) -> None:
     """Run a function in a thread, and wait for it for a limited time."""
     thread = threading.Thread(target=function, daemon=True)
     thread.start()
@@ -103,7 +103,7 @@ class AgentComponents:
         :param service: the name of the service, such as ``scheduler``
         :raises cellsched.exception.ConfigurationInvalid: the extra is missing
         """
-        self._end_traces = tracing.start(self.conf, service, _run_within)
+        self._end_traces = tracing.start(self.conf, service, run_within)
 
     def lowest_compute(self) -> Lowest:
         """Return the lowest version of the compute services of the cell."""

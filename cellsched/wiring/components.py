@@ -16,6 +16,8 @@ from cellsched.cells.discovery import Discovery
 from cellsched.cells import gather
 from cellsched.cells.gather import Gatherer
 from cellsched.cells.registry import CellRegistry
+from cellsched.cells.service_records import Heartbeat
+from cellsched.cells.service_records import ServiceCounts
 from cellsched.cells.target import Targets
 from cellsched.context import admin
 from cellsched.context import RequestContext
@@ -49,6 +51,18 @@ class CellComponents(base.AgentComponents):
             options.notification_format,
             options.versioned_notifications_topics,
             options.notify_on_state_change, self.clock)
+
+    def heartbeat(self, binary: str, topic: str) -> Heartbeat:
+        """Return the record of this service.
+
+        :param binary: Nova's name of the service
+        """
+        return Heartbeat(
+            binary, topic, self.conf.host, self.record_database, self.new_uuid)
+
+    def record_database(self) -> session.Database:
+        """Return the database that has the record of this service."""
+        return self.cell_database
 
 
 class Components(CellComponents):
@@ -112,6 +126,27 @@ class Components(CellComponents):
         """Records servers that could not be built."""
         return Cell0(self.database, self.cells, self.targets, self.clock,
                      self.conf.host, self.task_notifier)
+
+    def record_database(self) -> session.Database:
+        """Return the database of cell0, or that of the service's cell.
+
+        :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
+        """
+        if not self.conf.api_database.connection:
+            return super().record_database()
+        return self.targets.database(self.cells.cell0())
+
+    def service_counts(self) -> list[tuple[Callable[[], None], float]]:
+        """Return a periodic function that counts services for metrics.
+
+        :returns: nothing if metrics are off
+        """
+        if not self.metrics.is_on:
+            return []
+        counts = ServiceCounts(
+            self.cells, self.gatherer, self.conf.service_down_time)
+        self.metrics.add_source(counts.metrics)
+        return [(counts.read, self.conf.report_interval)]
 
     @functools.cached_property
     def quotas(self) -> QuotaDriver:

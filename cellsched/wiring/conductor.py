@@ -18,6 +18,7 @@ from cellsched.conductor.tasks import build_instances
 from cellsched.conductor.tasks import move
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
+from cellsched.db.cell import services
 from cellsched import deletion
 from cellsched.network.deallocation import NetworkDeallocation
 from cellsched import plugins
@@ -56,6 +57,8 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     """
     endpoints: list[Any] = []
     periodic: Periodic = []
+    heartbeat = parts.heartbeat(services.CONDUCTOR, conductor_rpc.TOPIC)
+    at_once: Periodic = [(heartbeat.report, conf.report_interval)]
     leased: Callable[[], list[str]] = list
     builder = None
     if conf.api_database.connection:
@@ -64,6 +67,7 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
         endpoints.append(conductor_rpc.SuperConductor(builder.task.run))
         endpoints.append(_moves(parts))
         periodic += builder.periodic
+        at_once += parts.service_counts()
         leased = builder.task.leases.uuids
     if conf.database.connection or not endpoints:
         cell_schema.SCHEMA.check(parts.cell_database)
@@ -92,8 +96,9 @@ def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
         clock=parts.clock)
     if builder is not None:
         builder.recoverer.queued = server.waiting_instances
-    return Service(parts, [server], periodic,
-                   state=functools.partial(_cells, parts), builds=leased)
+    return Service(parts, [server], periodic, at_once,
+                   state=functools.partial(_cells, parts), builds=leased,
+                   at_stop=heartbeat.stop)
 
 
 def _cells(parts: CellComponents) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler, and the planner, which selects hosts without claims."""
 
+from collections.abc import Callable
 import functools
 import pathlib
 
@@ -10,6 +11,7 @@ from oslo_utils import uuidutils
 from cellsched.cells import discovery
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
+from cellsched.db.cell import services
 from cellsched.host_manager.source import HostSource
 from cellsched.notify import notifiers
 from cellsched import plugins
@@ -47,10 +49,13 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
             conf.notifications.versioned_notifications_topics, parts.clock),
         parts.reached, conf.scheduler.unknown_hints == 'ignore',
         conf.scheduler.unmet_demands == 'ignore')
-    discoveries = []
+    heartbeat = parts.heartbeat(services.SCHEDULER, scheduler_rpc.TOPIC)
+    at_once: list[tuple[Callable[[], object], float]] = [
+        (heartbeat.report, conf.report_interval),
+        *parts.service_counts()]
     period_s = conf.scheduler.discover_hosts_in_cells_interval
     if period_s > 0:
-        discoveries.append((discovery.PeriodicDiscovery(
+        at_once.append((discovery.PeriodicDiscovery(
             parts.database, parts.discovery,
             f'{conf.host}:{uuidutils.generate_uuid()}', period_s).run,
             period_s))
@@ -58,8 +63,8 @@ def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions,
         clock=parts.clock)],
-        driver.periodic(), discoveries, driver.state,
-        unready=driver.unready)
+        driver.periodic(), at_once, driver.state,
+        unready=driver.unready, at_stop=heartbeat.stop)
 
 
 def _recorder(

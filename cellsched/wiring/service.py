@@ -26,6 +26,7 @@ from cellsched.monitoring import Check
 from cellsched.rpc import delivery
 from cellsched.rpc.server import Server
 from cellsched.wiring.base import AgentComponents
+from cellsched.wiring.base import run_within
 
 LOG = log.getLogger(__name__)
 
@@ -42,6 +43,9 @@ _HUNG_S, _LATE_S = 1800.0, 120.0
 
 #: The longest time by which the calls of a periodic task are shifted.
 _SHIFT_MAX_S = 60.0
+
+#: Seconds to record the end of a service in its database.
+_RECORD_S = 5.0
 
 #: Servers that stop at the same time.
 _STOPPED_AT_ONCE = 64
@@ -87,6 +91,7 @@ class Service:
     :param builds: returns the instances that are being built, also those that
         no message in progress is about
     :param unready: returns why the service takes no work, or nothing
+    :param at_stop: called when the work has ended; records the stop
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class Service:
         state: Callable[[], Mapping[str, Any]] = dict,
         builds: Callable[[], Iterable[str]] = tuple,
         unready: Callable[[], str] = str,
+        at_stop: Callable[[], object] = lambda: None,
     ) -> None:
         self.parts = parts
         self._servers = rpc_servers
@@ -105,6 +111,7 @@ class Service:
         self._state = state
         self._builds = builds
         self._unready = unready
+        self._at_stop = at_stop
         self._is_started = False
         parts.metrics.add_source(self._queues)
         self._started: list[Server] = []
@@ -217,7 +224,16 @@ class Service:
             # The thread ends with the running call of the task.
             loop.worker.stop()
             loop.thread.join(None if timeout_s == math.inf else timeout_s)
+        if self._is_started:
+            run_within(self._record_stop, _RECORD_S)
         self.parts.close()
+
+    def _record_stop(self) -> None:
+        try:
+            self._at_stop()
+        except exception.CellschedException as exc:
+            LOG.warning('The stop of the service is not recorded, so that the '
+                        'service counts as down: %s', exception.describe(exc))
 
     def in_progress(self) -> list[str]:
         """Return the work that a stop waits for, in words."""

@@ -175,7 +175,8 @@ CASES = {
     'live server in cell0 is archived': (
         (_SHADOW, 'cell0', 'instances'), {'row-archived buried'}),
     'live service is archived': (
-        (_SHADOW, 'cell2', 'services'), {'row-archived service'}),
+        (_SHADOW + " AND topic = 'compute'", 'cell2', 'services'),
+        {'row-archived service'}),
     'live node is archived': (
         (_SHADOW, 'cell2', 'compute_nodes'), {'row-archived far'}),
     'sharing provider is of an unknown aggregate': (

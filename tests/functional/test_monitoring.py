@@ -61,6 +61,7 @@ class TestMonitoring(base.TestCase):
             deployment.DeployedCell(name, [deployment.DeployedHost(host)])
             for name, host in (('cell1', 'a1'), ('cell2', 'b1'))],
             options=base.paced({
+                'DEFAULT': {'report_interval': 1},
                 'scheduler': {'refresh_interval': 0.1},
                 'cells': {'refresh_interval': 0, 'timeout': 1}}))
         self.world.start()
@@ -116,6 +117,33 @@ class TestMonitoring(base.TestCase):
         self.soon(lambda: self.assertEqual(
             before - 512 * 2 ** 20,
             self.metric('free_memory_bytes', server.cell)))
+
+    def services_in(self, binary, cell, state, service='scheduler api'):
+        return self.metric('services', binary, cell, state, service=service)
+
+    def test_services_of_all_cells_are_counted_by_each_other_service(self):
+        for service in 'scheduler api', 'conductor api':
+            for binary, cell in (
+                    ('nova-scheduler', 'cell0'), ('nova-conductor', 'cell0'),
+                    ('nova-conductor', 'cell1'), ('nova-compute', 'cell2')):
+                self.until(lambda: self.services_in(
+                    binary, cell, 'up', service) == 1,
+                    f'{binary} of {cell} is up')
+
+        self.world.services['conductor conductor-cell1'].stop()
+        self.world.services['scheduler api'].stop()
+
+        self.until(lambda: self.services_in(
+            'nova-conductor', 'cell1', 'stopped', 'conductor api') == 1,
+            'it has stopped')
+        self.assertEqual(
+            {('nova-scheduler', 'api', 'stopped'),
+             ('nova-conductor', 'api', 'up'),
+             ('nova-conductor', 'conductor-cell1', 'stopped'),
+             ('nova-conductor', 'conductor-cell2', 'up')},
+            {(each.binary, each.host, each.state)
+             for each in self.world.api.services.list(base.ADMIN).services
+             if each.binary != 'nova-compute'})
 
     def test_silent_cell_is_named_and_does_not_make_it_unhealthy(self):
         self.take_down('cell1')

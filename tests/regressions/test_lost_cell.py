@@ -48,7 +48,8 @@ class TestLostCell(base.TestCase):
         self.assertNotIn('cell1', self.cells())
         self.assertEqual(['b1'], [
             each.host for each in
-            self.world.api.services.list(base.ADMIN).services])
+            self.world.api.services.list(
+                base.ADMIN, 'nova-compute').services])
         self.assertEqual(['cell2'], [each.cell for each in self.built()])
         self.assertEqual(1, self.delete_cell('--force')[0])
 

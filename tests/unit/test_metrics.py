@@ -53,8 +53,8 @@ class TestFigures(base.TestCase):
 
     def test_labels_have_few_values(self):
         self.assertEqual(
-            {'cell', 'filter', 'kind', 'phase', 'plugin', 'queue', 'reason',
-             'resource_class', 'result', 'state', 'version'},
+            {'binary', 'cell', 'filter', 'kind', 'phase', 'plugin', 'queue',
+             'reason', 'resource_class', 'result', 'state', 'version'},
             {label for each in metrics.FIGURES for label in each.labels})
 
     def test_samples_of_two_metrics_do_not_share_a_name(self):

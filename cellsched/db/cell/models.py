@@ -46,6 +46,7 @@ services = _table(
     sa.Column('last_seen_up', sa.DateTime),
     sa.Column('forced_down', sa.Boolean, default=False),
     sa.Column('version', sa.Integer, default=0),
+    # A scheduler or a conductor that has stopped in order has no last_seen_up.
     # Additions: the number of starts of its process, the start that owns the
     # host name, the uuid that the host keeps in its state directory, guests
     # that disagree with the cell (JSON, cellsched.db.cell.on_host), and the

@@ -17,14 +17,57 @@ from cellsched import exception
 _TABLE = models.services
 
 COMPUTE = 'nova-compute'
+CONDUCTOR = 'nova-conductor'
+SCHEDULER = 'nova-scheduler'
+
+#: States of services.
+UP, DOWN, STOPPED, DISABLED = 'up', 'down', 'stopped', 'disabled'
+
+#: A scheduler or a conductor that has stopped in order has no heartbeat.
+_STATE = sa.case(
+    (sa.and_(_TABLE.c.last_seen_up.is_(None), _TABLE.c.report_count > 0),
+     STOPPED),
+    (sa.and_(sa.func.coalesce(_TABLE.c.last_seen_up, _TABLE.c.created_at)
+             > sa.bindparam('seen', type_=sa.DateTime),
+             _TABLE.c.forced_down.is_not(sa.true())), UP),
+    else_=DOWN)
+
+_PRESENT = sa.and_(_TABLE.c.deleted == 0, _TABLE.c.host.is_not(None))
+
+_ALL = sa.select(_TABLE, _STATE.label('state')).where(_PRESENT).order_by(
+    _TABLE.c.id)
+
+_COUNTED = sa.select(
+    _TABLE.c.binary,
+    sa.case((_TABLE.c.disabled.is_(sa.true()), DISABLED), else_=_STATE)
+    .label('state')).where(_PRESENT).subquery()
+
+_COUNTS = sa.select(
+    _COUNTED.c.binary, _COUNTED.c.state, sa.func.count(),
+).group_by(_COUNTED.c.binary, _COUNTED.c.state)
 
 
-def list_all(connection: sa.Connection) -> Sequence[sa.Row[Any]]:
-    """Return the services that are not deleted."""
-    return connection.execute(
-        sa.select(_TABLE).where(_TABLE.c.deleted == 0,
-                                _TABLE.c.host.is_not(None))
-        .order_by(_TABLE.c.id)).all()
+def list_all(
+    connection: sa.Connection, seen: datetime.datetime
+) -> Sequence[sa.Row[Any]]:
+    """Return the services that are not deleted, each with its ``state``.
+
+    :param seen: a service is up if it has reported later
+    """
+    return connection.execute(_ALL, {'seen': seen}).all()
+
+
+def count(
+    connection: sa.Connection, seen: datetime.datetime
+) -> dict[tuple[str, str], int]:
+    """Return the number of services by binary and state.
+
+    A service that an operator has disabled counts as disabled only.
+
+    :param seen: as for :func:`list_all`
+    """
+    return {(binary, state): number for binary, state, number
+            in connection.execute(_COUNTS, {'seen': seen})}
 
 
 def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
@@ -124,6 +167,32 @@ def report(
             'disabled': False, 'forced_down': False, 'deleted': 0,
             'version': version, 'host_id': host_id, 'lane': lane,
             'position': models.FEED.position(connection, lane)}])
+
+
+def stop(
+    connection: sa.Connection, host: str, binary: str, now: datetime.datetime
+) -> None:
+    """Record that a service has stopped in order; its next report ends it."""
+    lane = models.FEED.move(connection, host)
+    _change(connection, host, binary, lane, {
+        'updated_at': now, 'last_seen_up': None})
+
+
+def delete(
+    connection: sa.Connection, host: str, binary: str,
+    now: datetime.datetime, seen: datetime.datetime,
+) -> bool:
+    """Delete a service that is no compute service, unless it is up.
+
+    :param seen: as for :func:`list_all`
+    :returns: whether it is deleted
+    """
+    return connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.host == host, _TABLE.c.binary == binary,
+            _TABLE.c.deleted == 0, _STATE != UP)
+        .values(deleted=_TABLE.c.id, deleted_at=now),
+        {'seen': seen}).rowcount > 0
 
 
 def set_disabled(

@@ -35,7 +35,7 @@ class TestServices(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.add_cell0()
+        self.cell0 = self.add_cell0()
         self.east, self.west = self.add_cell('east'), self.add_cell('west')
         self.claims = memory.MemoryClaims()
         self.services = services.Services(
@@ -60,6 +60,14 @@ class TestServices(base.TestCase):
         self.there(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
                    samples.NODE, now)
         self.discovery.discover(cell.uuid)
+        return uuid
+
+    def add_service(self, cell, host, binary=rows.CONDUCTOR):
+        """Have a scheduler or a conductor that reports now; return its id."""
+        [uuid] = samples.uuids(1)
+        self.there(cell, rows.report, uuid, host, binary,
+                   binary.removeprefix('nova-'),
+                   self.targets.database(cell).now(), 7)
         return uuid
 
     def silence(self, cell, host):
@@ -96,6 +104,43 @@ class TestServices(base.TestCase):
             (self.ids['a'], 'nova-compute', False, None, False, 7),
             (found.uuid, found.binary, found.disabled, found.disabled_reason,
              found.forced_down, found.version))
+
+    def test_services_above_the_cells_are_listed_in_cell0(self):
+        self.add_service(self.cell0, 'x', rows.SCHEDULER)
+        self.add_service(self.cell0, 'y')
+        self.add_service(self.west, 'z')
+        self.there(self.cell0, rows.stop, 'y', rows.CONDUCTOR,
+                   self.targets.database(self.cell0).now())
+        self.silence(self.west, 'z')
+
+        self.assertEqual(
+            [('x', 'cell0', 'up'), ('y', 'cell0', 'stopped'),
+             ('z', 'west', 'down')], self.states()[-3:])
+        self.assertEqual(
+            [('x', 'cell0', 'up')], self.states(binary=rows.SCHEDULER))
+        self.assertEqual(7, self.one('x').version)
+
+    def test_stop_has_the_time_of_the_stop(self):
+        self.add_service(self.cell0, 'x')
+        now = self.targets.database(self.cell0).now()
+        later = now + datetime.timedelta(seconds=5)
+        self.there(self.cell0, rows.stop, 'x', rows.CONDUCTOR, later)
+
+        self.assertEqual(later, self.one('x').updated_at)
+
+    def test_conductor_is_deleted_when_it_is_not_up(self):
+        uuid = self.add_service(self.east, 'a')
+        error = self.assertRaises(
+            exception.InvalidField, self.services.delete, ADMIN, uuid)
+        self.assertIn('nova-conductor of host a is up', str(error))
+        self.there(self.east, rows.stop, 'a', rows.CONDUCTOR,
+                   self.targets.database(self.east).now())
+
+        self.assertEqual(
+            rows.CONDUCTOR, self.services.delete(ADMIN, uuid).binary)
+
+        # The compute host of this name stays.
+        self.assertEqual([('a', 'east', 'up')], self.states(host='a'))
 
     def test_listing_is_narrowed(self):
         for which, hosts in (
@@ -139,7 +184,7 @@ class TestServices(base.TestCase):
     def test_what_cannot_be_set_is_refused(self):
         for kind, args in (
                 (exception.HostMappingNotFound, ('x', 'nova-compute', True)),
-                (exception.ServiceNotFound, ('a', 'nova-conductor', True)),
+                (exception.InvalidField, ('a', 'nova-conductor', True)),
                 (exception.InvalidField, ('a', 'nova-compute')),
                 (exception.InvalidField, ('a', 'nova-compute', False, 'why')),
                 (exception.InvalidField, ('a', 'nova-compute', True, 'x\n')),

@@ -34,12 +34,21 @@ class TestService(test_server.ServerTestCase):
                 'Binary', 'Cell', 'Status', 'State', 'Disabled Reason',
                 'Forced Down')))
         self.assertEqual(['host1', 'host2'], [
-            row['Host'] for row in self.listed('--cell', 'cell1')])
+            row['Host'] for row in self.listed(
+                '--cell', 'cell1', '--binary', 'nova-compute')])
         self.assertEqual(
             [{'action': 'set', 'kind': 'service', 'name': 'nova-compute',
               'host': 'host1', 'status': 'enabled', 'forced_down': False}],
             self.service('set', '--enable', '--up', 'host1', 'nova-compute',
                          '-f', 'json').data)
+
+    def test_schedulers_and_conductors_are_listed(self):
+        self.assertEqual(
+            {('nova-scheduler', 'api', 'cell0', 'up'),
+             ('nova-conductor', 'api', 'cell0', 'up'),
+             ('nova-conductor', 'conductor-cell1', 'cell1', 'up')},
+            {tuple(row[name] for name in ('Binary', 'Host', 'Cell', 'State'))
+             for row in self.listed() if row['Binary'] != 'nova-compute'})
 
     def test_what_cannot_be_done_is_refused(self):
         [row] = self.listed('--host', 'host2')

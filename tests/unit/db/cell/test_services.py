@@ -48,6 +48,54 @@ class TestServices(base.TestCase):
         self.assertEqual(samples.LATER, after.last_seen_up)
         self.assertEqual(2, after.report_count)
 
+    def states(self, seen=samples.NOW):
+        return {(row.host, row.binary): row.state
+                for row in self.read(services.list_all, seen)}
+
+    def test_state_is_that_of_the_last_report_or_of_the_stop(self):
+        self.report('old')
+        self.report('new', now=samples.LATER)
+        self.report('forced', now=samples.LATER)
+        self.write(services.set_forced_down, 'forced', True, samples.LATER)
+        self.report('ended', services.CONDUCTOR, 'conductor', samples.LATER)
+        self.write(services.stop, 'ended', services.CONDUCTOR, samples.LATER)
+
+        self.assertEqual(
+            {('old', services.COMPUTE): 'down',
+             ('new', services.COMPUTE): 'up',
+             ('forced', services.COMPUTE): 'down',
+             ('ended', services.CONDUCTOR): 'stopped'}, self.states())
+
+    def test_report_after_a_stop_is_up_again(self):
+        self.report('a', services.SCHEDULER, 'scheduler', samples.LATER)
+        self.write(services.stop, 'a', services.SCHEDULER, samples.LATER)
+        self.report('a', services.SCHEDULER, 'scheduler', samples.LATER)
+
+        self.assertEqual({('a', services.SCHEDULER): 'up'}, self.states())
+
+    def test_services_are_counted_by_binary_and_state(self):
+        for host, now in (('a', samples.LATER), ('b', samples.LATER),
+                          ('c', samples.NOW), ('d', samples.NOW)):
+            self.report(host, now=now)
+        self.report('a', services.CONDUCTOR, 'conductor')
+        self.write(services.set_disabled, 'd', True, None, samples.NOW)
+
+        self.assertEqual(
+            {(services.COMPUTE, 'up'): 2, (services.COMPUTE, 'down'): 1,
+             (services.COMPUTE, 'disabled'): 1,
+             (services.CONDUCTOR, 'down'): 1},
+            self.read(services.count, samples.NOW))
+
+    def test_service_that_is_up_is_not_deleted(self):
+        self.report('a', services.CONDUCTOR, 'conductor', samples.LATER)
+        self.report('a', now=samples.LATER)
+        delete = (services.delete, 'a', services.CONDUCTOR, samples.LATER)
+
+        self.assertFalse(self.write(*delete, samples.NOW))
+        self.assertTrue(self.write(*delete, samples.LATER))
+
+        self.assertEqual({('a', services.COMPUTE): 'up'}, self.states())
+
     def lowest(self):
         return self.read(services.lowest_version, services.COMPUTE)
 
