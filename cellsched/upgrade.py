@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import datetime
 import functools
 from typing import Any
 
@@ -47,11 +48,13 @@ class CellAnswer:
     :param hosts: hosts of its compute nodes
     :param services: versions of its compute services, by host; 0 where one
         does not tell
+    :param down: its services that are down and not disabled
     """
 
     version: str | None
     hosts: Sequence[str] = ()
     services: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    down: Sequence[str] = ()
 
 
 class CheckedDeployment:
@@ -59,14 +62,17 @@ class CheckedDeployment:
 
     :param make_claims: returns the claim store, or None if other processes
         do not share it
+    :param down_s: seconds without a report after which a service is down
     """
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer,
         make_claims: Callable[[], claims_base.ClaimStore | None],
+        down_s: float,
     ) -> None:
         self.database = database
+        self._down = datetime.timedelta(seconds=down_s)
         self._cells = cells
         self._gatherer = gatherer
         self._make_claims = make_claims
@@ -88,7 +94,8 @@ class CheckedDeployment:
     def gathered(self) -> gather.GatherResult:
         """Answers of the cells."""
         return self._gatherer.gather(
-            context.admin(), self.cells.values(), _look)
+            context.admin(), self.cells.values(),
+            functools.partial(_look, self._down))
 
     def answers(self) -> dict[str, CellAnswer]:
         """Return the answers of cells by their identities."""
@@ -96,7 +103,9 @@ class CheckedDeployment:
                 for uuid, answer in self.gathered.results.items()}
 
 
-def _look(cell_context: context.RequestContext) -> CellAnswer:
+def _look(
+    down: datetime.timedelta, cell_context: context.RequestContext
+) -> CellAnswer:
     assert cell_context.cell is not None
     database = cell_context.cell.database
     version = cell_schema.SCHEMA.version(database)
@@ -105,7 +114,10 @@ def _look(cell_context: context.RequestContext) -> CellAnswer:
     with database.reader() as connection:
         return CellAnswer(
             version, compute_nodes.list_hosts(connection),
-            services.list_versions(connection, services.COMPUTE))
+            services.list_versions(connection, services.COMPUTE),
+            [f'{row.binary} of host {row.host}' for row in services.list_all(
+                connection, database.now() - down)
+             if row.state == services.DOWN and not row.disabled])
 
 
 def check_cells(deployment: CheckedDeployment) -> Result:
@@ -184,6 +196,18 @@ def check_hosts(deployment: CheckedDeployment) -> Result:
                   + f'; {discover}')
 
 
+def check_heartbeats(deployment: CheckedDeployment) -> Result:
+    """Check that no service is down that an operator has not disabled."""
+    down = [f'{each} in cell {identity}'
+            for identity, answer in deployment.answers().items()
+            for each in answer.down]
+    if not down:
+        return Result(Code.SUCCESS)
+    return Result(Code.WARNING, f'Down: {_named(down)}. Start these services, '
+                  'or delete those that no longer exist by cellsched service '
+                  f'delete; then {_AGAIN}')
+
+
 def check_services(deployment: CheckedDeployment) -> Result:
     """Check that compute services are understood, and how old they are."""
     versions = {
@@ -254,6 +278,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         ('Cells v2', _checking(check_cells)),
         ('Schemas', _checking(check_schemas)),
         ('Host mappings', _checking(check_hosts)),
+        ('Heartbeats', _checking(check_heartbeats)),
         ('Compute services', _checking(check_services)),
         ('Claims', _checking(check_claims)),
     )

@@ -76,8 +76,9 @@ _Refusal = tuple[float, str, str]
 class Report(base.ReportCommand):
     """Show the state of the deployment on one page, and change nothing.
 
-    Shows the cells and the use of their resources, the hosts that are down,
-    disabled or full, the builds in progress, the refusals by reason over time,
+    Shows the cells and the use of their resources, the schedulers and
+    conductors that are not up, the hosts that are down, disabled or full, the
+    builds in progress, the refusals by reason over time,
     and one decision with its filters and weights. ``--html`` writes the report
     as one HTML file without scripts or external resources. ``-f json`` shows
     the data of the page; the table is a summary.
@@ -146,8 +147,8 @@ def collect(app: Shell, instance: str | None = None) -> dict[str, Any]:
             return []
 
     # 1. Read each part by itself.
-    services = read('hosts', lambda: api.services.list(
-        context, _COMPUTE).services)
+    services = read('services', lambda: api.services.list(context).services)
+    agents = [each for each in services if each.binary == _COMPUTE]
     providers = read('resources', lambda: api.providers.list(
         context).providers)
     limit = min(LIMIT, app.conf.api.max_limit)
@@ -167,8 +168,10 @@ def collect(app: Shell, instance: str | None = None) -> dict[str, Any]:
     return {
         'version': VERSION, 'taken_at': base.shown(now), 'limit': limit,
         'problems': problems,
-        **_cells(cells, providers, services),
-        'hosts': _hosts(services, providers),
+        **_cells(cells, providers, agents),
+        'services': _services(
+            each for each in services if each.binary != _COMPUTE),
+        'hosts': _hosts(agents, providers),
         'builds': _builds(servers, now, limit),
         'refusals': {
             'decisions': {
@@ -270,6 +273,20 @@ def _hosts(
                 'seen_at': base.shown(each.updated_at), 'full': classes})
     rows.sort(key=lambda row: (
         row['state'] != 'down', not row['disabled'], row['host']))
+    return {**counts, 'listed': len(rows), 'rows': rows[:LIMIT]}
+
+
+def _services(services: 'Iterable[ServiceRecord]') -> dict[str, Any]:
+    """Return the number of services by state, and those that are not up."""
+    counts = dict.fromkeys(('up', 'down', 'stopped'), 0)
+    rows = []
+    for each in services:
+        counts[each.state] += 1
+        if each.state != 'up':
+            rows.append({
+                'binary': each.binary, 'host': each.host, 'cell': each.cell,
+                'state': each.state, 'seen_at': base.shown(each.updated_at)})
+    rows.sort(key=lambda row: (row['state'], row['binary'], row['host']))
     return {**counts, 'listed': len(rows), 'rows': rows[:LIMIT]}
 
 
@@ -412,7 +429,7 @@ def _time_at(timestamp: float) -> str | None:
 # The summary on a terminal.
 
 def _lines(data: Mapping[str, Any]) -> Iterator[str]:
-    hosts, builds = data['hosts'], data['builds']
+    hosts, builds, services = data['hosts'], data['builds'], data['services']
     yield f'Report of {data["taken_at"]}'
     yield ''
     yield from decision_text.table(
@@ -425,6 +442,12 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
     yield (f'Hosts: {hosts["up"]} up, {hosts["down"]} down, '
            f'{hosts["disabled"]} disabled, {hosts["full"]} full, '
            f'{hosts["unknown"]} in cells that do not answer')
+    yield (f'Schedulers and conductors: {services["up"]} up, '
+           f'{services["down"]} down, {services["stopped"]} stopped')
+    if services['rows']:
+        yield from decision_text.table(
+            ('Binary', 'Host', 'Cell', 'State', 'Last Seen'),
+            [(*each.values(),) for each in services['rows']])
     yield 'Builds in progress: ' + (', '.join(
         f'{each["state"]} ({each["servers"]}, the oldest for '
         f'{each["oldest_s"]} s)' for each in builds['states']) or 'none')

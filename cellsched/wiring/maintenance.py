@@ -51,4 +51,4 @@ def upgrade_checks(
     """Return the upgrade checks; connects to nothing before they run."""
     return upgrade.UpgradeChecks(upgrade.CheckedDeployment(
         parts.database, parts.cells, parts.gatherer,
-        lambda: shared_claims(parts)))
+        lambda: shared_claims(parts), conf.service_down_time))

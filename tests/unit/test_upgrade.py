@@ -2,6 +2,7 @@
 """Checks of a deployment say what is wrong, and what mends it."""
 
 from concurrent import futures
+import datetime
 import threading
 
 from oslo_upgradecheck import upgradecheck
@@ -30,6 +31,8 @@ AGAIN = 'run: cellsched-status upgrade check'
 
 PASSWORD = 'secret'
 
+DOWN_S = 60
+
 
 class CheckCase(base.TestCase):
 
@@ -55,7 +58,7 @@ class CheckCase(base.TestCase):
         made = upgrade.UpgradeChecks(upgrade.CheckedDeployment(
             database, registry.CellRegistry(database, self.clock, 60.0),
             gather.Gatherer(self.executor, self.targets, clock.Clock(),
-                            timeout_s=30), lambda: self.claims))
+                            timeout_s=30), lambda: self.claims, DOWN_S))
         by_name = dict(made._upgrade_checks)
         return by_name[name](made)
 
@@ -125,7 +128,7 @@ class TestCells(CheckCase):
         # From now on it hangs.
         gatherer.gather(self.context, self.cells.all(), look)
         deployment = upgrade.CheckedDeployment(
-            self.database, self.cells, gatherer, lambda: None)
+            self.database, self.cells, gatherer, lambda: None, DOWN_S)
 
         self.assertSays(FAILURE, upgrade.check_cells(deployment), 'cell1',
                         'silent', command=AGAIN)
@@ -231,6 +234,35 @@ class TestServices(CheckCase):
                         command=AGAIN)
         self.report('b', compute.SERVICE_VERSION)
         self.assertSays(SUCCESS, self.check('Compute services'))
+
+
+class TestHeartbeats(CheckCase):
+
+    def beat(self, host, binary=services.CONDUCTOR, age_s=0):
+        now = self.targets.database(self.cell).now()
+        self.in_cell(services.report, samples.uuids(1)[0], host, binary,
+                     binary, now - datetime.timedelta(seconds=age_s))
+
+    def test_services_that_are_down_and_enabled_are_named(self):
+        self.beat('a')
+        self.beat('b', services.COMPUTE)
+        self.assertSays(SUCCESS, self.check('Heartbeats'))
+
+        for host in 'b', 'c':
+            self.beat(host, services.COMPUTE, age_s=2 * DOWN_S)
+        self.beat('a', age_s=2 * DOWN_S)
+        self.in_cell(services.set_disabled, 'c', True, None, samples.NOW)
+
+        result = self.check('Heartbeats')
+        self.assertSays(WARNING, result, 'nova-conductor of host a in cell',
+                        'nova-compute of host b', command=AGAIN)
+        self.assertNotIn('host c', result.details)
+
+    def test_stopped_conductor_is_well(self):
+        self.beat('a')
+        self.in_cell(services.stop, 'a', services.CONDUCTOR, samples.NOW)
+
+        self.assertSays(SUCCESS, self.check('Heartbeats'))
 
 
 class TestClaims(CheckCase):

@@ -5,12 +5,14 @@ import datetime
 import types
 
 from cellsched.cli import report
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.explanation import diagnosis
 from tests.unit import base as unit_base
 from tests.unit.cli import base
 from tests.unit.cli import test_server
+from tests.unit.db import samples
 
 NOW = datetime.datetime(2026, 11, 26, 21, 4)
 END = NOW.replace(tzinfo=datetime.UTC).timestamp()
@@ -53,6 +55,38 @@ class TestReport(test_server.ServerTestCase):
         [row] = data['hosts']['rows']
         self.assertEqual(('host1', 'up', True, 'new disks'), (
             row['host'], row['state'], row['disabled'], row['reason']))
+
+    def test_services_that_are_not_up_are_listed(self):
+        parts = self.cloud.api.parts
+        cell0 = parts.targets.database(parts.cells.cell0())
+        seen = cell0.now() - datetime.timedelta(hours=1)
+        for host, binary in (('gone', services.SCHEDULER),
+                             ('ended', services.CONDUCTOR)):
+            self.write(cell0, services.report, samples.uuids(1)[0], host,
+                       binary, binary, seen)
+            self.addCleanup(self.write, cell0, services.delete, host, binary,
+                            seen, cell0.now())
+        self.write(cell0, services.stop, 'ended', services.CONDUCTOR, seen)
+        path = self.directory / 'services.html'
+
+        found = self.report(
+            '-f', 'json', '--html', path).data['services']
+
+        self.assertEqual((3, 1, 1), (
+            found['up'], found['down'], found['stopped']))
+        self.assertEqual(
+            [('nova-scheduler', 'gone', 'cell0', 'down'),
+             ('nova-conductor', 'ended', 'cell0', 'stopped')],
+            [(each['binary'], each['host'], each['cell'], each['state'])
+             for each in found['rows']])
+        self.assertIn('<bdi>gone</bdi>', path.read_text())
+        shown = self.report().out
+        for text in '3 up, 1 down, 1 stopped', 'nova-scheduler  gone':
+            self.assertIn(text, shown)
+
+    def write(self, database, query, *args):
+        with database.writer() as connection:
+            query(connection, *args)
 
     def test_failed_build_is_counted_with_its_reason(self):
         [row] = self.create('monster', '--flavor', 'huge', '--wait').data
