@@ -822,7 +822,7 @@ def name_some(uuids: Iterable[str]) -> str:
         f' and {more} more' if more > 0 else '')
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Return an error as one line, without the passwords of URLs in it.
 
     The text of an error of another service ends with its traceback, which is

@@ -24,6 +24,7 @@ from typing import Any
 from typing import Protocol
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.metrics import Metrics
 from cellsched import urls
@@ -92,7 +93,7 @@ class HealthChecks:
     """Runs checks at the same time, each in a limited time.
 
     A check that hangs is not started again before it ends, so it costs one
-    thread. The log has the first failure, one of another kind, and the end.
+    thread.
 
     :param start_thread: runs a function in a thread
     """
@@ -107,8 +108,7 @@ class HealthChecks:
         self._start_thread = start_thread
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
-        #: The kinds of the errors of checks that fail, by name.
-        self._failures: dict[str, str] = {}
+        self._conditions = Conditions(LOG, clock.monotonic)
 
     def results(self) -> list[CheckResult]:
         """Return the results of all checks, within the time limit."""
@@ -135,16 +135,13 @@ class HealthChecks:
         return run
 
     def _run(self, name: str, run: _Run) -> None:
+        failing = f'Health check of {name} fails'
         try:
             run.remark = self._checks[name]()
-            if self._failures.pop(name, None):
-                LOG.info('Health check of %s passes again', name)
+            self._conditions.end(failing)
         except Exception as exc:
-            kind, problem = exception.kind_of(exc), exception.describe(exc)
-            if self._failures.get(name) != kind:
-                LOG.info('Health check of %s failed: %s', name, problem)
-            self._failures[name] = kind
-            run.problem = _shown(problem)
+            self._conditions.occur(failing, exc, logging.INFO)
+            run.problem = _shown(exception.describe(exc))
         finally:
             run.ended = self._clock.monotonic()
             run.done.set()

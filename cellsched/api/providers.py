@@ -12,7 +12,6 @@ from typing import Any
 from typing import NamedTuple
 
 import os_traits
-from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.api import authorization
@@ -35,8 +34,6 @@ from cellsched import exception
 from cellsched import json_schema
 from cellsched.listing import server
 from cellsched.objects import resources
-
-LOG = log.getLogger(__name__)
 
 
 #: Kinds of providers: a compute node; a part of a compute node; and a
@@ -377,9 +374,6 @@ class Providers(base.Controller):
                 found += of_nodes(
                     gathered.results[cell.uuid], server.name_of(cell))
                 continue
-            LOG.warning('Cell %s does not answer for its providers: %s',
-                        cell.identity, gathered.failures.get(
-                            cell.uuid, 'it took too long'))
             down.append(server.name_of(cell))
         return found, down
 

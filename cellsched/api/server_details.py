@@ -118,8 +118,6 @@ class Details(base.ServerController):
                             connection, {'instance_uuid': [uuid]}))
 
         gathered = self._gatherer.gather(context, [cell], read)
-        if cell.uuid not in gathered.results:
-            listing.log_down(cell, gathered)
         return gathered.results.get(cell.uuid)
 
 

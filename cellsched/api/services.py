@@ -6,8 +6,6 @@ from collections.abc import Iterable
 import dataclasses
 import datetime
 
-from oslo_log import log
-
 from cellsched.api import authorization
 from cellsched.api import base
 from cellsched.api import validation
@@ -29,8 +27,6 @@ from cellsched import exception
 from cellsched import json_schema
 from cellsched.migrations import LocalDeletion
 from cellsched import objects
-
-LOG = log.getLogger(__name__)
 
 UP = services.UP
 UNKNOWN = 'UNKNOWN'
@@ -245,9 +241,6 @@ class Services(base.Controller):
             with self._database.reader() as connection:
                 mapped = host_mappings.by_cell(connection)
             for each in down:
-                LOG.warning('Cell %s does not answer for its services: %s',
-                            each.identity, gathered.failures.get(
-                                each.uuid, 'it took too long'))
                 found += _unknown(each, mapped.get(each.uuid, ()))
         return ServicePage(
             sorted((each for each in found

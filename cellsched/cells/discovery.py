@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import logging
 from typing import Any
 
 from oslo_log import log
@@ -13,6 +14,7 @@ from oslo_log import log
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.db.api import host_mappings
 from cellsched.db.api import leases
 from cellsched.db.cell import compute_nodes
@@ -204,7 +206,7 @@ class PeriodicDiscovery:
         self._candidate = candidate
         self._lease_s = period_s * _LEASE_PERIODS
         self._leads = False
-        self._conflict = ''
+        self._conditions = Conditions(LOG, database.clock.monotonic)
 
     def run(self) -> list[str]:
         """Map new hosts if this process leads; return them.
@@ -217,12 +219,9 @@ class PeriodicDiscovery:
         try:
             new = self._discovery.discover(status=LOG.debug)
         except exception.HostMappingExists as exc:
-            # Log each conflict once, not in each period.
-            if str(exc) != self._conflict:
-                LOG.error('%s', exc)
-            self._conflict = str(exc)
+            self._conditions.replace({str(exc): ''}, logging.ERROR)
             return []
-        self._conflict = ''
+        self._conditions.replace({})
         if new:
             LOG.info('Mapped new hosts: %s', ', '.join(new))
         return new

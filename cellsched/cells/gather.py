@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from concurrent import futures
 import dataclasses
 import functools
+import logging
 import threading
 from typing import Any
 
@@ -14,9 +15,11 @@ from oslo_log import log
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched import context
 from cellsched.context import RequestContext
 from cellsched.db.cell import services
+from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import compute
 
@@ -36,13 +39,20 @@ class GatherResult:
     failures: dict[str, Exception] = dataclasses.field(default_factory=dict)
     silent: set[str] = dataclasses.field(default_factory=set)
 
+    def outcome(self, uuid: str) -> Exception | str:
+        """Return why a cell has no result; empty if it has one."""
+        if uuid in self.silent:
+            return 'it took too long'
+        return self.failures.get(uuid, '')
+
 
 class Gatherer:
     """Queries cells in threads, each with its own deadline.
 
     The deadline of a cell starts when its query starts. A cell whose earlier
     query still hangs counts as silent at once. So a dead cell costs one
-    thread, and its deadline once.
+    thread, and its deadline once. A cell that does not answer is logged here,
+    whatever the query.
 
     :param executor: runs the queries; its size limits how many run at a time
     """
@@ -57,6 +67,7 @@ class Gatherer:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._hanging: dict[str, futures.Future[Any]] = {}
+        self._conditions = Conditions(LOG, clock.monotonic)
 
     def gather(
         self, context: RequestContext,
@@ -75,9 +86,14 @@ class Gatherer:
             cell_context.update_store()
             return function(cell_context)
 
-        return self._gather(
+        cells = list(cells)
+        gathered = self._gather(
             ((cell.uuid, ask, (cell,)) for cell in cells),
             timeout_s or self._timeout_s, hangs=timeout_s is None)
+        for cell in cells:
+            self._log(f'Cell {cell.identity}', gathered.outcome(cell.uuid),
+                      function, hangs=timeout_s is None)
+        return gathered
 
     def call(
         self, name: str, function: Callable[[], Any], timeout_s: float
@@ -87,7 +103,31 @@ class Gatherer:
         :param name: identifies the database, as a uuid identifies a cell
         :param timeout_s: the deadline
         """
-        return self._gather([(name, function, ())], timeout_s, hangs=True)
+        gathered = self._gather([(name, function, ())], timeout_s, hangs=True)
+        self._log(f'The {name}', gathered.outcome(name), function, hangs=True)
+        return gathered
+
+    def _log(
+        self, database: str, failure: Exception | str,
+        function: Callable[..., Any], hangs: bool,
+    ) -> None:
+        """Log that a database does not answer, or answers again.
+
+        :param hangs: whether a database that is silent does not answer, or
+            the deadline was only that of this query
+        """
+        away = f'{database} does not answer'
+        wrong = f'{database} fails the query {_name(function)}'
+        if not failure:
+            self._conditions.end(away)
+            self._conditions.end(wrong)
+        elif isinstance(failure, exception.DATABASE_UNAVAILABLE) or (
+                isinstance(failure, str) and hangs):
+            self._conditions.occur(away, failure)
+        elif isinstance(failure, Exception):
+            self._conditions.occur(
+                wrong, failure, logging.ERROR, not isinstance(
+                    failure, exception.CellschedException))
 
     def _gather(
         self, queries: Iterable[tuple[
@@ -184,20 +224,20 @@ class Gatherer:
 def lowest_compute(
     cells: registry.CellRegistry, gatherer: Gatherer
 ) -> compute.Lowest:
-    """Query all cells in parallel; log the cells that do not answer.
+    """Query all cells in parallel; leave out those that do not answer.
 
     Disabled cells are included, because their servers still need messages.
     """
     asked = {cell.uuid: cell for cell in cells.real()}
     gathered = gatherer.gather(context.admin(), asked.values(), _version_there)
-    failed = {**gathered.failures,
-              **dict.fromkeys(gathered.silent, 'timeout')}
-    for uuid, reason in failed.items():
-        LOG.warning('Could not read the versions of compute services of cell '
-                    '%s; it is left out: %s', asked[uuid].identity, reason)
     return compute.Lowest(
         min(filter(None, gathered.results.values()), default=None),
-        frozenset(failed))
+        frozenset(asked.keys() - gathered.results.keys()))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    name = getattr(function, '__qualname__', type(function).__name__)
+    return name.removesuffix('<lambda>').replace('<locals>.', '').rstrip('.')
 
 
 def _version_there(cell_context: context.RequestContext) -> int | None:

@@ -19,6 +19,7 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched import urls
 
 LOG = log.getLogger(__name__)
@@ -135,6 +136,11 @@ class ProviderLocks:
         self._connecting = clock.lock()
         self._coordinator: Any = None
         self._paused_until = 0.0
+        self._conditions = Conditions(LOG, clock.monotonic)
+        self._failing = (
+            f'The backend {urls.mask(backend_url)} of [coordination] '
+            'backend_url fails, and writers of one provider do not wait for '
+            'each other')
 
     @property
     def is_enabled(self) -> bool:
@@ -218,6 +224,7 @@ class ProviderLocks:
             lock = self._await(f'cellsched-{name}'.encode(), use)
             if lock is not None:
                 use.answered.set()
+                self._conditions.end(self._failing)
                 use.done.wait(_HELD_S)
                 lock.release()
         except Exception as exc:
@@ -257,11 +264,6 @@ class ProviderLocks:
     def _fail(self, error: Exception) -> None:
         """Do without locks for some time."""
         with self._lock:
-            is_new = self._paused_until <= self._clock.monotonic()
             self._paused_until = self._clock.monotonic() + _PAUSE_S
             self._coordinator = None
-        if is_new:
-            LOG.warning(
-                'The backend %s of [coordination] backend_url fails, and '
-                'writers of one provider do not wait for each other: %s',
-                urls.mask(self._url), urls.mask_text(str(error)))
+        self._conditions.occur(self._failing, error)

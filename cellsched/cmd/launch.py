@@ -37,6 +37,7 @@ from cellsched.clock import Clock
 from cellsched.cmd.configuration import ServiceConfiguration
 from cellsched.cmd import reports
 from cellsched.cmd.systemd import Systemd
+from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.metrics import Metrics
 from cellsched.metrics import PrometheusMetrics
@@ -158,11 +159,9 @@ def _ready_service(
 
     :param waits_for: called with the reason of each attempt that fails
     """
-    made = _wait_for(
-        program, 'a database', 'the databases answer', make, waits_for)
+    made = _wait_for(program, 'a database', make, waits_for)
     try:
-        _wait_for(program, 'its broker', 'the broker accepts the queues',
-                  made.check_queues, waits_for)
+        _wait_for(program, 'its broker', made.check_queues, waits_for)
     except BaseException:
         made.parts.close()
         raise
@@ -170,28 +169,26 @@ def _ready_service(
 
 
 def _wait_for(
-    program: str, server: str, answer: str, attempt: Callable[[], _Result],
+    program: str, server: str, attempt: Callable[[], _Result],
     waits_for: Callable[[str], None],
 ) -> _Result:
     """Repeat an attempt until a server answers; return its result.
 
-    Each reason to wait is logged once, and then the answer.
+    Each reason to wait is logged once, and then its end.
     """
-    known = ''
+    clock = Clock()
+    conditions = Conditions(LOG, clock.monotonic)
     while True:
         try:
             result = attempt()
         except _AWAY as exc:
             reason = f'waits for {server}: {_text(exc)}'
         else:
-            if known:
-                LOG.info('%s continues: %s', program, answer)
+            conditions.replace({})
             return result
         waits_for(reason)
-        if reason != known:
-            LOG.warning('%s %s', program, reason)
-        known = reason
-        Clock().sleep(_RETRY_S)
+        conditions.replace({f'{program} {reason}': ''})
+        clock.sleep(_RETRY_S)
 
 
 def _text(exc: Exception) -> str:
@@ -432,16 +429,17 @@ class _Process:
 
     def _watch(self) -> None:
         """Report to systemd as long as the loops of the service run."""
-        interval_s, known = self._systemd.interval_s or 0.0, None
+        interval_s = self._systemd.interval_s or 0.0
+        conditions = Conditions(LOG, Clock().monotonic)
+        stalled = (f'{self._program} does not work, and is not reported to '
+                   'systemd as alive')
         while not self._stopping.wait(interval_s):
             # A service that waits for its databases does not run yet.
             stuck = self._service.stuck(interval_s) if self._service else []
+            conditions.replace(
+                {stalled: '; '.join(stuck)} if stuck else {}, logging.ERROR)
             if not stuck:
                 self._systemd.beat(self._worker)
-            elif stuck != known:
-                LOG.error('%s does not work, and is not reported to systemd '
-                          'as alive: %s', self._program, '; '.join(stuck))
-            known = stuck
 
 
 class _Worker(cotyledon.Service):

@@ -10,6 +10,7 @@ from collections.abc import Set
 import dataclasses
 import datetime
 import json
+import logging
 from typing import Any
 from uuid import UUID
 from uuid import uuid5
@@ -25,6 +26,7 @@ from cellsched.compute import children
 from cellsched.compute import host_name
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
+from cellsched.conditions import Conditions
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
@@ -107,8 +109,9 @@ class Tracker:
         # New nodes, and the number of reports in which their inventories are
         # still verified.
         self._young: dict[str, int] = {}
-        # Reasons that were logged for nodes that are not reported.
+        # Nodes that the last report left out, with the reasons.
         self._refused: dict[str, str] = {}
+        self._conditions = Conditions(LOG, database.clock.monotonic)
         # Vanished nodes of this report, and whether each was empty.
         self._emptied: dict[str, bool] = {}
 
@@ -183,7 +186,7 @@ class Tracker:
         rows = {each.node: each for each in held}
         uuids = {each.uuid for each in held}
         placed: dict[str, virt_base.NodeResources] = {}
-        self._moving = set()
+        self._moving, self._refused = set(), {}
         for node, resources in nodes.items():
             row, uuid = rows.get(node), resources.uuid
             if self._providers.get(node) not in uuids:
@@ -205,7 +208,7 @@ class Tracker:
                     child.uuid for child in resources.providers.values()):
                 self._moving.add(node)
             placed[node] = dataclasses.replace(resources, uuid=uuid)
-            self._refused.pop(node, None)
+        self._conditions.replace(self._refused, logging.ERROR)
         return placed
 
     def _new_node_uuid(
@@ -286,9 +289,7 @@ class Tracker:
         return True
 
     def _refuse(self, node: str, problem: str) -> None:
-        if self._refused.get(node) != problem:
-            LOG.error('Node %s is not reported: it %s', node, problem)
-        self._refused[node] = problem
+        self._refused[f'Node {node} is not reported: it {problem}'] = ''
         self._forget(node)
 
     def _forget(self, node: str) -> None:

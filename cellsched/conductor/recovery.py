@@ -21,6 +21,7 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
+from cellsched.conditions import Conditions
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import steps
@@ -249,6 +250,7 @@ class StalledBuilds:
     def __post_init__(self) -> None:
         #: Running work, by the uuid of the cell.
         self._under_way: dict[str, futures.Future[None]] = {}
+        self._conditions = Conditions(LOG, self.database.clock.monotonic)
 
     def run(self) -> None:
         """Search all cells; return when the work is done or running."""
@@ -259,9 +261,6 @@ class StalledBuilds:
         cells = {cell.uuid: cell for cell in self.cells.real()
                  if cell.uuid not in self._under_way}
         gathered = self.gatherer.gather(context, cells.values(), self._find)
-        for uuid in gathered.silent | gathered.failures.keys():
-            LOG.warning('Stalled builds of cell %s are not checked: the cell '
-                        'does not answer', cells[uuid].identity)
         for uuid, found in gathered.results.items():
             if found:
                 self._under_way[uuid] = self.executor.submit(
@@ -273,14 +272,16 @@ class StalledBuilds:
     ) -> None:
         """Process these builds of a cell, and the pages after them."""
         assert cell_context.cell is not None
+        postponed = ('Check of stalled builds in cell '
+                     f'{cell_context.cell.name} is postponed')
         try:
             while found:
                 self._go_on_with(cell_context, found)
                 found = (self._find(cell_context)
                          if len(found) == self.page else [])
+            self._conditions.end(postponed)
         except Exception as exc:
-            LOG.warning('Check of stalled builds in cell %s is postponed: %s',
-                        cell_context.cell.name, exception.describe(exc))
+            self._conditions.occur(postponed, exc)
 
     def _go_on_with(
         self, cell_context: RequestContext, found: list[_Found]

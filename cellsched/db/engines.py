@@ -18,6 +18,7 @@ from sqlalchemy import event
 from sqlalchemy import pool
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.db import errors
 from cellsched.db import guarded_statements
 from cellsched.db import mysql
@@ -277,14 +278,18 @@ def _connect(
 
     :param attempts_max: the number of attempts; 0 for none, -1 for no limit
     """
+    conditions = Conditions(LOG, clock.monotonic)
+    failing = (f'Connection to the {engine.dialect.name} database failed; '
+               f'trying again every {interval_s} s')
     for number in itertools.count(1) if attempts_max else ():
         try:
-            return engine.connect().close()
+            engine.connect().close()
+            conditions.end(failing)
+            return
         except sa.exc.OperationalError:
             if number == attempts_max:
                 raise
-            LOG.warning('Connection to the %s database failed; trying again '
-                        'in %s s', engine.dialect.name, interval_s)
+            conditions.occur(failing)
             clock.sleep(interval_s)
 
 

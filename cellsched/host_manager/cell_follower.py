@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
+import logging
 from typing import Any
 
 from oslo_log import log
@@ -12,6 +13,7 @@ from oslo_log import log
 from cellsched.cells.discovery import Discovery
 from cellsched.clock import Clock
 from cellsched.clock import Lock
+from cellsched.conditions import Conditions
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
@@ -61,7 +63,7 @@ class CellFollower:
         #: that are being applied.
         self._services: dict[str, Any] = {}
         self._waiting: dict[str, Any] = {}
-        self._strangers: set[str] = set()
+        self._conditions = Conditions(LOG, self.clock.monotonic)
         #: The hosts that are mapped to the cell, for :meth:`read`; None if
         #: mappings are not followed. A new set means a change.
         self.mapped: Set[str] | None = None
@@ -309,11 +311,10 @@ class CellFollower:
         self._compared = None
         strangers = {host for host, owner in owners.items()
                      if owner.uuid != self.cell.uuid}
-        for host in strangers - self._strangers:
-            LOG.error('Host %s of cell %s is mapped to cell %s and is left '
-                      'out; host names are unique across cells',
-                      host, self.cell.identity, owners[host].identity)
-        self._strangers = strangers
+        self._conditions.replace({
+            f'Host {host} of cell {self.cell.identity} is mapped to cell '
+            f'{owners[host].identity} and is left out; host names are unique '
+            'across cells': '' for host in strangers}, logging.ERROR)
         return [row for row in rows if row.host not in strangers]
 
     def _still_mapped(self, rows: Sequence[Any]) -> Sequence[Any]:

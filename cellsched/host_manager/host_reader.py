@@ -18,6 +18,7 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
@@ -102,6 +103,8 @@ class HostReader:
 
     def __post_init__(self) -> None:
         self._columns = (*columns.STANDARD, *self.extra_columns)
+        #: The conditions that requests meet.
+        self.conditions = Conditions(LOG, self.clock.monotonic)
         # Guards the state that requests share; never held during I/O.
         self._lock = self.clock.lock()
         #: The health of cells.
@@ -144,9 +147,6 @@ class HostReader:
         gathered = self.gatherer.gather(
             context, cells.values(),
             lambda cell_context: self._ask(cell_context, scope))
-        for uuid in gathered.failures.keys() - disabled:
-            LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
-                        gathered.failures[uuid])
         quiet = gathered.silent | gathered.failures.keys()
         made = self.nothing()
         with self._lock:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import functools
+import logging
 import math
 from typing import Any
 import zlib
@@ -19,6 +20,7 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import operator_changes
@@ -28,6 +30,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.host_manager import aggregate_groups
 from cellsched.host_manager import cell_follower
+from cellsched.host_manager import mass_outage
 from cellsched.host_manager.mass_outage import find
 from cellsched.host_manager.mass_outage import OutageLimits
 from cellsched.host_manager import source
@@ -61,6 +64,10 @@ _CHANGES_S = 2.0
 
 #: The name of the API database beside the uuids of cells.
 API_DATABASE = 'API database'
+
+#: The condition that a provider cannot be read.
+_UNREADABLE = ('Provider %s in the claim store cannot be read, and gets no '
+               'servers')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +129,6 @@ class HostManager(source.HostSource):
         # Requests share a read of operators' changes.
         self._reading_changes = self.clock.lock()
         self._changes_read_at = -math.inf
-        self._api_is_away = False
         #: The token of the feed before all cells were read last.
         self._changes_token: feed.Token | None = None
         # Apply changes in the order in which they were read.
@@ -136,7 +142,8 @@ class HostManager(source.HostSource):
         self._aggregates_full_at = 0.0
         self._doubtful: set[str] = set()
         #: Why providers of the claim store cannot be read.
-        self._flaws: dict[str, str] = {}
+        self._flaws: set[str] = set()
+        self._conditions = Conditions(LOG, self.clock.monotonic)
         # Unclaimed choices, with the times at which they expire.
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
@@ -149,7 +156,6 @@ class HostManager(source.HostSource):
             (*columns.STANDARD, *self.extra_columns),
             cell_health.Cells(self.policy.half_life_s,
                               self.policy.limits.silence_s))
-        self._doubted_at = -math.inf
         #: Cells that did not answer the last query, by identity.
         self.silent: list[str] = []
 
@@ -252,16 +258,7 @@ class HostManager(source.HostSource):
             # Without an answer, the last known facts decide.
             self._changes_read_at = now
             if API_DATABASE not in known.results:
-                if not self._api_is_away:
-                    LOG.warning(
-                        'The API database cannot be read; changes of operators'
-                        ' since the last refresh are not known: %s',
-                        known.failures.get(API_DATABASE, 'it took too long'))
-                self._api_is_away = True
                 return
-            if self._api_is_away:
-                LOG.info('The API database can be read again')
-            self._api_is_away = False
             # 2. Read the cells, as the change may be of a service there. The
             # refresh counts those that do not answer.
             token, followers = known.results[API_DATABASE]
@@ -318,22 +315,16 @@ class HostManager(source.HostSource):
     def mass_outage_error(self) -> exception.HostStateUncertain | None:
         """Return an error if the state of hosts is uncertain, else None."""
         with self._lock:
-            now = self.clock.steady()
-            found = find(self.table, now, self.policy.limits)
-            if found is None:
-                return None
-            log_it = now - self._doubted_at >= self.policy.limits.down_s
-            if log_it:
-                self._doubted_at = now
-        if log_it:
-            ahead = [each.ahead_s for each in self._followers.values()]
-            LOG.warning(
-                'Suspected clock skew: %d of %d hosts in %d cells went down '
-                'at the same time; requests that need them are rejected with '
-                'HostStateUncertain. The clocks of the '
-                "cells' databases are ahead of ours by %.1f to %.1f seconds",
-                found.hosts, found.known, found.cells, min(ahead, default=0),
-                max(ahead, default=0))
+            found = find(self.table, self.clock.steady(), self.policy.limits)
+        if found is None:
+            self._conditions.end(mass_outage.CONDITION)
+            return None
+        ahead = [each.ahead_s for each in self._followers.values()]
+        self._conditions.occur(
+            mass_outage.CONDITION,
+            f'{found.text}. The clocks of the cells\' databases are ahead of '
+            f'ours by {min(ahead, default=0):.1f} to '
+            f'{max(ahead, default=0):.1f} seconds')
         return exception.HostStateUncertain(
             hosts=found.hosts, known=found.known)
 
@@ -455,12 +446,9 @@ class HostManager(source.HostSource):
         self, followers: Mapping[str, cell_follower.CellFollower],
         gathered: gather.GatherResult,
     ) -> None:
-        """Log and count the cells that did not answer."""
+        """Count the cells that did not answer."""
         cells = {uuid: each.cell for uuid, each in followers.items()}
         disabled = _disabled(cells.values())
-        for uuid in gathered.failures.keys() - disabled:
-            LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
-                        gathered.failures[uuid])
         quiet = gathered.silent | gathered.failures.keys()
         with self._lock:
             for uuid in quiet:
@@ -546,7 +534,7 @@ class HostManager(source.HostSource):
                 self._claims_token = changes.token
             unread.difference_update(each.provider for each in changes.usages)
             unread |= self._take_doubtful()
-            if named := sorted(unread | self._flaws.keys()):
+            if named := sorted(unread | self._flaws):
                 with claims_base.translated_errors():
                     changes = self.claims.usages(providers=named)
                 with self._lock:
@@ -572,13 +560,13 @@ class HostManager(source.HostSource):
         if problem:
             # It keeps no other provider, and is read again each time, as a
             # correction by hand is no reported change.
-            if problem != self._flaws.get(usage.provider):
-                LOG.error('Provider %s in the claim store cannot be read, '
-                          'and gets no servers: %s', usage.provider, problem)
-            self._flaws[usage.provider] = problem
+            self._conditions.occur(
+                _UNREADABLE % usage.provider, problem, logging.ERROR)
+            self._flaws.add(usage.provider)
             return usage.provider, {}, {}, 0, {}
         if self._flaws:
-            self._flaws.pop(usage.provider, None)
+            self._flaws.discard(usage.provider)
+            self._conditions.end(_UNREADABLE % usage.provider)
         return (usage.provider, usage.capacity, usage.used, usage.consumers,
                 usage.units)
 

@@ -40,6 +40,10 @@ class OutageLimits:
     silence_s: float = 30.0
 
 
+#: The condition that there is one, in the log.
+CONDITION = 'Suspected clock skew'
+
+
 @dataclasses.dataclass(frozen=True)
 class MassOutage:
     """Hosts that went down at the same time.
@@ -52,6 +56,13 @@ class MassOutage:
     hosts: int
     known: int
     cells: int
+
+    @property
+    def text(self) -> str:
+        """The outage in words, for the log."""
+        return (f'{self.hosts} of {self.known} hosts in {self.cells} cells '
+                'went down at the same time; requests that need them are '
+                'rejected with HostStateUncertain')
 
 
 def find(

@@ -9,7 +9,6 @@ import itertools
 import threading
 from typing import Any
 
-from oslo_log import log
 
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -29,8 +28,6 @@ from cellsched.listing.query import ServerQuery
 from cellsched.listing import server
 from cellsched import objects
 
-
-LOG = log.getLogger(__name__)
 
 #: Position of the state in a row.
 _VM_STATE = instance_list.SHOWN.index('vm_state')
@@ -190,7 +187,6 @@ class PageReader:
                 yield from self._next(
                     source, *gathered.results[source.cell.uuid])
             else:
-                log_down(source.cell, gathered)
                 source.down = True
         down = [source for source in sources if source.down]
         if down:
@@ -285,16 +281,6 @@ def values(
     """Return the sort values of a build request."""
     return [request.get('updated_at') if name == 'updated_at'
             else request.instance.get(name) for name in order.names]
-
-
-def log_down(cell: objects.CellMapping, gathered: gather.GatherResult) -> None:
-    failure = gathered.failures.get(cell.uuid)
-    if failure is None or isinstance(failure, exception.CellschedException):
-        LOG.warning('Cell %s did not answer a listing: %s', cell.identity,
-                    failure or 'timeout')
-    else:
-        LOG.error('Could not read servers of cell %s', cell.identity,
-                  exc_info=failure)
 
 
 #: Attempts to find a server whose mapping is not consistent yet.
@@ -416,7 +402,6 @@ class ServerListing:
                 database(cell_context), server.name_of(cell), requested,
                 NEWEST, internals=bool(context.is_admin)))
         if cell.uuid not in gathered.results:
-            log_down(cell, gathered)
             return self._unknown(uuid, cell)
         found = gathered.results[cell.uuid][1]
         return found[0] if found else None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import oslo_messaging
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.notify.payloads import instance as payloads
@@ -66,6 +67,7 @@ class Senders:
         self._legacy = self._versioned = None
         self._clock = clock
         self._paused_until = -math.inf
+        self._conditions = Conditions(LOG, self._now)
         if transport is None:
             return
         options = transport.conf.oslo_messaging_notifications
@@ -88,20 +90,25 @@ class Senders:
 
         Never fails: errors are logged, those of the broker by oslo.messaging.
         """
-        for sender, note in ((self._legacy, legacy),
-                             (self._versioned, versioned)):
+        for form, sender, note in (
+                ('Unversioned', self._legacy, legacy),
+                ('Versioned', self._versioned, versioned)):
             if sender is None:
                 continue
+            unsent = f'{form} notification {note.event} cannot be sent'
             began = self._now()
             if began < self._paused_until:
-                LOG.warning('Notification %s is not sent: the broker was too '
-                            'slow a moment ago', note.event)
+                self._conditions.occur(
+                    unsent, 'the broker was too slow a moment ago')
                 continue
             try:
                 tell = getattr(sender.prepare(note.publisher), priority)
                 tell(context, note.event, note.payload())
+                # oslo.messaging does not raise the errors of a broker.
+                if self._now() - began < SLOW_S:
+                    self._conditions.end(unsent)
             except Exception as exc:
-                _log_failure(note.event, exc)
+                self._conditions.occur(unsent, exc)
             ended = self._now()
             if ended - began >= SLOW_S:
                 self._paused_until = ended + PAUSE_S
@@ -118,14 +125,6 @@ def _sender(
     return oslo_messaging.Notifier(
         transport, retry=retries, serializer=serializer.Serializer(),
         topics=topics)
-
-
-def _log_failure(what: str, exc: Exception) -> None:
-    # The rest of a text that quotes a URL may be a password.
-    value, url, _ = str(exc).partition('://')
-    text = ' '.join(value.split()) + (url and f'{url}****')
-    LOG.warning('Could not send notification %s: %s: %s',
-                what, type(exc).__name__, text)
 
 
 def _check(names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_log import log
 
+from cellsched.conditions import Conditions
 from cellsched.db.api import quotas
 from cellsched import exception
 from cellsched import files
@@ -31,6 +32,9 @@ with contextlib.suppress(ImportError):
     from oslo_limit import opts
 
 LOG = log.getLogger(__name__)
+
+#: The condition that Keystone does not answer.
+_UNREAD = 'Quota limits cannot be read from Keystone'
 
 _GROUP = 'oslo_limit'
 
@@ -96,6 +100,7 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
             conf.quota.unified_limits_resource_strategy == 'require')
         self._enforcer: 'limit.Enforcer | None' = None
         self._answers: dict[str | None, _Answer] = {}
+        self._conditions = Conditions(LOG, clock.monotonic)
         _prepare(conf)
 
     def limits_of(
@@ -152,17 +157,18 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         try:
             if self._enforcer is None:
                 self._enforcer = limit.Enforcer(_count, cache=False)
-            return _Answer(now, dict(ask(self._enforcer)))
+            answer = _Answer(now, dict(ask(self._enforcer)))
+            self._conditions.end(_UNREAD)
+            return answer
         except Exception as exc:
             # For a malformed answer, oslo.limit raises any kind of error.
             reason = plugins.said_by(exc).rstrip('.')
             if isinstance(exc, (AttributeError, LookupError, TypeError)):
                 reason = ('oslo.limit cannot read the answer of '
                           f'Keystone: {reason}')
-            LOG.warning('Could not read quota limits from Keystone: %s. %s',
-                        reason, 'No request is accepted until it answers.'
-                        if before is None else
-                        'Its last limits stay in force.')
+            self._conditions.occur(_UNREAD, f'{reason}. Known limits stay in '
+                                   'force. Without them, no request is '
+                                   'accepted')
             return _Answer(now, before, reason)
 
 

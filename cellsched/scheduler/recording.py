@@ -29,6 +29,7 @@ import dataclasses
 import fcntl
 import functools
 import heapq
+import logging
 import math
 import os
 import pathlib
@@ -43,6 +44,7 @@ import zlib
 from oslo_log import log
 from oslo_serialization import msgpackutils
 
+from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.hosts import columns
 from cellsched.hosts.snapshot import Changes
@@ -368,7 +370,9 @@ class Recorder:
         self._waiting = collections.deque[MadeDecision]()
         self._dropped = self._logged = 0
         self._logged_at = -math.inf
-        self._is_failing = self._is_outdated = False
+        self._is_outdated = False
+        self._conditions = Conditions(LOG, self.monotonic)
+        self._failing = f'Decisions cannot be recorded to {self.path}'
         self._files: _Files | None = None
         self._encoder = StateEncoder()
 
@@ -445,9 +449,7 @@ class Recorder:
         except Exception as exc:
             self._fail(len(ordered), exc)
             return
-        if self._is_failing:
-            LOG.info('Decisions are recorded again to %s', self.path)
-            self._is_failing = False
+        self._conditions.end(self._failing)
         self.metrics.add(metrics.RECORDED, ('written',), len(ordered))
 
     def _begin_file(self, first: MadeDecision) -> None:
@@ -475,13 +477,9 @@ class Recorder:
             self._dropped += lost
         if self._files is not None:
             self._files.is_full = True
-        if not self._is_failing:
-            # An error of the file system needs no traceback.
-            LOG.error(
-                'Decisions cannot be recorded to %s: %s', self.path,
-                getattr(exc, 'strerror', None) or repr(exc),
-                exc_info=None if isinstance(exc, OSError) else exc)
-        self._is_failing = True
+        # An error of the file system needs no traceback.
+        self._conditions.occur(
+            self._failing, exc, logging.ERROR, not isinstance(exc, OSError))
 
     def _report(self) -> None:
         """Count and log the decisions that were dropped."""

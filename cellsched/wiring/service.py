@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import functools
+import logging
 import math
 from random import Random
 import socket
@@ -19,6 +20,7 @@ from oslo_log import log
 
 from cellsched.batching import STOP_S
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched import metrics
 from cellsched import monitoring
@@ -30,8 +32,8 @@ from cellsched.wiring.base import run_within
 
 LOG = log.getLogger(__name__)
 
-#: Errors of periodic tasks while a database or a broker is unavailable.
-_AWAY = (*exception.DATABASE_UNAVAILABLE, *delivery.ERRORS)
+#: Errors of periodic tasks that need no traceback.
+_EXPECTED = (exception.CellschedException, *delivery.ERRORS)
 
 
 #: Errors after which a service must end.
@@ -113,6 +115,7 @@ class Service:
         self._unready = unready
         self._at_stop = at_stop
         self._is_started = False
+        self._conditions = Conditions(LOG, parts.clock.monotonic)
         parts.metrics.add_source(self._queues)
         self._started: list[Server] = []
         self._loops: list[_Loop] = []
@@ -268,15 +271,13 @@ class Service:
     ) -> Callable[[], object]:
         """Return a periodic task of futurist, which cannot mark methods.
 
-        The unavailability of a database or a broker is logged once, and again
-        when the task succeeds. An error that would end the worker of
-        futurist, such as ``SystemExit``, is logged.
+        An error is logged once, and again when the task succeeds. No error
+        ends the worker of futurist.
         """
-        away = False
+        failing = f'Periodic task {_name(function)} fails and is repeated'
 
         @functools.wraps(function)
         def task() -> None:
-            nonlocal away
             if self._stopping.is_set():
                 return
             loop.at, loop.runs = self.parts.clock.monotonic(), True
@@ -284,22 +285,14 @@ class Service:
                 function()
             except _FATAL as exc:
                 self._fail(exc)
-            except _AWAY as exc:
-                if not away:
-                    LOG.warning(
-                        'Periodic task %s: a server is unavailable: %s',
-                        _name(function), exception.describe(exc))
-                away = True
-            except (*exception.STOPS, Exception):
+            except exception.STOPS:
                 raise
-            except BaseException:
-                LOG.exception('Periodic task %s failed; it will be retried',
-                              _name(function))
+            except _EXPECTED as exc:
+                self._conditions.occur(failing, exc)
+            except BaseException as exc:
+                self._conditions.occur(failing, exc, logging.ERROR, True)
             else:
-                if away:
-                    LOG.info('Periodic task %s: the server is available again',
-                             _name(function))
-                away = False
+                self._conditions.end(failing)
             finally:
                 loop.at, loop.runs = self.parts.clock.monotonic(), False
         return task

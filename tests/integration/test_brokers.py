@@ -321,7 +321,7 @@ class TestQueues(BrokerTestCase):
             self.wait_for_ok(port, '/readyz')
             service.stop()
             self.assertEqual(
-                1, service.output().count('waits for its broker'))
+                2, service.output().count('waits for its broker'))
             self.assert_quiet(service)
             self.delete()
             self.check(CLASSIC, CONDUCTOR)

@@ -141,9 +141,10 @@ class TestMonitor(base.TestCase):
             time.late_s += 2 * monitoring.KEPT_S
 
         self.assertEqual(
-            ['Health check of store failed: OSError: 1',
-             'Health check of store failed: ValueError: 3',
-             'Health check of store passes again'],
+            ['Health check of store fails: OSError: 1',
+             'Health check of store fails: ValueError: 3',
+             'Health check of store fails: this has ended after 6 s; it '
+             'occurred 3 times'],
             logs.output.splitlines())
 
     def test_recent_result_is_used_again(self):

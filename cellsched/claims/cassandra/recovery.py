@@ -24,9 +24,13 @@ from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import parse
 from cellsched.claims.cassandra.slots import resources_of
+from cellsched.conditions import Conditions
 from cellsched import exception
 
 LOG = log.getLogger(__name__)
+
+#: The condition that operations stay.
+_UNENDED = 'Operations of clients that stopped are not ended yet'
 
 #: Seconds between two searches for operations of clients that stopped, and
 #: the number of buckets that one of them reads.
@@ -68,6 +72,7 @@ class ConsumerRecovery:
         self._session = session
         self._ledger = ledger
         self._abandoned_s = abandoned_s
+        self._conditions = Conditions(LOG, session.clock.monotonic)
         #: By consumer: the version of an unfinished row, and when this
         #: process read that version first.
         self._unfinished: dict[str, tuple[str, float]] = {}
@@ -230,9 +235,9 @@ class ConsumerRecovery:
         try:
             self.resolve_abandoned(
                 self.states(lasting | self._unfinished.keys()), 2)
+            self._conditions.end(_UNENDED)
         except exception.DatabaseError as exc:
-            LOG.warning('Operations of clients that stopped are not ended '
-                        'yet: %s', exc.format_message())
+            self._conditions.occur(_UNENDED, exc)
 
     def resolve_abandoned(
         self, states: Mapping[str, ConsumerState], times: float = 1

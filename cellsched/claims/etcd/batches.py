@@ -30,6 +30,7 @@ from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims import validation
+from cellsched.conditions import Conditions
 from cellsched import exception
 
 LOG = log.getLogger(__name__)
@@ -54,6 +55,7 @@ class Batches:
         self._timeout_s = timeout_s
         #: By id, when this process found a pending batch first.
         self._pending_since: dict[str, float] = {}
+        self._conditions = Conditions(LOG, calls.clock.monotonic)
 
     # Batches of this process.
 
@@ -237,9 +239,10 @@ class Batches:
             try:
                 self.settle([name])
             except exception.DatabaseError as exc:
-                LOG.warning('Batch %s of claims is not resolved yet: %s',
-                            name, exc.format_message())
+                self._conditions.replace(
+                    {f'Batch {name} of claims is not resolved yet': exc})
                 return
+        self._conditions.replace({})
 
     def _is_overdue(self, name: str) -> bool:
         now = self._calls.clock.monotonic()

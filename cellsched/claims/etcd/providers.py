@@ -27,9 +27,13 @@ from cellsched.claims.etcd.calls import PAGE
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
+from cellsched.conditions import Conditions
 from cellsched import exception
 
 LOG = log.getLogger(__name__)
+
+#: The condition that the counters are wrong.
+_UNCORRECTED = 'The counters of the claim store are not corrected yet'
 
 #: Number of walks through all consumers to correct all counters.
 _WALKS_MAX = 3
@@ -334,6 +338,7 @@ class ProviderFeed:
     def __init__(self, calls: Calls, figures: ProviderFigures) -> None:
         self._calls = calls
         self._figures = figures
+        self._conditions = Conditions(LOG, calls.clock.monotonic)
         self._names = calls.names
         self._lock = calls.clock.lock()
         self._cluster = ''
@@ -374,9 +379,9 @@ class ProviderFeed:
         """Correct all counters, if it is possible."""
         try:
             self._figures.mend_sometimes()
+            self._conditions.end(_UNCORRECTED)
         except exception.DatabaseError as exc:
-            LOG.warning('The counters of the claim store are not corrected '
-                        'yet: %s', exc.format_message())
+            self._conditions.occur(_UNCORRECTED, exc)
 
     def _after(
         self, revision: int

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import functools
+import logging
 from random import Random
 import threading
 from typing import Any
@@ -42,6 +43,7 @@ from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched.clock import Clock
 from cellsched.clock import Lock
+from cellsched.conditions import Conditions
 from cellsched import exception
 
 LOG = log.getLogger(__name__)
@@ -162,6 +164,7 @@ class PlacementClaims(base.ClaimStore):
         self._inventories: resource_providers.Inventories = {}
         #: Why a provider could not be read last.
         self._unreadable: dict[str, str] = {}
+        self._conditions = Conditions(LOG, clock.monotonic)
         #: Of the consumers of calls in progress, a lock and its users.
         self._consumers: dict[str, tuple[Lock, int]] = {}
         self._lock = threading.Lock()
@@ -406,6 +409,8 @@ class PlacementClaims(base.ClaimStore):
                 raise remote.OutcomeUnknown(
                     'an answer has other fields than expected') from None
 
+        unreadable = (f'Provider {name} in Placement cannot be read, and gets '
+                      'no servers')
         for _ in range(2):
             try:
                 outcome, = remote.first_outcome(
@@ -417,10 +422,9 @@ class PlacementClaims(base.ClaimStore):
                 self._generations()
             else:
                 self._unreadable.pop(name, None)
+                self._conditions.end(unreadable)
                 return outcome
-        if name not in self._unreadable:
-            LOG.error('Provider %s in Placement cannot be read, and gets no '
-                      'servers: %s', name, error)
+        self._conditions.occur(unreadable, error, logging.ERROR)
         self._unreadable[name] = str(error)
         return default
 

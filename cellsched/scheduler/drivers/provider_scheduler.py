@@ -20,6 +20,7 @@ from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.host_manager import host_reader
 from cellsched.host_manager import manager
+from cellsched.host_manager import mass_outage
 from cellsched.host_manager.mass_outage import find
 from cellsched.host_manager.source import HostSource
 from cellsched.hosts import columns
@@ -172,11 +173,9 @@ class RequestHosts(HostSource):
         found = find(self._everyone(), self.clock.steady(),
                      self.reader.policy.limits)
         if found is None:
+            self.reader.conditions.end(mass_outage.CONDITION)
             return None
-        LOG.warning('%d of %d hosts in %d cells went down at the same time; '
-                    'requests that need them are rejected with '
-                    'HostStateUncertain',
-                    found.hosts, found.known, found.cells)
+        self.reader.conditions.occur(mass_outage.CONDITION, found.text)
         return exception.HostStateUncertain(
             hosts=found.hosts, known=found.known)
 

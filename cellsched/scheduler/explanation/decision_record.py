@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import logging
 import threading
 from typing import Any
 
@@ -18,6 +19,7 @@ from oslo_log import log
 from oslo_serialization import jsonutils
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.context import RequestContext
 from cellsched.db.api import decisions
 from cellsched.db import session
@@ -341,6 +343,10 @@ PURGE_SPACING_S = 60.0
 PURGE_ROWS = 500
 PURGE_ROUNDS = 20
 
+#: Conditions of the API database.
+_UNWRITTEN = 'Decisions cannot be written; they wait'
+_UNREMOVED = 'Old decisions cannot be removed'
+
 #: The longest request id that is stored.
 _REQUEST_ID_MAX = 255
 
@@ -375,7 +381,7 @@ class Recorder:
         self._flushing = self.clock.lock()
         self._waiting = collections.deque[_WaitingDecision]()
         self._forgotten = 0
-        self._failing = False
+        self._conditions = Conditions(LOG, self.clock.monotonic)
         self._purged_at: float | None = None
 
     def record(
@@ -405,7 +411,7 @@ class Recorder:
         with self._flushing:
             self._write()
             now = self.clock.monotonic()
-            if not self._failing and self.retention_s and (
+            if _UNWRITTEN not in self._conditions and self.retention_s and (
                     self._purged_at is None
                     or now - self._purged_at >= PURGE_SPACING_S):
                 self._purge()
@@ -430,20 +436,16 @@ class Recorder:
             with self.database.writer() as connection:
                 decisions.create(connection, [row for _, row in made],
                                  self.clock.now())
-        except Exception:
+        except Exception as exc:
             self._put_back([each for each, _ in made])
-            if not self._failing:
-                LOG.exception('Decisions cannot be written; they wait')
-            self._failing = True
+            self._conditions.occur(_UNWRITTEN, exc, logging.ERROR, True)
             return
         with self._lock:
             forgotten, self._forgotten = self._forgotten, 0
-        if self._failing:
-            LOG.info('Decisions are written again')
+        self._conditions.end(_UNWRITTEN)
         if forgotten:
             LOG.warning('%d decisions were forgotten before they could be '
                         'written', forgotten)
-        self._failing = False
 
     def _put_back(self, batch: Sequence[_WaitingDecision]) -> None:
         with self._lock:
@@ -464,9 +466,9 @@ class Recorder:
                     gone = decisions.purge(connection, before, PURGE_ROWS)
                 if gone < PURGE_ROWS:
                     break
-        except Exception:
-            LOG.exception('Old decisions cannot be removed; that is tried '
-                          'again in %d seconds', PURGE_SPACING_S)
+            self._conditions.end(_UNREMOVED)
+        except Exception as exc:
+            self._conditions.occur(_UNREMOVED, exc, logging.ERROR, True)
 
 
 def _row(made: _WaitingDecision) -> decisions.DecisionRow | None:

@@ -66,8 +66,8 @@ class TestOverCells(base.TestCase):
 
         self.assertEqual(
             compute.Lowest(3, frozenset([down.uuid])), self.lowest())
-        self.assertIn(f'of cell {down.identity}; it is left out',
-                      self.logs.output)
+        self.assertIn(f'Cell {down.identity} does not answer: '
+                      'DatabaseUnreachable', self.logs.output)
 
     def test_cell_that_hangs_does_not_hang_the_others(self):
         # It takes who connects, and never says a word.
@@ -84,6 +84,6 @@ class TestOverCells(base.TestCase):
                 compute.Lowest(3, frozenset([hanging.uuid])),
                 self.lowest())
 
-        self.assertIn(f'cell {hanging.identity}; it is left out: timeout',
+        self.assertIn(f'Cell {hanging.identity} does not answer: it took',
                       self.logs.output)
         self.assertNotIn('secret', self.logs.output)

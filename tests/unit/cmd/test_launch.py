@@ -192,8 +192,9 @@ class TestLaunch(services.ServiceTestCase):
             self.assertEqual(200, processes.get(port, '/healthz')[0])
 
             self.assertEqual(0, service.stop(), service.output)
-            self.assertEqual(1, service.output.count('waits for a database'))
-            self.assertEqual(1, service.output.count('continues: the data'))
+            # The begin and the end.
+            self.assertEqual(2, service.output.count('waits for a database'))
+            self.assertEqual(1, service.output.count(': this has ended'))
             self.assertNotIn('Traceback', service.output)
 
     def test_hangup_has_versions_found_out_anew(self):

@@ -116,7 +116,8 @@ class TestHostReader(loading.LoaderTestCase):
         self.assertEqual(['a1'], list(reading.table['host']))
         self.assertEqual([self.world.cells['cell2'].identity],
                          reading.silent)
-        self.assertIn('cannot be read', self.logs.output)
+        self.assertIn('fails the query HostReader.read: ValueError',
+                      self.logs.output)
 
     def test_beats_are_those_of_all_hosts(self):
         table = self.reader.beats(world.CONTEXT)

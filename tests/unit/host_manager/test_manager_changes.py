@@ -90,7 +90,7 @@ class TestChanges(loading.LoaderTestCase):
 
         self.follow()
 
-        self.assertNotIn('cannot be read', self.logs.output)
+        self.assertNotIn('does not answer', self.logs.output)
 
     def test_refresh_that_waits_for_a_cell_hides_no_change_of_another(self):
         waits, over = threading.Event(), threading.Event()
@@ -137,7 +137,7 @@ class TestChanges(loading.LoaderTestCase):
         self.follow()
 
         self.assertFalse(self.is_disabled())
-        self.assertIn('The API database cannot be read', self.logs.output)
+        self.assertIn('The API database does not answer', self.logs.output)
         self.loader.database = self.world.database
         self.world.clock.advance(operator_changes.KNOWN_S)
         self.follow()

@@ -172,10 +172,11 @@ class TestService(configured.WiringTestCase):
         for _ in range(6):
             self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
-        self.assertEqual(1, self.logs.output.count('is unavailable'))
+        self.assertEqual(3 + 1, self.logs.output.count(
+            'report fails and is repeated: '))
         self.assertIn('it restarts', self.logs.output)
         self.assertEqual(1, self.logs.output.count(
-            'report: the server is available again'))
+            'report fails and is repeated: this has ended after'))
         self.assertNotIn('Traceback', self.logs.output)
 
     def test_periodic_work_that_would_end_its_thread_is_done_again(self):
