@@ -21,6 +21,7 @@ from cellsched.claims import placement as placement_claims
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import clock
+from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched_nova.allocations import Addition
 from cellsched_nova.allocations import Allocations
@@ -29,6 +30,9 @@ from cellsched_nova import report_client
 from cellsched_nova.report_client import Deadline
 
 LOG = log.getLogger(__name__)
+
+#: The condition that Placement does not answer.
+_UNRELEASED = 'Claims cannot be released yet'
 
 #: Seconds between attempts to release.
 _SPACING_S = 1.0
@@ -170,6 +174,8 @@ class DeferredReleases:
 
     def start(self) -> None:
         """Start the thread that releases the deferred claims."""
+        conditions = Conditions(LOG, clock.Clock().monotonic)
+
         def work() -> None:
             while True:
                 self._due.wait()
@@ -178,9 +184,10 @@ class DeferredReleases:
                 self._due.clear()
                 try:
                     is_done = self.release_due()
+                    conditions.end(_UNRELEASED)
                 except Exception as exc:
                     # The thread goes on; the next attempt may work.
-                    LOG.warning('Claims cannot be released yet: %s', exc)
+                    conditions.occur(_UNRELEASED, exc)
                     is_done = False
                 if not is_done:
                     self._stopping.wait(_SPACING_S)

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records of decisions, in a database separate from Nova's databases."""
 
+import logging
 import threading
 from typing import Any
 
 from oslo_log import log
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched.scheduler.explanation import decision_record
 
 LOG = log.getLogger(__name__)
+
+#: The condition that the tables do not exist and cannot be created.
+_UNRECORDED = 'Decisions cannot be recorded; the scheduler retries'
 
 
 def open_database(conf: Any) -> session.Database:
@@ -59,7 +64,8 @@ class DecisionRecords:
             database, clock or Clock(), retention_s)
         #: Queue a decision until the next flush; never blocks.
         self.record = self._recorder.record
-        self._has_tables = self._is_failing = False
+        self._has_tables = False
+        self._conditions = Conditions(LOG, Clock().monotonic)
         self._stopping = threading.Event()
 
     @property
@@ -99,14 +105,12 @@ class DecisionRecords:
             except Exception:
                 # Another process may have created them at the same time.
                 self._create_tables()
-        except Exception:
+        except Exception as exc:
             # The queue keeps the newest decisions.
-            if not self._is_failing:
-                LOG.exception('Decisions cannot be recorded; the scheduler '
-                              'retries')
-            self._is_failing = True
+            self._conditions.occur(_UNRECORDED, exc, logging.ERROR, True)
             return False
-        self._has_tables, self._is_failing = True, False
+        self._conditions.end(_UNRECORDED)
+        self._has_tables = True
         return True
 
     def _create_tables(self) -> None:

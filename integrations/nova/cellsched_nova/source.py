@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import logging
 import math
 import random
 import threading
@@ -23,6 +24,7 @@ from oslo_utils import timeutils
 
 from cellsched.claims import remote
 from cellsched import clock
+from cellsched.conditions import Conditions
 from cellsched import exception
 from cellsched.host_manager import source
 from cellsched.hosts import aggregate
@@ -33,6 +35,13 @@ from cellsched_nova import cells as nova_cells
 from cellsched_nova import placement
 
 LOG = log.getLogger(__name__)
+
+#: Conditions that are logged.
+_EARLIER = 'Decisions are on the hosts as they were before'
+_AGGREGATES = ('Aggregates cannot be read; decisions use the last known '
+               'aggregates')
+_PLACEMENT = 'Placement cannot be read'
+_UNREAD = 'Hosts could not be read'
 
 #: Seconds that a request waits at most for a newer read while the hosts are
 #: recent enough for a decision.
@@ -79,6 +88,7 @@ class NovaHosts(source.HostSource):
         self.unread_reason: str | None = None
         # Whether a retry of that read is useless.
         self._is_refused = False
+        self._conditions = Conditions(LOG, time.monotonic)
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
         self._conf = conf
@@ -146,10 +156,11 @@ class NovaHosts(source.HostSource):
         if self._is_stale():
             self.await_placement(context, timeout_s)
         elif self.unread_reason is not None or self._read_at < since:
-            LOG.warning(
-                'Deciding on the hosts as they were %.1f seconds ago: %s',
-                time.monotonic() - self._good_at,
-                self.unread_reason or 'a newer read has not ended')
+            self._conditions.occur(
+                _EARLIER, f'{time.monotonic() - self._good_at:.1f} seconds '
+                'ago, ' + (self.unread_reason or 'a newer read has not ended'))
+        else:
+            self._conditions.end(_EARLIER)
         return was_read
 
     def refresh(
@@ -358,9 +369,9 @@ class NovaHosts(source.HostSource):
         try:
             is_changed = self._aggregates.follow(context)
         except db_exc.DBError as exc:
-            LOG.warning('Aggregates cannot be read: %s; decisions use the '
-                        'last known aggregates', exc)
+            self._conditions.occur(_AGGREGATES, exc)
             return
+        self._conditions.end(_AGGREGATES)
         if is_changed:
             self.apply_aggregates()
 
@@ -413,13 +424,15 @@ class NovaHosts(source.HostSource):
             while not self._stopping.wait(self._pause_s(every_s)):
                 try:
                     self.refresh(self._make_context())
+                    self._conditions.end(_UNREAD)
                 except Exception as exc:
                     # While the service stops, Nova refuses further threads.
                     if self._stopping.is_set():
                         LOG.debug('Hosts are no longer read: %r', exc)
                         return
                     # The thread continues; the next read may succeed.
-                    LOG.exception('Hosts could not be read')
+                    self._conditions.occur(
+                        _UNREAD, exc, logging.ERROR, True)
 
         self._stopping.clear()
         threading.Thread(target=work, name='hosts', daemon=True).start()
@@ -518,11 +531,11 @@ class NovaHosts(source.HostSource):
                     self.last_changes.setdefault(uuid, before)
                 self._set_facts(uuid, facts)
             self.unread_reason = None
+            self._conditions.end(_PLACEMENT)
         except placement.PlacementUnavailable as exc:
             self.unread_reason = exc.kwargs['reason']
             self._is_refused = isinstance(exc, placement.PlacementRefused)
-            LOG.warning('Placement cannot be read: %s; decisions use the '
-                        'last known hosts', self.unread_reason)
+            self._conditions.occur(_PLACEMENT, self.unread_reason)
 
     def _read_cells(self, context: Any) -> set[str]:
         """Read the changes in the cells; return the new compute nodes."""
@@ -536,11 +549,13 @@ class NovaHosts(source.HostSource):
         new: set[str] = set()
         silent: dict[str, str] = {}
         for uuid, changes in found.items():
+            unreadable = f'Cell {cells[uuid].identity} cannot be read'
             if changes is None:
-                LOG.warning('Cell %s cannot be read', cells[uuid].identity)
+                self._conditions.occur(unreadable)
                 silent[uuid] = cells[uuid].identity
                 self.table.cells.failed(uuid, 1, now)
                 continue
+            self._conditions.end(unreadable)
             self.table.cells.heard(uuid, now)
             new |= self._apply(uuid, changes)
         self.silent = sorted(silent.values())

@@ -273,8 +273,9 @@ class TestSilentPlacement(HostsTestCase):
         with self.assertLogs(source.LOG.logger, 'WARNING') as logged:
             self.assertFalse(self.hosts.follow(self.context, 300.0))
 
-        self.assertRegex(logged.output[0], 'as they were 2.* seconds ago: a '
-                         'newer read has not ended')
+        self.assertRegex(
+            logged.output[0], 'as they were before: 2.* seconds ago, a newer '
+            'read has not ended')
 
     def test_request_is_refused_on_a_stale_read(self):
         self.read_in_silence()
@@ -328,7 +329,7 @@ class TestSilentPlacement(HostsTestCase):
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
             self.hosts.follow(self.context, 0.0)
 
-        self.assertRegex(logged.output[-1], 'as they were 2.* gone')
+        self.assertRegex(logged.output[-1], 'as they were before: 2.* gone')
 
     def test_only_expired_hosts_are_read_if_the_others_are_recent(self):
         readings = self.hosts.readings
