@@ -161,7 +161,8 @@ def _set(conf: cfg.ConfigOpts, group: str, name: str, value: Any) -> None:
     opt = _OPTIONS.get((group, name))
     shown = 'its value' if opt is not None and opt.secret else (
         urls.mask_text(json_schema.shown(value)))
-    problem = expected = None
+    problem: str | None = None
+    expected: str | None = None
     if isinstance(opt, cfg.StrOpt) and not isinstance(value, str | None):
         # The library would take the text of any object.
         problem, expected = f'{shown} is not valid', 'text'

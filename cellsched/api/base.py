@@ -95,6 +95,7 @@ def requires(
         ) -> _R:
             name = None
             rest: Any = args
+            named: Any = kwargs
             if resource_param is not None:
                 given = signature.bind(self, context, *args, **kwargs)
                 if resource_param in given.arguments:
@@ -103,7 +104,7 @@ def requires(
                         name = canonical(name) or name
                     given.arguments[resource_param] = name
                 _, _, *rest = given.args
-                kwargs = given.kwargs
+                named = given.kwargs
             try:
                 allowed = self._authorizer.authorize(
                     context, rule, name if of_project else None)
@@ -112,7 +113,7 @@ def requires(
                 if name is not None:
                     self.check_visible(context, name)
                 raise
-            return method(self, allowed, *rest, **kwargs)
+            return method(self, allowed, *rest, **named)
 
         authorized.rule = rule  # type: ignore[attr-defined]
         authorized.resource_param = (  # type: ignore[attr-defined]

@@ -43,7 +43,9 @@ class TestTree(base.TestCase):
         cls.paths = {source.path for source in cls.sources}
         # An author adds files before git tracks them, and others refer to
         # them. They keep the rules when they are added.
-        cls.present = list(tidy.sources(untracked=True))
+        cls.present = [*cls.sources, *(
+            source for source in tidy.sources(untracked=True)
+            if source.path not in cls.paths)]
         cls.present_paths = {source.path for source in cls.present}
         cls.entry_points = tidy.entry_points(
             (tidy.ROOT / 'setup.cfg').read_text())
