@@ -247,8 +247,7 @@ def claim_together(
     _refuse(server, due)
     if all(batch.is_over for batch in batches):
         return True
-    # 4. A write was rejected without a reason that a read shows. Repeat it for
-    #    one batch, whose rejection is then final.
+    # 4. Repeat a write that was rejected without a known reason, alone.
     if answer.status == 400:
         due[0].count_rejection(answer, len(due) == 1)
         del batches[1:]
