@@ -95,7 +95,7 @@ def requires(
         ) -> _R:
             name = None
             rest: Any = args
-            named: Any = kwargs
+            named = dict[str, Any](kwargs)
             if resource_param is not None:
                 given = signature.bind(self, context, *args, **kwargs)
                 if resource_param in given.arguments:

@@ -148,13 +148,14 @@ class Servers(base.ServerController):
             too many servers in a minute
         """
         count = min_count if max_count is None else max_count
-        zone, *forced = validation.parse_zone(availability_zone)
-        if zone is None and not any(forced):
+        zone, forced_host, forced_node = validation.parse_zone(
+            availability_zone)
+        if zone is None and forced_host is None and forced_node is None:
             zone = self._default_zone
         request = validation.ServerRequest(
             name, flavor, image_ref, zone, {} if hints is None else hints,
-            min_count, count, tags, block_device_mappings, *forced, host,
-            hypervisor_hostname)
+            min_count, count, tags, block_device_mappings, forced_host,
+            forced_node, host, hypervisor_hostname)
         context = self._authorize_hosts(context, request)
         request.check(self._bounds)
         with tracing.span('accept', context) as span:

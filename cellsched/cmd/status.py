@@ -35,9 +35,9 @@ class _Options(cfg.ConfigOpts):
     """Options whose help has a description."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        super().__call__(
-            *args, description=_DESCRIPTION,
-            epilog=app.epilog(metadata.metadata('cellsched')), **kwargs)
+        super().__call__(*args, **{
+            **kwargs, 'description': _DESCRIPTION,
+            'epilog': app.epilog(metadata.metadata('cellsched'))})
 
 
 class Status(upgradecheck.UpgradeCommands):

@@ -231,7 +231,8 @@ def translate(
         return exception.DatabaseBusy(schema=schema, reason=text)
     if found in (Kind.LOST, Kind.PLAN) or isinstance(exc, db_exc.DBDeadlock):
         return exception.TransactionLost(schema=schema, reason=text)
-    place = {'schema': schema, 'url': urls.mask(url), 'reason': text}
+    place: dict[str, Any] = {
+        'schema': schema, 'url': urls.mask(url), 'reason': text}
     statement = getattr(_wrapped(exc), 'statement', None)
     if (discards(exc, driver)
             or getattr(_wrapped(exc), 'connection_invalidated', False)

@@ -40,10 +40,10 @@ class SimpleCIDRAffinityFilter(base.Filter):
                           for hint in ('build_near_host_ip', 'cidr'))
         network = ipaddress.ip_network(f'{near}{size}', strict=False)
         numbers, rows = hosts.memo('hosts by address', _by_address)
-        near = slice(bisect.bisect_left(numbers, _number(network[0])),
-                     bisect.bisect_right(numbers, _number(network[-1])))
+        inside = slice(bisect.bisect_left(numbers, _number(network[0])),
+                       bisect.bisect_right(numbers, _number(network[-1])))
         mask = np.zeros(len(rows), dtype=bool)
-        mask[rows[near]] = True
+        mask[rows[inside]] = True
         return mask if hosts.is_whole else mask.take(hosts.rows)
 
 
