@@ -19,8 +19,10 @@ from tests.unit import base
 UUID = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
 
 #: Rules that a call asks besides the one that it names.
-MORE = {'os_compute_api:os-migrate-server:migrate:host',
-        'os_compute_api:os-migrations:index:all_projects'}
+MORE = {'compute:servers:create:requested_destination',
+        'os_compute_api:os-migrate-server:migrate:host',
+        'os_compute_api:os-migrations:index:all_projects',
+        'os_compute_api:servers:create:forced_host'}
 
 #: What calls call that of which a project is the owner.
 OWNED = {'uuid', 'server', 'project_id'}

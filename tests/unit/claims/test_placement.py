@@ -317,7 +317,6 @@ class TestPlacementClaims(
         for name in 'c', 'A' * 36, str(uuid.uuid4()).upper():
             self.assertEqual({}, self.store.claims_of([name]))
             self.store.release([name])
-            self.assertFalse(self.store.transfer(name, str(uuid.uuid4())))
             self.assertEqual([], self.store.consumers_of(name))
             error = self.assertRaises(
                 exception.InvalidField, self.store.claim,
@@ -326,6 +325,13 @@ class TestPlacementClaims(
             error = self.assertRaises(
                 exception.InvalidField, self.store.set_inventory, name, {})
             self.assertEqual('provider', error.field)
+
+    def test_another_form_of_a_uuid_is_transferred_to_nothing(self):
+        name = str(uuid.uuid4())
+        error = self.assertRaises(
+            exception.InvalidField, self.store.transfer, name.upper(), name)
+        self.assertEqual('source', error.field)
+        self.assertFalse(self.store.transfer('A' * 36, name))
 
     def test_refusal_names_the_first_of_what_does_not_fit(self):
         first, second = sorted(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The URL of the store, and its options."""
 
+import pathlib
 import random
 import re
 import types
@@ -52,8 +53,12 @@ class TestPage(base.TestCase):
         """Return the configuration that the page shows."""
         text = re.search(r'code-block:: ini\n\n((?:(?:   .*)?\n)+)',
                          PAGE.read_text())[1]
-        path = self.temporary_directory() / 'cellsched.conf'
-        path.write_text(re.sub('^   ', '', text, flags=re.M))
+        directory = self.temporary_directory()
+        for name in re.findall(r'/etc/cellsched/(.*\.pem)', text):
+            (directory / name).touch()
+        path = directory / 'cellsched.conf'
+        path.write_text(re.sub('^   ', '', text, flags=re.M).replace(
+            '/etc/cellsched', str(directory)))
         conf = cfg.ConfigOpts()
         opts.register_opts(conf)
         conf(['--config-file', str(path)], default_config_files=[])
@@ -66,7 +71,7 @@ class TestPage(base.TestCase):
             clock=clock.Clock(), random=random.Random(), locks=None))
 
         self.assertIsInstance(store, etcd.EtcdClaims)
-        self.assertEqual('/etc/cellsched/etcd.pem', conf.etcd.certfile)
+        self.assertEqual('etcd.pem', pathlib.Path(conf.etcd.certfile).name)
 
     def test_password_is_secret(self):
         self.assertEqual({'password'}, {
