@@ -3,11 +3,15 @@
 
 import os
 import signal
+import time
 
 from tests.integration import base
 from tests.integration.topologies import rabbitmq
 from tests.integration.topologies import story
 from tests import profile
+
+#: Seconds for which a node does nothing, less than clients wait for it.
+PAUSE_S = 20.0
 
 
 @profile.full_only('a cluster, and faults that take their time')
@@ -30,8 +34,12 @@ class TestRabbitMQ(story.Story):
 
         self.assertEndures(node.kill, node.start)
 
-    def test_paused_node(self):
+    def test_paused_node_that_goes_on(self):
         group = self.cluster.most_used().pid
 
-        self.assertEndures(lambda: os.killpg(group, signal.SIGSTOP),
-                           lambda: os.killpg(group, signal.SIGCONT))
+        def pause():
+            os.killpg(group, signal.SIGSTOP)
+            time.sleep(PAUSE_S)
+            os.killpg(group, signal.SIGCONT)
+
+        self.assertEndures(pause)
