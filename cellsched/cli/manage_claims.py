@@ -95,7 +95,8 @@ class CopyClaims(base.ReportCommand):
                 expected='the URL of the API database, or --force')
         context = self.app.backend.context('admin', 'admin')
         page = self.app.api.services.list(context)
-        up = [each.host for each in page.services if each.state == 'up']
+        up = [*dict.fromkeys(
+            each.host for each in page.services if each.state == 'up')]
         if page.down_cells:
             raise exception.ClaimsNotCopied(
                 reason=f'cell {_some(page.down_cells)} did not answer, so its '

@@ -268,7 +268,7 @@ class TestServicesThatAreUp(test_server.ServerTestCase):
                 'copy', '--to-config-file', path, *argv,
                 clock=base.StillClock())
 
-        self.assertEnds(1, copy(), 'of host host1, host2; stop all services',
+        self.assertEnds(1, copy(), 'up, of host api, conductor-cell1, ',
                         '--force')
         with target.reader() as connection:
             self.assertEqual([], connection.execute(

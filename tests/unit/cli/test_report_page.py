@@ -16,7 +16,7 @@ from tests.unit import base
 #: A name that no page may take for markup.
 HOSTILE = '"\'><script>document.title="owned"</script><b onclick=x>&amp;\u202e'
 
-SECTIONS = ('cells', 'hosts', 'builds', 'refusals', 'decision')
+SECTIONS = ('cells', 'services', 'hosts', 'builds', 'refusals', 'decision')
 
 BROWSERS = ('chromium', 'chromium-browser', 'google-chrome')
 
@@ -86,6 +86,11 @@ def data(**changes):
                 'state': 'down', 'disabled': True, 'reason': HOSTILE,
                 'forced_down': True, 'seen_at': None, 'full': ['VCPU']}
                 for number in range(45)]},
+        'services': {
+            'up': 4, 'down': 30, 'stopped': 1, 'listed': 31, 'rows': [{
+                'binary': 'cellsched-scheduler', 'host': f'{HOSTILE}{number}',
+                'cell': HOSTILE, 'state': 'down', 'seen_at': None}
+                for number in range(30)]},
         'builds': {
             'servers': 1, 'limited': True,
             'states': [{'state': 'spawning', 'servers': 1,
@@ -193,6 +198,8 @@ class TestPage(base.TestCase):
             cells=[], resources={}, shared_providers=[], decision=None,
             problems=[],
             hosts={**data()['hosts'], 'rows': [], 'listed': 0},
+            services={'up': 0, 'down': 0, 'stopped': 0, 'listed': 0,
+                      'rows': []},
             builds={'servers': 0, 'limited': False, 'states': [], 'rows': []},
             refusals={'decisions': {'kept_s': 0, **series},
                       'failures': series})

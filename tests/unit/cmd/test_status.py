@@ -84,7 +84,7 @@ class TestStatus(base.TestCase):
                             'upgrade', 'check')
 
         self.assertEqual((0, ''), (ran.returncode, ran.stderr), ran.stdout)
-        self.assertEqual(5, ran.stdout.count('Result: Success'), ran.stdout)
+        self.assertEqual(6, ran.stdout.count('Result: Success'), ran.stdout)
 
     def test_warning_ends_with_1_and_json_is_for_programs(self):
         with self.add_cells().writer() as connection:
@@ -96,7 +96,7 @@ class TestStatus(base.TestCase):
         self.assertEqual((1, ''), (code, err), out)
         self.assertEqual({
             'Cells v2': 0, 'Schemas': 0, 'Host mappings': 1,
-            'Compute services': 0, 'Claims': 0},
+            'Compute services': 0, 'Heartbeats': 0, 'Claims': 0},
             {each['check']: each['result']
              for each in json.loads(out)['checks']})
 

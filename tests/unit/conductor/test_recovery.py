@@ -621,7 +621,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertEqual([('a1', self.uuid)], self.sent())
         cell = self.cells['cell2']
-        self.assertIn(f'builds of cell {cell.identity} are not checked',
+        self.assertIn(f'Cell {cell.identity} fails the query StalledBuilds.',
                       self.logs.output)
 
     def test_build_that_cannot_be_gone_on_with_keeps_no_other_waiting(self):

@@ -91,7 +91,7 @@ class TestLimits(UnifiedTestCase):
 
         self.assertEqual({'instances': 5}, self.limits(driver))
 
-        self.assertIn('Its last limits stay in force', said.output)
+        self.assertIn('Known limits stay in force', said.output)
         self.assertNotIn(keystone.PASSWORD, said.output)
         self.keystone.broken = False
         self.keystone.registered = {'servers': 6}

@@ -4,6 +4,7 @@
 import dataclasses
 
 from cellsched.db.cell import build_casts
+from cellsched import exception
 from cellsched import objects
 from tests.unit.base import TestCase
 from tests.unit.db.cell import base
@@ -119,8 +120,10 @@ class TestBuildMessage(TestCase):
         message = self.message(retry={'num_attempts': 1}, limits={'vcpu': 2})
 
         self.assertEqual(
-            {'retry': {'num_attempts': 1, 'exc_reason': 'broke'},
-             'limits': {'vcpu': 2}}, message.failed(ValueError('broke')))
+            {'retry': {'num_attempts': 1,
+                       'exc_reason': 'The networks of x failed: broke'},
+             'limits': {'vcpu': 2}},
+            message.failed(exception.NetworkError(uuid='x', reason='broke')))
         self.assertNotIn('exc_reason', message.retry)
 
     def test_without_a_request_no_networks_were_wished_for(self):
