@@ -24,7 +24,6 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
-from cellsched import json_schema
 from cellsched.migrations import LocalDeletion
 from cellsched import objects
 
@@ -129,8 +128,7 @@ class Services(base.Controller):
         if binary != services.COMPUTE:
             raise exception.InvalidField(
                 where='service', field='binary',
-                problem=f'{json_schema.shown(binary)} cannot be disabled or '
-                        'forced down',
+                problem='only hosts can be disabled or forced down',
                 expected=services.COMPUTE)
         database = self._targets.database(self._cell_of(host))
         with database.writer() as connection:
@@ -280,9 +278,9 @@ class Services(base.Controller):
 def _up(found: ServiceRecord) -> exception.InvalidField:
     return exception.InvalidField(
         where='service', field='id',
-        problem=f'the service {found.binary}%(host)s is up',
+        problem='the service%(name)s is up',
         expected='a service that is stopped or forced down',
-        internals={'host': f' of host {found.host}'})
+        internals={'name': f' {found.binary} of host {found.host}'})
 
 
 def _cell(

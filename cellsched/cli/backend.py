@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import difflib
 import functools
 import itertools
 import types
@@ -48,7 +49,6 @@ from cellsched.db.cell import instance_history
 from cellsched.db.schema import Schema
 from cellsched.db.session import Database
 from cellsched import exception
-from cellsched.hosts.columns import near
 from cellsched import objects
 from cellsched.wiring.api import API
 from cellsched.wiring.api import command_api
@@ -282,8 +282,8 @@ class Backend:
                 name, names = error.host, [
                     host for hosts in host_mappings.by_cell(
                         connection).values() for host in hosts]
-        question = near(name, tuple(sorted(names)))
-        return question if name not in names and '?' in question else ''
+        found = difflib.get_close_matches(name, sorted(names), 1)
+        return '' if found in ([], [name]) else f'; did you mean {found[0]}?'
 
     def context(self, project_id: str, user_id: str) -> RequestContext:
         """Return the context of an administrator.

@@ -29,9 +29,10 @@ launch.freeze_objects = freeze_objects
 COMMAND = """
 import sys
 
-from cellsched.cmd import shell
+import cellsched.cmd
+from cellsched.cli import app
 
-code = shell.app.Shell().run(sys.argv[1:])
+code = app.Shell().run(sys.argv[1:])
 print('imported', sorted(
     name for name, module in sys.modules.items() if module))
 sys.exit(code)
@@ -51,9 +52,9 @@ def looks():
 
 before = looks()
 
-from cellsched.cmd import shell
+from cellsched.cli import app
 
-code = shell.app.Shell().run(sys.argv[1:])
+code = app.Shell().run(sys.argv[1:])
 print('looked', looks() - before, 'times')
 sys.exit(code)
 """

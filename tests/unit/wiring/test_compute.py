@@ -10,7 +10,8 @@ from cellsched.db.cell import models
 from cellsched.standalone import deployment
 from tests.unit import base
 
-HOSTS = 16
+#: More than the threads of a deployment with one host.
+HOSTS = 24
 
 DEADLINE_S = 30
 
