@@ -3,7 +3,7 @@
 # shows them, builds servers while parts of them fail, and prints what that
 # costs.
 #
-#   tools/topologies.sh [-f table|csv|json] [NAME…]
+#   tools/topologies.sh [-f table|csv|json] [-r ROUNDS] [NAME…]
 #
 # --help lists the names; by default all run. As root it installs the Debian
 # packages that are missing. It ends with 1 if a server or a claim is lost,

@@ -36,6 +36,17 @@ class TestTopologies(base.TestCase):
             topologies.exceeded([figures]))
         self.assertEqual([], topologies.exceeded([{**figures, 'lost': 0}]))
 
+    def test_worst_round_of_each_story_is_shown(self):
+        killed = {'topology': 'etcd', 'story': 'killed_leader'}
+        speed = {'topology': 'etcd', 'story': 'claims_a_second'}
+
+        self.assertEqual(
+            [{**speed, 'ratio': 0.6}, {**killed, 'p99 s': 9.9}],
+            topologies.worst([
+                {**killed, 'p99 s': 6.0}, {**speed, 'ratio': 0.7},
+                {**killed, 'p99 s': 9.9}, {**speed, 'ratio': 0.6},
+                {**killed, 'p99 s': 8.0}]))
+
     def test_unknown_story_is_refused_with_the_known_ones(self):
         error = io.StringIO()
 
