@@ -8,7 +8,10 @@ as busy where it held a row.
 """
 
 from concurrent import futures
+import math
 import uuid
+
+import fixtures
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
@@ -151,6 +154,9 @@ class SilentClientTests:
                 self.check_at_each_packet(name)
 
     def test_writes_are_one_packet_and_its_answer(self):
+        # A connection that is not used for a second is checked.
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.db.engines.TRUSTED_S', math.inf))
         for name in ('claim', 'release', 'transfer', 'new_inventory',
                      'inventory', 'claim_of_a_member'):
             self.silent.consumers()
