@@ -52,6 +52,14 @@ _LOCK_HOLDER = sa.text(f'SELECT is_used_lock({_LOCK})')
 VARIABLES = {'sql_mode': 'mysql_sql_mode',
              'wsrep_sync_wait': 'mysql_wsrep_sync_wait'}
 
+#: A read before which a node of Galera can wait for all transactions of the
+#: cluster, if it is the first statement of a transaction.
+FIRST_READ = ('SELECT count(*) FROM information_schema.tables '
+              'WHERE table_schema = DATABASE()')
+
+#: The same, with the wait. MySQL sets variables for a session only.
+CATCH_UP = f'SET STATEMENT wsrep_sync_wait = 1 FOR {FIRST_READ}'
+
 #: The code of the error about an unknown variable.
 _UNKNOWN_VARIABLE = 1193
 
@@ -84,6 +92,25 @@ def known_variables(engine: sa.Engine) -> Iterator[None]:
                     expected='a server with Galera, or no such option'
                 ) from None
         raise
+
+
+def catch_up(connection: Any) -> None:
+    """Make a new connection see what other nodes of Galera have committed.
+
+    A proxy opens it at another node if a node fails. That node can have yet to
+    apply transactions which the former node confirmed. A release would not
+    find its claim there, and the claim would come back. Other servers do not
+    wait.
+
+    :param connection: of PyMySQL, to MariaDB, with no open transaction
+    """
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(CATCH_UP)
+        except connection.Error as exc:
+            if exc.args[0] != _UNKNOWN_VARIABLE:
+                raise
+    connection.commit()
 
 
 def limits(options: Mapping[str, float], is_mariadb: bool) -> dict[str, float]:

@@ -54,9 +54,6 @@ _IDENTITY = {
 
 _GALERA = "SHOW VARIABLES LIKE 'wsrep_on'"
 
-#: A read before which a node waits for all transactions of its cluster.
-_READ = ('SELECT count(*) FROM information_schema.tables '
-         'WHERE table_schema = DATABASE()')
 _SYNC_WAIT = 'wsrep_sync_wait'
 
 
@@ -110,15 +107,14 @@ def _catch_up(connection: sa.Connection) -> None:
     """Wait until the node has all transactions of the cluster."""
     dialect: Any = connection.dialect
     if dialect.is_mariadb:
-        connection.exec_driver_sql(
-            f'SET STATEMENT {_SYNC_WAIT} = 1 FOR {_READ}')
+        connection.exec_driver_sql(mysql.CATCH_UP)
         return
     # MySQL sets variables for a session only.
     before = int(connection.exec_driver_sql(
         f'SELECT @@session.{_SYNC_WAIT}').scalar_one())
     connection.rollback()
     connection.exec_driver_sql(f'SET SESSION {_SYNC_WAIT} = 1')
-    connection.exec_driver_sql(_READ)
+    connection.exec_driver_sql(mysql.FIRST_READ)
     connection.rollback()
     connection.exec_driver_sql(f'SET SESSION {_SYNC_WAIT} = {before}')
 

@@ -49,7 +49,7 @@ DELETE FROM resource_providers WHERE name NOT LIKE 'cellsched-guard-%';
 """
 
 
-class Placement(serving.Server):
+class Placement(serving.SharedServer):
     """Placement in its own environment, on the PostgreSQL of the tests.
 
     Its tables are emptied between tests. All options but those of
