@@ -118,14 +118,13 @@ class Commands(commandmanager.CommandManager):
             self.commands[entry.name] = entry
 
 
-def epilog(package: metadata.PackageMetadata) -> str:
+def epilog(package: metadata.PackageMetadata) -> str | None:
     """Return the end of the help of a command, with the documentation's URL.
 
-    :param package: the metadata of the package
+    :param package: the metadata of the package, which may name no URL
     """
-    [text] = [each.replace(', ', ': ') for each in package.get_all(
-        'Project-URL', ()) if each.startswith('Documentation, ')]
-    return text
+    return next((each.replace(', ', ': ') for each in package.get_all(
+        'Project-URL', ()) if each.startswith('Documentation, ')), None)
 
 
 class App(app.App):
