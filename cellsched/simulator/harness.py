@@ -236,6 +236,9 @@ class Settings(_Group):
         self._conf.register_opt(opt, group=group)
         self._read()
 
+    def register_mutate_hook(self, hook: Any) -> None:
+        """Do nothing: no value changes while services run."""
+
     def get_location(self, name: str, group: Any = None) -> Any:
         return self._conf.get_location(name, group)
 
