@@ -227,11 +227,13 @@ class TestCorruption(base.TestCase):
     def setUp(self):
         super().setUp()
         gpu = {'gpu': {'inventories': {'VGPU': 2}}}
-        # Agents do not report again what is changed.
+        # Agents do not report again what is changed. Their second reports, and
+        # the first ones of their guests, are at random times of the intervals.
         self.deploy({'cell1': [
             deployment.DeployedHost('a1', memory_mb=65536, providers=gpu),
             'a2'], 'cell2': ['b1']}, DEFAULT={
-                'report_interval': 3600, 'service_down_time': 7200})
+                'report_interval': 1_000_000, 'service_down_time': 2_000_000,
+                'resume_interval': 1_000_000})
         self.names = self.populate()
         self.auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
