@@ -24,6 +24,7 @@ from cellsched.db.cell import on_host
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched import json_schema
 from cellsched.migrations import LocalDeletion
 from cellsched import objects
 
@@ -126,9 +127,10 @@ class Services(base.Controller):
                 problem='nothing to change',
                 expected='disabled or forced_down')
         if binary != services.COMPUTE:
+            given = json_schema.shown(binary)
             raise exception.InvalidField(
                 where='service', field='binary',
-                problem='only hosts can be disabled or forced down',
+                problem=f'{given} cannot be disabled or forced down',
                 expected=services.COMPUTE)
         database = self._targets.database(self._cell_of(host))
         with database.writer() as connection:
