@@ -215,7 +215,7 @@ def _set_up_sessions(
             with connection.cursor() as cursor, mysql.known_variables(engine):
                 cursor.execute(text, list(each.values()))
             connection.commit()
-        if is_mariadb and not each.get('wsrep_sync_wait'):
+        if is_mariadb:
             mysql.catch_up(connection)
 
     event.listen(engine, 'connect', connect)

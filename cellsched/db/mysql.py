@@ -99,8 +99,9 @@ def catch_up(connection: Any) -> None:
 
     A proxy opens it at another node if a node fails. That node can have yet to
     apply transactions which the former node confirmed. A release would not
-    find its claim there, and the claim would come back. Other servers do not
-    wait.
+    find its claim there, and the claim would come back. The wait ends with an
+    error after Galera's ``repl.causal_read_timeout``, 30 seconds by default.
+    Other servers do not wait.
 
     :param connection: of PyMySQL, to MariaDB, with no open transaction
     """

@@ -10,7 +10,7 @@ import unittest
 from cellsched.objects import resource_classes
 from cellsched import plugins
 
-# A suite is mixed into the test case of whoever runs it; a test case itself
+# A suite is mixed into the test case of its user; a test case itself
 # would be run where it is imported.
 if TYPE_CHECKING:
     _Case = unittest.TestCase

@@ -35,7 +35,7 @@ from cellsched.standalone import deployment
 from cellsched.testing import builders
 from cellsched.wiring.components import Components
 
-# A suite is mixed into the test case of whoever runs it; a test case itself
+# A suite is mixed into the test case of its user; a test case itself
 # would be run where it is imported.
 if TYPE_CHECKING:
     _Case = unittest.TestCase

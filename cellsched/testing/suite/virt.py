@@ -25,7 +25,7 @@ from cellsched import objects
 from cellsched import plugins
 from cellsched.virt import base
 
-# A suite is mixed into the test case of whoever runs it; a test case itself
+# A suite is mixed into the test case of its user; a test case itself
 # would be run where it is imported.
 if TYPE_CHECKING:
     _Case = unittest.TestCase

@@ -131,7 +131,7 @@ class BoundedReportClient(report.SchedulerReportClient):
     """Nova's report client, whose answers end at the deadline.
 
     It is made while Keystone and Placement are away. Its requests are not
-    repeated by keystoneauth1, whatever Nova's options say: this scheduler
+    repeated by keystoneauth1, even if Nova's options say so: this scheduler
     repeats them.
 
     :param conf: Nova's configuration
