@@ -243,6 +243,9 @@ class TestAutomaticVersions(base.TestCase):
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']},
                     DEFAULT={'report_interval': 1000,
                              'service_down_time': 10000},
+                    # A build in a cell that is not yet known as unreachable
+                    # is tried again.
+                    conductor={'recovery_interval': 0.1, 'retry_delay': 0.1},
                     upgrade_levels={'compute': 'auto'})
 
     def set_versions(self, version, *cells):
