@@ -29,6 +29,8 @@ LOG = log.getLogger(__name__)
 #: Maximum number of rounds, as a repair may reveal another finding.
 _ROUNDS_MAX = 4
 
+_UNREACHABLE = 'cell-unreachable'
+
 #: Maximum number of foreign consumers in a report.
 _EXAMPLES_MAX = 10
 
@@ -95,7 +97,8 @@ class Auditor:
             again, unknown = self._everything(
                 {found.of for found in first}, moved)
             keys = {found.key for found in first}
-            report.remaining = [each for each in again if each.key in keys]
+            report.remaining = [each for each in again if each.key in keys
+                                or each.kind == _UNREACHABLE]
             strangers &= unknown
         report.foreign = len(strangers)
         report.examples = sorted(strangers)[:_EXAMPLES_MAX]
@@ -205,7 +208,7 @@ class Auditor:
     def _unheard(self) -> list[findings.Finding]:
         names = self._reader.names()
         return [findings.Finding(
-            'cell-unreachable', cell,
+            _UNREACHABLE, cell,
             f'the servers of this cell could not be checked: {reason}',
             names.get(cell, cell), cell, None,
             'make its database available, and audit again')
@@ -234,7 +237,14 @@ class Auditor:
         known = {each.key for each in before}
         report.remaining = [
             each for each in after
-            if each.of in suspects or each.key in known]
+            if each.of in suspects or each.key in known
+            or each.kind == _UNREACHABLE]
+        if self._reader.unheard:
+            # What cannot be seen now was not repaired.
+            found = {each.key for each in after}
+            report.remaining += [
+                each for each in before if each.action is None
+                and not each.is_of_server and each.key not in found]
         report.remaining += [
             each for each in before
             if each.of not in suspects and each.is_of_server]

@@ -302,6 +302,10 @@ class TestCorruption(base.TestCase):
         """Return the remaining findings: kind and name."""
         of = {uuid: name for name, uuid in self.names.items()}
         report = self.auditor.run(settle_s=0, fix=fix)
+        while any(each.kind == 'cell-unreachable'
+                  for each in report.remaining):
+            # A busy machine: what is not seen says nothing.
+            report = self.auditor.run(settle_s=0, fix=fix)
         for each in report.remaining:
             # No case changes the size in a request.
             self.assertNotIn('its request specification is', each.repair)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+from unittest import mock
 
 from cellsched.audit import state
 from cellsched.claims import base as claims_base
@@ -82,6 +83,38 @@ class TestCellsDown(base.TestCase):
 
         self.assertClean()
         self.assertEqual([base.SETTLE_S], self.clock.slept)
+
+    def test_cell_that_fails_during_the_audit_is_a_finding(self):
+        uuid = self.deleted()
+        self.clock.meanwhile = lambda: self.take_down('cell1')
+
+        report = self.audit()
+
+        self.assertEqual(
+            {('cell-unreachable', self.by_name['cell1'].uuid)},
+            {(each.kind, each.of) for each in report.remaining
+             if each.of != uuid})
+
+    def test_cell_that_fails_during_repairs_leaves_findings(self):
+        [provider] = samples.uuids(1)
+        self.claims.set_inventory(
+            provider, {'VCPU': claims_base.Inventory(4)})
+        self.deleted()
+        release = self.claims.release
+
+        def fail(consumers):
+            release(consumers)
+            self.take_down('cell2')
+
+        with mock.patch.object(self.claims, 'release', fail):
+            report = self.audit(fix=True)
+
+        self.assertEqual(
+            {('provider-unknown', provider),
+             ('cell-unreachable', self.by_name['cell2'].uuid)},
+            {(each.kind, each.of) for each in report.remaining})
+        self.assertEqual(
+            ['claim-leaked'], [each.kind for each in report.repaired])
 
 
 class TestForeign(base.TestCase):
