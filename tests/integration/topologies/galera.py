@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MariaDB and Galera, configured as the page shows."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import os
@@ -77,12 +78,16 @@ class MariaDB(serving.Server):
 
     def execute(self, number: int, statement: str) -> Sequence[tuple[Any]]:
         """Execute a statement on a node as its administrator."""
-        with contextlib.closing(pymysql.connect(
-                unix_socket=f'{self.directory / self.machines[number]}/socket',
-                user='root', autocommit=True)) as connection:
+        with contextlib.closing(self.connect(number)) as connection:
             with connection.cursor() as cursor:
                 cursor.execute(statement)
                 return cursor.fetchall()
+
+    def connect(self, number: int) -> Any:
+        """Return a connection to a node as its administrator."""
+        return pymysql.connect(
+            unix_socket=f'{self.directory / self.machines[number]}/socket',
+            user='root', autocommit=True)
 
     def _node(self, machine: str) -> processes.Process:
         own = self.directory / machine
@@ -137,6 +142,20 @@ class Galera(MariaDB):
                              f"'gmcast.isolate={int(isolated)}'")
         if not isolated:
             self.wait_for(number)
+
+    @contextlib.contextmanager
+    def lagging(self, number: int) -> Iterator[None]:
+        """Keep a node from applying what the first one commits."""
+        self.execute(0, 'CREATE TABLE IF NOT EXISTS cellsched_lag.locked '
+                        '(id INT AUTO_INCREMENT PRIMARY KEY)')
+        with contextlib.closing(self.connect(number)) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    'SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1')
+                cursor.execute('LOCK TABLES cellsched_lag.locked READ')
+            # All later transactions wait for this one.
+            self.execute(0, 'INSERT INTO cellsched_lag.locked VALUES ()')
+            yield
 
     def set_read_only(self, number: int, read_only: bool) -> None:
         """Have a node go on as a reader, or write again."""

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Galera behind HAProxy: nodes fail while servers are built."""
 
+from concurrent import futures
 import os
 import signal
 
+from cellsched import clock
+from cellsched.db import session
 from tests.integration import base
 from tests.integration import mariadb
+from tests.integration import processes
 from tests.integration.topologies import galera
 from tests.integration.topologies import haproxy
 from tests.integration.topologies import story
@@ -80,6 +84,45 @@ class TestAllWriters(Nodes, story.Story):
 
     section = 'Galera with several writers'
     further = 'Galera with one writer',
+
+    def test_node_that_lags(self):
+        self.cluster.create('cellsched_lag')
+        for table in ('things (id INT PRIMARY KEY)',
+                      'parts (id INT PRIMARY KEY, '
+                      'FOREIGN KEY (id) REFERENCES things (id))'):
+            self.cluster.execute(0, f'CREATE TABLE cellsched_lag.{table}')
+        database = session.Database(
+            'mysql+pymysql://cellsched:PASSWORD@'
+            f'{self.page.address("10.0.0.12")}/cellsched_lag', 'lag',
+            {'mysql_wsrep_sync_wait': int(
+                self.options['api_database']['mysql_wsrep_sync_wait'])},
+            clock=clock.Clock())
+        self.addCleanup(database.close)
+        for number, statement in enumerate((
+                'UPDATE things SET id = -id WHERE id = {}',
+                'DELETE FROM things WHERE id = {}',
+                'INSERT INTO parts VALUES ({})',
+                'SELECT * FROM things WHERE id = {} FOR UPDATE'), 1):
+            with self.subTest(statement):
+                self.assertEqual(1, self.rows_after_lag(
+                    database, number, statement.format(number)))
+
+    def rows_after_lag(self, database, number, statement):
+        """Return the rows of a transaction that begins as its node lags.
+
+        :param number: of a thing that another node has just added
+        """
+        with (futures.ThreadPoolExecutor(1) as pool,
+              database.writer() as connection):
+            with self.cluster.lagging(1):
+                self.cluster.execute(
+                    0, f'INSERT INTO cellsched_lag.things VALUES ({number})')
+                call = pool.submit(connection.exec_driver_sql, statement)
+                processes.wait_until(
+                    lambda: call.done() or self.cluster.execute(
+                        1, 'SELECT 1 FROM information_schema.processlist '
+                        f"WHERE info = '{statement}'"), 'the statement')
+            return call.result().rowcount
 
     def test_claims_a_second(self):
         self.compare_with_single()
