@@ -18,7 +18,8 @@ from cellsched.cmd import {service}
 
 def freeze_objects():
     print('imported', sorted(
-        name for name in sys.modules if name.startswith('cellsched.')))
+        name for name in sys.modules if name.startswith('cellsched.')),
+        flush=True)
 
 
 launch.freeze_objects = freeze_objects
