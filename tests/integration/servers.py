@@ -179,7 +179,11 @@ class RabbitMQ(serving.SharedServer):
                 (plugins / library.name).symlink_to(library)
 
     def _has_epmd(self) -> bool:
-        return serving.is_open(serving.ADDRESS, self.port['epmd'])
+        return serving.is_open(self._address(), self.port['epmd'])
+
+    def _address(self) -> str:
+        """Return the address that other Erlang nodes connect to."""
+        return serving.ADDRESS
 
     def counts(self) -> dict[str, int]:
         """Return the number of connections, channels and queues."""
@@ -213,7 +217,7 @@ class RabbitMQ(serving.SharedServer):
         ended = subprocess.run(
             [self.program['erl_call'], '-c',
              self._cookie_file().read_text(), '-h', name, '-address',
-             f'{serving.ADDRESS}:{self.port["distribution"]}', '-e'],
+             f'{self._address()}:{self.port["distribution"]}', '-e'],
             input=expressions, capture_output=True, text=True, timeout=300)
         found = re.fullmatch(r'\{ok, (.*)\}', ended.stdout.strip(), re.DOTALL)
         if found is None:

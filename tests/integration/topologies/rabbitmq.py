@@ -3,7 +3,6 @@
 
 from tests.integration import processes
 from tests.integration import servers
-from tests.integration import serving
 from tests.integration.topologies import example
 
 CONFIGURATION = '/etc/rabbitmq/rabbitmq.conf'
@@ -29,8 +28,10 @@ class Cluster(servers.RabbitMQ):
     def prepare(self) -> None:
         super().prepare()
         for machine in self.machines:
-            for name in CONFIGURATION, ENVIRONMENT, DEFINITIONS:
-                path = self._page.write(name, machine, self.machines[0])
+            paths = [self._page.write(ENVIRONMENT, machine, self.machines[0]),
+                     *(self._page.write(name, machine)
+                       for name in (CONFIGURATION, DEFINITIONS))]
+            for path in paths:
                 path.write_text(self._named(path.read_text()))
             with self._page.path(CONFIGURATION, machine).open('a') as file:
                 file.write('disk_free_limit.absolute = 1MB\n')
@@ -49,6 +50,15 @@ class Cluster(servers.RabbitMQ):
                  '-port', str(self.port['epmd'])],
                 self.directory, env=self._node(0), ready=self._has_epmd),
             *self.nodes]
+
+    def start(self) -> None:
+        super().start()
+        # Nodes that do not find each other are brokers of their own.
+        self._evaluate(f"""
+            {len(self.machines)} = length(
+                mnesia:system_info(running_db_nodes)),
+            ok.
+        """)
 
     def most_used(self) -> processes.Process:
         """Return the node with the most connections of clients."""
@@ -93,6 +103,5 @@ class Cluster(servers.RabbitMQ):
             env.pop(name)
         return env
 
-    def _has_epmd(self) -> bool:
-        return serving.is_open(
-            self._page.address(self.machines[0]), self.port['epmd'])
+    def _address(self) -> str:
+        return self._page.address(self.machines[0])
