@@ -31,6 +31,7 @@ from cellsched.conf import default
 from cellsched.conf import loader
 from cellsched.conf import notifications
 from cellsched.conf import quota
+from cellsched.conf import scheduler as scheduler_conf
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.db.api import build_requests
@@ -58,6 +59,10 @@ from cellsched.wiring import conductor
 __all__ = ['Components', 'EmbeddedConductor', 'Mappings', 'configuration',
            'create_schemas', 'register_opts']
 
+#: Options of ``[scheduler]`` that are read: the bounds of a request.
+_BOUNDS = ('max_instances_per_request', 'max_names_per_request',
+           'max_values_per_list')
+
 #: Groups of options that are read, besides ``[DEFAULT]``.
 _GROUPS = (
     (default.CELLS_GROUP, default.CELLS_OPTS), (claims.GROUP, claims.OPTS),
@@ -65,6 +70,8 @@ _GROUPS = (
     (database.API_GROUP, database.OPTS), (database.GROUP, database.OPTS),
     (default.TRACING_GROUP, default.TRACING_OPTS),
     (notifications.GROUP, notifications.OPTS), (quota.GROUP, quota.OPTS),
+    (scheduler_conf.GROUP, [
+        opt for opt in scheduler_conf.OPTS if opt.dest in _BOUNDS]),
     (default.UPGRADE_LEVELS_GROUP, default.UPGRADE_LEVELS_OPTS))
 
 #: Options of ``[DEFAULT]`` that are read, besides those of oslo.messaging.
@@ -421,11 +428,12 @@ class EmbeddedConductor:
         _check_context('accept', context)
         claims_validation.check_id(
             'accept', 'context.project_id', context.project_id)
-        servers = _names(names)
+        bounds = self.parts.conf.scheduler
+        servers = _names(names, bounds)
         json_schema.check('accept', min_count, {
             'type': 'integer', 'minimum': 1, 'maximum': len(servers),
         }, 'min_count')
-        _check_spec(spec)
+        _check_spec(spec, bounds)
         zone = self.parts.conf.default_schedule_zone
         if zone and not any(map(spec.get, (
                 'availability_zone', 'force_hosts', 'force_nodes'))):
@@ -643,14 +651,16 @@ def _uuids(where: str, values: Any) -> list[str]:
         for value in _listed(where, 'uuids', values)))
 
 
-def _names(names: Any) -> dict[str, str]:
+def _names(names: Any, bounds: Any) -> dict[str, str]:
     """Return the names of new servers by uuid.
 
+    :param bounds: the options of ``[scheduler]``
     :raises cellsched.exception.InvalidField: names the argument
     """
     if not isinstance(names, Mapping) or not names:
         raise _invalid('accept', 'names', 'a mapping of at least one uuid to '
                                           'the name of the server')
+    _check_number('names', names, bounds, 'max_instances_per_request')
     found: dict[str, str] = {}
     for value, name in names.items():
         uuid = _uuid('accept', 'names', value)
@@ -675,17 +685,30 @@ def _check_context(where: str, context: Any) -> None:
             claims_validation.check_id(where, f'context.{field}', value)
 
 
-def _check_spec(spec: Any) -> None:
+def _check_number(field: str, values: Any, bounds: Any, option: str) -> None:
+    """Check that an argument has no more values than schedulers accept.
+
+    :param bounds: the options of ``[scheduler]``
+    :raises cellsched.exception.InvalidField: names the argument and the bound
+    """
+    if len(values or ()) > bounds[option]:
+        raise _invalid(
+            'accept', field, f'at most {bounds[option]}, which is [scheduler] '
+            f'{option}', f'{len(values)} are given')
+
+
+def _check_spec(spec: Any, bounds: Any) -> None:
     """Check a request as far as the scheduler would refuse it.
 
     The stages of the scheduler are not known here, so hints and traits that
     none of them reads are refused later.
 
+    :param bounds: the options of ``[scheduler]``
     :raises cellsched.exception.InvalidField: names the field and the bound
     """
     if not isinstance(spec, objects.RequestSpec):
         raise _invalid('accept', 'spec', 'a RequestSpec')
-    flavor = spec.get('flavor')
+    flavor, names = spec.get('flavor'), 'max_names_per_request'
     if flavor is None:
         raise _invalid('accept', 'spec.flavor', 'a Flavor')
     for field in _AMOUNTS:
@@ -706,9 +729,18 @@ def _check_spec(spec: Any) -> None:
     if not resources:
         raise _invalid('accept', 'spec.flavor', 'an amount of a resource '
                        'class', 'the request needs no resources')
+    image = spec.get('image')
+    properties = image.get('properties') if image else None
+    for field, values, option in (
+            ('scheduler_hints', spec.get('scheduler_hints'), names),
+            ('flavor.extra_specs', flavor.get('extra_specs'), names),
+            ('image.properties', properties and properties.items(), names),
+            *((field, spec.get(field), 'max_values_per_list') for field in (
+                'ignore_hosts', 'force_hosts', 'force_nodes'))):
+        _check_number(f'spec.{field}', values, bounds, option)
     for field, value in (
             ('availability_zone', spec.get('availability_zone')),
-            ('image.id', spec.image.get('id') if spec.get('image') else None)):
+            ('image.id', image.get('id') if image else None)):
         if value is not None:
             json_schema.check('accept', value, _NAME, f'spec.{field}')
     for hint in spec.get('scheduler_hints') or {}:

@@ -324,6 +324,33 @@ class TestAccept(EmbeddedTestCase):
             self.assertEqual(field, error.field)
         self.assertEqual({}, conductor.mappings.instances([one]))
 
+    def test_request_beyond_a_bound_of_schedulers_is_refused(self):
+        uuids = [str(uuid.uuid4()) for _ in range(3)]
+        hinted, special, imaged, avoided = spec(), spec(), spec(), spec()
+        hinted.scheduler_hints = {'a': ['1'], 'b': ['1'], 'c': ['1']}
+        special.flavor.extra_specs = {'a': '1', 'b': '1', 'c': '1'}
+        imaged.image = objects.ImageMeta(
+            properties=objects.ImageMetaProps(a='1', b='1', c='1'))
+        avoided.ignore_hosts = ['a', 'b', 'c']
+        conductor = self.conductor = self.make(scheduler={
+            'max_instances_per_request': 2, 'max_names_per_request': 2,
+            'max_values_per_list': 2})
+        for field, option, count, request in (
+                ('names', 'max_instances_per_request', 3, spec()),
+                ('spec.scheduler_hints', 'max_names_per_request', 1, hinted),
+                ('spec.flavor.extra_specs', 'max_names_per_request', 1,
+                 special),
+                ('spec.image.properties', 'max_names_per_request', 1, imaged),
+                ('spec.ignore_hosts', 'max_values_per_list', 1, avoided)):
+            error = self.assertRaises(
+                exception.InvalidField, conductor.accept, USER,
+                dict.fromkeys(uuids[:count], 'it'), request)
+            self.assertEqual(field, error.field)
+            self.assertIn(f'at most 2, which is [scheduler] {option}',
+                          str(error))
+        self.assertEqual({}, conductor.mappings.instances(uuids))
+        self.accept(dict.fromkeys(uuids[:2], 'it'))
+
     def test_uuid_of_another_server_is_refused(self):
         one, bigger = str(uuid.uuid4()), spec()
         self.accept({one: 'it'})
