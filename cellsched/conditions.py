@@ -6,6 +6,7 @@ code that meets one does so once a second, or with each request.
 """
 
 from collections.abc import Callable
+from collections.abc import Container
 from collections.abc import Mapping
 import dataclasses
 import logging
@@ -92,14 +93,15 @@ class Conditions:
 
     def replace(
         self, reasons: Mapping[str, BaseException | str],
-        level: int = logging.WARNING,
+        level: int = logging.WARNING, among: Container[str] | None = None,
     ) -> None:
         """Count these conditions, and end all others.
 
         :param reasons: the reasons by condition
+        :param among: the conditions that may end; None for all
         """
         for text in [*self._present]:
-            if text not in reasons:
+            if text not in reasons and (among is None or text in among):
                 self.end(text)
         for text, reason in reasons.items():
             self.occur(text, reason, level)

@@ -379,7 +379,8 @@ class Providers(base.Controller):
 
     def _shared(self) -> Sequence[ProviderRecord]:
         with self._database.reader() as connection:
-            shared = shared_providers.list_all(connection)
+            shared = shared_providers.list_all(
+                connection, self._database.conditions)
             names = {each.uuid: each.name
                      for each in aggregates.list_all(connection)}
         return of_shared(shared, names)

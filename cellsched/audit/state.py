@@ -229,7 +229,8 @@ class StateReader:
         """Return the sharing providers, read once until :meth:`begin`."""
         if self._shared is None:
             with self.database.reader() as connection:
-                self._shared = shared_providers.list_all(connection)
+                self._shared = shared_providers.list_all(
+                    connection, self.database.conditions)
         return self._shared
 
     def cells(self) -> dict[str, objects.CellMapping]:

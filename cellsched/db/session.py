@@ -20,16 +20,20 @@ import threading
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.db import engines
 from cellsched.db import errors
 from cellsched.db import mysql
 from cellsched.db import tokens
 from cellsched import exception
 from cellsched import urls
+
+LOG = log.getLogger(__name__)
 
 #: Options that configure engines.
 ENGINE_OPTIONS = (
@@ -93,6 +97,8 @@ class Database:
             (self.options.get('max_pool_size') or _CONNECTIONS) // 2, 2)
         #: The last time at which a use ended, or began as the only one.
         self._moved_at = clock.monotonic()
+        #: Logs the rows that cannot be read.
+        self.conditions = Conditions(LOG, clock.monotonic)
         self.server_clock = (None if url.startswith('sqlite') else
                              ServerClock(clock))
 

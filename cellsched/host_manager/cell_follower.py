@@ -17,12 +17,19 @@ from cellsched.conditions import Conditions
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
+from cellsched import exception
 from cellsched.host_manager.aggregate_groups import AggregateGroups
 from cellsched.host_manager import node_columns
 from cellsched.hosts.table import HostTable
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
+
+_FLAWED = 'Values of compute node %s are ignored'
+_PARTIAL = ('Compute nodes of cell %s have no host or no uuid and are left '
+            'out')
+_STRANGER = ('Host %s of cell %s is mapped to another cell and is left out; '
+             'host names are unique across cells')
 
 
 @dataclasses.dataclass(eq=False)
@@ -39,6 +46,7 @@ class CellFollower:
 
     :param lock: held while the table is written
     :param clock: the clock that readers of the table use
+    :param conditions: logs what is wrong with rows
     :param maps_hosts: whether to map unmapped hosts
     """
 
@@ -48,6 +56,7 @@ class CellFollower:
     aggregate_groups: AggregateGroups
     discovery: Discovery
     clock: Clock
+    conditions: Conditions
     maps_hosts: bool = True
 
     def __post_init__(self) -> None:
@@ -63,7 +72,6 @@ class CellFollower:
         #: that are being applied.
         self._services: dict[str, Any] = {}
         self._waiting: dict[str, Any] = {}
-        self._conditions = Conditions(LOG, self.clock.monotonic)
         #: The hosts that are mapped to the cell, for :meth:`read`; None if
         #: mappings are not followed. A new set means a change.
         self.mapped: Set[str] | None = None
@@ -158,6 +166,12 @@ class CellFollower:
             return feed.changes(connection, since, token)
 
     def _apply(self, changes: feed.HostChanges, now: float) -> list[str]:
+        if changes.partial:
+            self.conditions.occur(
+                _PARTIAL % self.cell.identity, exception.name_some(
+                    [str(row.uuid or row.host) for row in changes.partial]))
+        elif changes.complete:
+            self.conditions.end(_PARTIAL % self.cell.identity)
         if not (changes.complete or changes.nodes or changes.services
                 or self._waiting):
             with self.lock:
@@ -215,8 +229,7 @@ class CellFollower:
         # The names in the set of mapped hosts are not stored again.
         names = getattr(self.mapped, 'mapping', {})
         hosts = [names.get(row.host, row.host) for row in rows]
-        values = node_columns.of_nodes(
-            rows, self.cell.uuid, self._sourced, hosts)
+        values = self._values(rows, hosts, gone)
         table = self.table
         with self.lock:
             if self._forgotten:
@@ -259,6 +272,19 @@ class CellFollower:
         self._services = {host: row for host, row in self._services.items()
                           if host not in self._nodes}
         return new
+
+    def _values(
+        self, rows: Sequence[Any], hosts: Sequence[str], gone: set[str]
+    ) -> dict[str, Any]:
+        """Return the columns of nodes; log the values that are ignored."""
+        flaws: node_columns.Flaws = {}
+        values = node_columns.of_nodes(
+            rows, self.cell.uuid, self._sourced, hosts, flaws)
+        self.conditions.replace(
+            {_FLAWED % uuid: '; '.join(each) for uuid, each in flaws.items()},
+            among={_FLAWED % uuid for uuid in (*(row.uuid for row in rows),
+                                               *gone)})
+        return values
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
         """Return the service columns of hosts, from new or stored services."""
@@ -311,10 +337,11 @@ class CellFollower:
         self._compared = None
         strangers = {host for host, owner in owners.items()
                      if owner.uuid != self.cell.uuid}
-        self._conditions.replace({
-            f'Host {host} of cell {self.cell.identity} is mapped to cell '
-            f'{owners[host].identity} and is left out; host names are unique '
-            'across cells': '' for host in strangers}, logging.ERROR)
+        self.conditions.replace({
+            _STRANGER % (host, self.cell.identity):
+            f'it is mapped to cell {owners[host].identity}'
+            for host in strangers}, logging.ERROR, {
+                _STRANGER % (row.host, self.cell.identity) for row in new})
         return [row for row in rows if row.host not in strangers]
 
     def _still_mapped(self, rows: Sequence[Any]) -> Sequence[Any]:

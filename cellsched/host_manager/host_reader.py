@@ -129,7 +129,8 @@ class HostReader:
     def sharing(self) -> Sharing:
         """Return the current sharing providers."""
         with self.database.reader() as connection:
-            found = shared_providers.list_all(connection)
+            found = shared_providers.list_all(
+                connection, self.database.conditions)
         return Sharing(found, self.claims.usages(
             providers=[each.uuid for each in found],
         ).usages if found else ())
@@ -251,7 +252,7 @@ class HostReader:
         for uuid, (hosts, ahead_s) in results.items():
             follower = cell_follower.CellFollower(
                 cells[uuid], table, self._lock, groups, self.discovery,
-                self.clock, self.policy.maps_hosts)
+                self.clock, self.conditions, self.policy.maps_hosts)
             own = follower.mapped = mapped.get(uuid, set())
             follower.take(dataclasses.replace(hosts, nodes=[
                 row for row in hosts.nodes

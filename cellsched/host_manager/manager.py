@@ -427,7 +427,8 @@ class HostManager(source.HostSource):
             if uuid not in self._followers:
                 self._followers[uuid] = cell_follower.CellFollower(
                     cell, self.table, self._lock, self._aggregate_groups,
-                    self.discovery, self.clock, self.policy.maps_hosts)
+                    self.discovery, self.clock, self._conditions,
+                    self.policy.maps_hosts)
             self._followers[uuid].cell = cell
             self._followers[uuid].mapped = self._host_mappings.hosts(uuid)
         return dict(self._followers)
@@ -481,7 +482,8 @@ class HostManager(source.HostSource):
             # The feed of aggregates also announces changes of sharing
             # providers.
             shared = (None if changes.token == self._aggregates_token
-                      else shared_providers.list_all(connection))
+                      else shared_providers.list_all(
+                          connection, self.database.conditions))
         with self._lock:
             hosts = self._aggregate_groups.apply(changes)
             if shared is not None:

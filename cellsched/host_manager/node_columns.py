@@ -8,13 +8,12 @@ import datetime
 import json
 from typing import Any
 
-from oslo_log import log
-
 from cellsched.hosts import columns
 from cellsched.hosts import plugin_columns
 from cellsched.objects import child_providers
 
-LOG = log.getLogger(__name__)
+#: By the uuid of a node, the values that are ignored, in words.
+Flaws = dict[str, list[str]]
 
 #: Times in databases are in UTC, without a time zone.
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -25,18 +24,22 @@ _COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 
 def of_nodes(
     rows: Sequence[Any], cell: str, sourced: Iterable[columns.Column] = (),
-    hosts: Sequence[str] = (),
+    hosts: Sequence[str] = (), flaws: Flaws | None = None,
 ) -> dict[str, Any]:
     """Return the columns of compute node rows.
 
     :param sourced: columns of plug-ins that have sources
     :param hosts: the names of the rows' hosts, if they are stored already
+    :param flaws: is filled with the values that are ignored
     """
+    flaws = {} if flaws is None else flaws
     hosts = hosts or [row.host for row in rows]
-    stats = [_object(row, 'stats') for row in rows]
-    children = [_children(row) if row.providers else [] for row in rows]
-    traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)))
-    return _sourced(sourced, rows, stats, traits) | {
+    stats = [_json(row, 'stats', dict, flaws) for row in rows]
+    children = [_children(row, flaws) if row.providers else []
+                for row in rows]
+    traits = _each(rows, 'traits', lambda names: frozenset(map(str, names)),
+                   flaws)
+    return _sourced(sourced, rows, stats, traits, flaws) | {
         'children': [_numbered(each) if each else () for each in children],
         'child_uuids': [tuple(each.uuid for each in value)
                         for value in children],
@@ -64,7 +67,8 @@ def of_nodes(
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
         'free_pci_devices': [
-            _free_devices(row) if row.pci_stats else 0 for row in rows],
+            _free_devices(row, flaws) if row.pci_stats else 0
+            for row in rows],
         # The database column is not nullable: an unknown type is empty text.
         'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
@@ -72,7 +76,7 @@ def of_nodes(
         'supported_instances': _each(
             rows, 'supported_instances', lambda listed: tuple(
                 tuple(map(str, each)) for each in listed
-                if isinstance(each, list))),
+                if isinstance(each, list)), flaws),
         'image_props': [_image_props(each) for each in stats],
         'stats': [_lasting(each) for each in stats],
         'metrics': [row.metrics or '' for row in rows],
@@ -82,6 +86,7 @@ def of_nodes(
 def _sourced(
     sourced: Iterable[columns.Column], rows: Sequence[Any],
     stats: Sequence[dict[str, Any]], traits: Iterable[frozenset[str]],
+    flaws: Flaws,
 ) -> dict[str, list[Any]]:
     """Return the values of plug-in columns from their sources."""
     sourced = tuple(sourced)
@@ -89,13 +94,14 @@ def _sourced(
         return {}
     return plugin_columns.filled(sourced, {
         plugin_columns.STATS: stats,
-        plugin_columns.METRICS: [_metrics(row) for row in rows],
+        plugin_columns.METRICS: [_metrics(row, flaws) for row in rows],
         plugin_columns.TRAITS: [dict.fromkeys(each, True)
                                 for each in traits]})
 
 
-def _metrics(row: Any) -> dict[str, Any]:
-    return {each['name']: each.get('value') for each in _list(row, 'metrics')
+def _metrics(row: Any, flaws: Flaws) -> dict[str, Any]:
+    return {each['name']: each.get('value')
+            for each in _json(row, 'metrics', list, flaws)
             if isinstance(each, dict) and isinstance(each.get('name'), str)}
 
 
@@ -124,7 +130,7 @@ def timestamp(time: datetime.datetime | None, ahead_s: float = 0.0) -> float:
     return (time - _EPOCH).total_seconds() - ahead_s
 
 
-def _json(row: Any, name: str, kind: type) -> Any:
+def _json(row: Any, name: str, kind: type, flaws: Flaws) -> Any:
     """Return a column's JSON value, or an empty one if it is not valid."""
     text = getattr(row, name)
     if not text:
@@ -135,34 +141,31 @@ def _json(row: Any, name: str, kind: type) -> Any:
         value = None
     if isinstance(value, kind):
         return value
-    LOG.warning('Compute node %s: %s is not a JSON %s; ignored', row.uuid,
-                name, 'object' if kind is dict else 'array')
+    flaws.setdefault(row.uuid, []).append(
+        f'{name} is not a JSON {"object" if kind is dict else "array"}')
     return kind()
 
 
-def _object(row: Any, name: str) -> dict[str, Any]:
-    return _json(row, name, dict)
-
-
-def _list(row: Any, name: str) -> list[Any]:
-    return _json(row, name, list)
-
-
 def _each(
-    rows: Sequence[Any], name: str, convert: Callable[[list[Any]], Any]
+    rows: Sequence[Any], name: str, convert: Callable[[list[Any]], Any],
+    flaws: Flaws,
 ) -> list[Any]:
     """Return a JSON list of each row, converted; most hosts have the same."""
     known: dict[str, Any] = {}
     result = []
     for row in rows:
         text = getattr(row, name)
-        if text not in known:
-            known[text] = convert(_list(row, name))
-        result.append(known[text])
+        if text in known:
+            result.append(known[text])
+            continue
+        result.append(convert(_json(row, name, list, flaws)))
+        # A value with a flaw is one of each node that has it.
+        if row.uuid not in flaws:
+            known[text] = result[-1]
     return result
 
 
-def _children(row: Any) -> list[child_providers.Child]:
+def _children(row: Any, flaws: Flaws) -> list[child_providers.Child]:
     """Return the child providers of a node that are used.
 
     They are sorted by their properties, then by name, so that nodes with
@@ -171,8 +174,9 @@ def _children(row: Any) -> list[child_providers.Child]:
     providers = sorted(child_providers.load(row.providers), key=lambda each: (
         each.parent is not None, sorted(each.traits), each.name))
     if len(providers) > columns.CHILDREN_MAX:
-        LOG.warning('Compute node %s: of %d child providers only %d are used',
-                    row.uuid, len(providers), columns.CHILDREN_MAX)
+        flaws.setdefault(row.uuid, []).append(
+            f'of {len(providers)} child providers only '
+            f'{columns.CHILDREN_MAX} are used')
     return providers[:columns.CHILDREN_MAX]
 
 
@@ -216,9 +220,9 @@ def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
     ) if isinstance(given, dict) else ()
 
 
-def _free_devices(row: Any) -> int:
+def _free_devices(row: Any, flaws: Flaws) -> int:
     """Return the number of free PCI devices in Nova's device pools."""
-    pools = _object(row, 'pci_stats').get('nova_object.data', {})
+    pools = _json(row, 'pci_stats', dict, flaws).get('nova_object.data', {})
     objects = pools.get('objects') if isinstance(pools, dict) else None
     if not isinstance(objects, list):
         return 0

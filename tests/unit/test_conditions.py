@@ -79,3 +79,10 @@ class TestConditions(base.TestCase):
         self.conditions.replace({})
         self.assertIn('b: this has ended after 0 s; it occurred 2 times',
                       [text for _, text, _ in self.lines])
+
+    def test_conditions_of_other_subjects_do_not_end(self):
+        self.conditions.replace({'a': 'x', 'b': 'x'})
+        self.conditions.replace({'c': 'x'}, among={'b', 'c'})
+
+        self.assertIn('a', self.conditions)
+        self.assertNotIn('b', self.conditions)

@@ -350,7 +350,7 @@ def read(
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:
-            steps.read_group(connection, spec)
+            steps.read_group(connection, spec, database.conditions)
     return spec
 
 

@@ -31,6 +31,7 @@ from cellsched.cells.cell0 import EVENT
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
+from cellsched.conditions import Conditions
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.saga import Build
@@ -191,7 +192,7 @@ class Schedule(saga.Step):
         spec.num_instances = len(builds)
         if spec.get('instance_group') is not None:
             with self.database.reader() as connection:
-                read_group(connection, spec)
+                read_group(connection, spec, self.database.conditions)
         elif self._select_together(builds):
             return
         chosen = self._ask(builds[0].context, spec,
@@ -293,10 +294,12 @@ class _Call:
     error: Exception | None = None
 
 
-def read_group(connection: Any, spec: objects.RequestSpec) -> None:
+def read_group(
+    connection: Any, spec: objects.RequestSpec, conditions: Conditions
+) -> None:
     """Update the server group of a request to its current state."""
     spec.instance_group = instance_groups.find(
-        connection, spec.instance_group.uuid)
+        connection, spec.instance_group.uuid, conditions=conditions)
     if spec.instance_group is None:
         # The group was deleted, so there is no policy to keep.
         spec.scheduler_hints = {

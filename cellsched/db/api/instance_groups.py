@@ -10,6 +10,7 @@ from oslo_log import log
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
+from cellsched.conditions import Conditions
 from cellsched.db.api import models
 from cellsched.db import statements
 from cellsched import exception
@@ -52,16 +53,18 @@ def create(
 
 
 def find(
-    connection: sa.Connection, uuid: str, project_id: str | None = None
+    connection: sa.Connection, uuid: str, project_id: str | None = None,
+    conditions: Conditions | None = None,
 ) -> objects.InstanceGroup | None:
     """Return a group with its members in order of joining, or None.
 
     :param project_id: the project that must own it; None for any project
+    :param conditions: logs unreadable rules once; None to log them each time
     """
     row = connection.execute(_ONE, {'uuid': uuid}).first()
     if row is None or project_id not in (None, row.project_id):
         return None
-    group = _from_row(row)
+    group = _from_row(row, conditions)
     group.members = list(connection.execute(
         _MEMBERS_OF, {'group': group.id}).scalars())
     return group
@@ -152,7 +155,11 @@ def remove_members(connection: sa.Connection, uuids: Iterable[str]) -> None:
                 _MEMBERS.c.instance_uuid.in_(chunk)))
 
 
-def _from_row(row: sa.Row[Any]) -> objects.InstanceGroup:
+def _from_row(
+    row: sa.Row[Any], conditions: Conditions | None = None
+) -> objects.InstanceGroup:
+    unreadable = (f'The rules of server group {row.uuid} cannot be read and '
+                  f'are ignored')
     made = functools.partial(
         objects.InstanceGroup, id=row.id, uuid=row.uuid, name=row.name,
         project_id=row.project_id, user_id=row.user_id, policy=row.policy,
@@ -161,9 +168,13 @@ def _from_row(row: sa.Row[Any]) -> objects.InstanceGroup:
         group = made(rules=jsonutils.loads(row.rules or '{}'))
         # Parse the rules here, so that an invalid one fails no decision.
         _ = group.rules
+        if conditions is not None:
+            conditions.end(unreadable)
         return group
     except objects.READ_ERRORS:
         # A policy without readable rules is applied at its strictest.
-        LOG.warning('The rules of server group %s cannot be read and are '
-                    'ignored', row.uuid)
+        if conditions is None:
+            LOG.warning('%s', unreadable)
+        else:
+            conditions.occur(unreadable)
         return made(rules={})

@@ -5,19 +5,18 @@ from collections.abc import Mapping
 import dataclasses
 import datetime
 import json
+import logging
 from typing import Any
 from typing import NamedTuple
 
 from oslo_db import exception as db_exc
-from oslo_log import log
 import sqlalchemy as sa
 
+from cellsched.conditions import Conditions
 from cellsched.db.api import models
 from cellsched.db import feed
 from cellsched import exception
 from cellsched.objects import resources
-
-LOG = log.getLogger(__name__)
 
 _TABLE = models.shared_providers
 _AGGREGATES = models.aggregates
@@ -52,15 +51,22 @@ def fingerprint(connection: sa.Connection) -> feed.Token:
     return models.FEED.token(connection)
 
 
-def list_all(connection: sa.Connection) -> list[SharedProvider]:
-    """Return every sharing provider, by name; without unreadable ones."""
+def list_all(
+    connection: sa.Connection, conditions: Conditions
+) -> list[SharedProvider]:
+    """Return every sharing provider, by name; without unreadable ones.
+
+    :param conditions: logs the unreadable ones
+    """
     found = []
     for row in connection.execute(_ALL):
+        unreadable = f'Sharing provider {row.uuid} is left out'
         try:
             found.append(_from_row(row))
+            conditions.end(unreadable)
         except exception.DatabaseError as exc:
             # It keeps no other provider.
-            LOG.error('%s', exc.format_message())
+            conditions.occur(unreadable, exc, logging.ERROR)
     return found
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 from typing import Any
 
-from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
@@ -16,8 +15,6 @@ from cellsched.db import feed
 from cellsched.db import session
 from cellsched.db import statements
 from cellsched.objects import child_providers
-
-LOG = log.getLogger(__name__)
 
 _NODES = models.compute_nodes
 _SERVICES = models.services
@@ -82,12 +79,15 @@ class HostChanges:
         row is gone; otherwise a deleted host has a row with ``deleted`` != 0
     :param nodes: rows of compute nodes
     :param services: rows of compute services
+    :param partial: rows of compute nodes without a host or a uuid, which are
+        left out of the nodes
     """
 
     token: feed.Token
     complete: bool
     nodes: Sequence[Any]
     services: Sequence[Any]
+    partial: Sequence[Any] = ()
 
 
 def token(database: session.Database) -> feed.Token:
@@ -118,14 +118,13 @@ def changes(
     if since == until:
         return nothing(until)
     if since is None or not feed.follows(since, until):
-        return HostChanges(
-            until, True,
-            _whole(connection.execute(_ALL_NODES.where(_REPORTED)).all()),
+        return _apart(
+            until, True, connection.execute(
+                _ALL_NODES.where(_REPORTED)).all(),
             connection.execute(_SERVICES_THERE).all())
     values = feed.parameters(since)
-    return HostChanges(
-        until, False,
-        _whole(connection.execute(_CHANGED_NODES, values).all()),
+    return _apart(
+        until, False, connection.execute(_CHANGED_NODES, values).all(),
         connection.execute(_CHANGED_SERVICES, values).all())
 
 
@@ -142,17 +141,18 @@ def selected(
     :param names: names of hosts, in upper or lower case, with all their nodes
     """
     if nodes is None:
-        return HostChanges(
-            (), True, _whole(connection.execute(_THERE).all()),
+        return _apart(
+            (), True, connection.execute(_THERE).all(),
             connection.execute(_SERVICES_THERE).all())
     found = {row.id: row for query, values in (
         (_NODES_OF, nodes), (_NODES_ON, {name.lower() for name in names}))
         for chunk in statements.chunks(values)
         for row in connection.execute(query, {'these': chunk})}
-    rows = _whole([found[number] for number in sorted(found)])
-    served = [row for chunk in statements.chunks(row.host for row in rows)
+    rows = [found[number] for number in sorted(found)]
+    served_names = (row.host for row in rows if row.host is not None)
+    served = [row for chunk in statements.chunks(served_names)
               for row in connection.execute(_SERVICES_OF, {'these': chunk})]
-    return HostChanges((), True, rows, served)
+    return _apart((), True, rows, served)
 
 
 def beats(connection: sa.Connection) -> Sequence[Any]:
@@ -165,16 +165,15 @@ def nothing(token: feed.Token) -> HostChanges:
     return HostChanges(token, False, [], [])
 
 
-def _whole(nodes: Sequence[Any]) -> Sequence[Any]:
-    """Return the nodes with a host and a uuid; log the rest."""
-    partial = [row.uuid for row in nodes
-               if row.uuid is None or row.host is None]
-    if not partial:
-        return nodes
-    LOG.warning('Compute nodes %s have no host or no uuid and are left out',
-                partial)
-    return [row for row in nodes
-            if row.uuid is not None and row.host is not None]
+def _apart(
+    token: feed.Token, complete: bool, nodes: Sequence[Any],
+    services: Sequence[Any],
+) -> HostChanges:
+    """Return the changes, with partial nodes apart from the others."""
+    partial = [row for row in nodes if row.uuid is None or row.host is None]
+    return HostChanges(token, complete, [
+        row for row in nodes if row not in partial
+    ] if partial else nodes, services, partial)
 
 
 def delete(

@@ -449,6 +449,7 @@ class TestReading(sharing.TestCase):
     def test_row_that_lost_its_aggregate_is_listed(self):
         self.write(self.database, lambda connection: connection.execute(
             sa.delete(api_models.aggregates)))
-        [shared] = self.read(self.database, shared_providers.list_all)
+        [shared] = self.read(self.database, shared_providers.list_all,
+                             self.database.conditions)
 
         self.assertEqual(shared.aggregate_uuid, self.get('pool').aggregate)

@@ -133,6 +133,37 @@ class TestStrangers(following.FollowerTestCase):
         self.assertEqual([uuid], self.read())
 
 
+class TestFlaws(following.FollowerTestCase):
+
+    def test_unreadable_value_is_logged_until_it_is_corrected(self):
+        self.node('b', stats='{')
+        self.service('b')
+        conditions = self.follower.conditions
+        for stats, flawed in ('{', True), ('[]', True), ('{}', False):
+            uuid = self.node('a', stats=stats)
+            self.service('a')
+            text = f'Values of compute node {uuid} are ignored'
+            for everything in False, True:
+                self.read(everything)
+                self.assertEqual(flawed, text in conditions)
+        self.assertEqual(1, self.logs.output.count(
+            f'{text}: stats is not a JSON object'))
+        self.assertEqual(2, self.logs.output.count('is not a JSON object'))
+
+    def test_node_without_a_host_is_logged_until_it_has_one(self):
+        uuid = self.node('a')
+        self.service('a')
+        table = models.compute_nodes
+        text = (f'Compute nodes of cell {self.follower.cell.identity} have no '
+                'host or no uuid and are left out')
+        for host, known in (None, []), (None, []), ('a', ['a']):
+            self.execute(sa.update(table).values(host=host))
+            self.read(everything=True)
+            self.assertEqual(known, [*self.table['host']])
+            self.assertEqual(not known, text in self.follower.conditions)
+        self.assertEqual(1, self.logs.output.count(f'{text}: {uuid}'))
+
+
 class TestFailures(following.FollowerTestCase):
 
     def failures(self):

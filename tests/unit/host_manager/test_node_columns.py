@@ -41,10 +41,11 @@ SOURCED = (
 NOTHING = {each.name: each.default for each in SOURCED}
 
 
-def node(sourced=(), **values):
+def node(sourced=(), flaws=None, **values):
     """Return the columns of a node, and check that a table takes them."""
     made = node_columns.of_nodes(
-        [types.SimpleNamespace(**NODE | values)], 'cell', sourced)
+        [types.SimpleNamespace(**NODE | values)], 'cell', sourced,
+        flaws=flaws)
     table.HostTable((*columns.STANDARD, *sourced)).put(['u'], made)
     return {name: value if name == 'cell' else value[0]
             for name, value in made.items()}
@@ -82,14 +83,16 @@ class TestNodes(base.TestCase):
             ((0, frozenset()), (0, frozenset('N')), (2, frozenset('V'))),
             found['children'])
 
-    def test_children_above_the_limit_are_omitted_and_logged(self):
+    def test_children_above_the_limit_are_a_flaw(self):
         said = [child_providers.Child(str(number), str(number))
                 for number in range(columns.CHILDREN_MAX + 1)]
 
-        found = node(providers=child_providers.dump(said))
+        flaws = {}
+        found = node(flaws=flaws, providers=child_providers.dump(said))
 
         self.assertEqual(columns.CHILDREN_MAX, len(found['children']))
-        self.assertIn('of 129 child providers only 128', self.logs.output)
+        self.assertEqual(
+            {'u': ['of 129 child providers only 128 are used']}, flaws)
 
     def test_empty_fields_of_other_programs_have_defaults(self):
         empty = node(**dict.fromkeys(
@@ -111,16 +114,25 @@ class TestNodes(base.TestCase):
         self.assertEqual(
             (None, None), (empty['host_ip'], empty['hypervisor_type']))
 
-    def test_invalid_json_is_logged_and_ignored(self):
+    def test_invalid_json_is_a_flaw_and_ignored(self):
         for name, column, default in (
                 ('stats', 'num_io_ops', 0),
                 ('traits', 'traits', frozenset()),
                 ('supported_instances', 'supported_instances', ()),
                 ('pci_stats', 'free_pci_devices', 0)):
             for bad in BAD:
-                self.assertEqual(default, node(**{name: bad})[column])
-            self.assertEqual(len(BAD), self.logs.output.count(
-                f'Compute node u: {name} is not a JSON'))
+                flaws = {}
+                self.assertEqual(
+                    default, node(flaws=flaws, **{name: bad})[column])
+                self.assertIn(f'{name} is not a JSON', str(flaws['u']))
+
+    def test_flaw_is_one_of_each_node(self):
+        flaws = {}
+        node_columns.of_nodes(
+            [types.SimpleNamespace(**NODE | {'uuid': uuid, 'traits': '{'})
+             for uuid in 'abc'], 'cell', flaws=flaws)
+
+        self.assertEqual(['a', 'b', 'c'], sorted(flaws))
 
     def test_images_of_servers_are_apart_from_other_statistics(self):
         said = node(stats=json.dumps({'ssd': 'yes', 'image_props': {

@@ -32,7 +32,8 @@ class FollowerTestCase(base.TestCase):
             self.world.cells[cell], self.table, threading.Lock(),
             self.grouping, discovery.Discovery(
                 self.world.database, cells, self.world.targets,
-                self.world.clock), self.world.own_clock, **options)
+                self.world.clock), self.world.own_clock,
+            self.world.database.conditions, **options)
 
     def read(self, everything=False):
         """Read what changed; return the nodes that are new."""

@@ -64,6 +64,18 @@ class TestInstanceGroups(base.TestCase):
                              (found.policy, found.rules), text)
         self.assertIn(broken.uuid, self.logs.output)
 
+    def test_unreadable_rules_are_logged_once(self):
+        group = self.create(policy='anti-affinity')
+        conditions = self.database.conditions
+        text = (f'The rules of server group {group.uuid} cannot be read and '
+                'are ignored')
+        for rules, unreadable in ('[', True), ('{', True), ('{}', False):
+            self.write(lambda connection: connection.execute(
+                sa.update(models.instance_group_policy).values(rules=rules)))
+            self.read(instance_groups.find, group.uuid, conditions=conditions)
+            self.assertEqual(unreadable, text in conditions)
+        self.assertEqual(1, self.logs.output.count(text))
+
     def test_members_are_there_once_and_in_their_order(self):
         group, other = self.create(), self.create()
         one, two, three = sorted(samples.uuids(3))

@@ -34,7 +34,8 @@ class TestSharedProviders(base.TestCase):
         self.write(shared_providers.update, provider, samples.LATER)
 
     def listed(self):
-        return self.read(shared_providers.list_all)
+        return self.read(shared_providers.list_all,
+                         self.database.conditions)
 
     def test_provider_is_found_by_uuid_and_by_name(self):
         pool, other = self.pool(), self.pool('other')
@@ -64,6 +65,18 @@ class TestSharedProviders(base.TestCase):
                     exception.DatabaseError, self.read,
                     shared_providers.get, 'pool')
                 self.assertIn('pool', str(error))
+
+    def test_unreadable_provider_is_logged_once(self):
+        pool = self.pool()
+        self.create(pool)
+        table = shared_providers.models.shared_providers
+        text = f'Sharing provider {pool.uuid} is left out'
+        for traits, unreadable in ('{', True), ('[', True), ('[]', False):
+            self.write(lambda connection: connection.execute(
+                table.update().values(traits=traits)))
+            self.listed()
+            self.assertEqual(unreadable, text in self.database.conditions)
+        self.assertEqual(1, self.logs.output.count(text))
 
     def test_uuid_goes_before_a_name_that_looks_like_one(self):
         pool = self.pool()
