@@ -39,9 +39,6 @@ LOG = log.getLogger(__name__)
 #: Seconds after which a deletion without an end counts as interrupted.
 LEASE_S = 5.0
 
-#: Attempts of the first transaction, if connections are lost.
-_ATTEMPTS_MAX = 3
-
 
 @dataclasses.dataclass(eq=False)
 class _Call:
@@ -136,25 +133,13 @@ class Deletion:
         """Delete the request, mark the mapping, and record the deletion."""
         call = calls[0]
         try:
-            self._repeat(call)
+            self._database.write(self._mark_in_api, call)
         except Exception as exc:
             # Each call would wait as long.
             for each in calls:
                 each.error = exc
         else:
             call.continues = True
-
-    def _repeat(self, call: _Call) -> None:
-        """Run the first transaction until it is not lost; it is idempotent."""
-        for remaining in reversed(range(_ATTEMPTS_MAX)):
-            try:
-                with self._database.writer() as connection:
-                    return self._mark_in_api(connection, call)
-            except (exception.ConnectionLost,
-                    exception.TransactionLost) as exc:
-                # A busy database has cost the time of its limit already.
-                if not remaining or isinstance(exc, exception.DatabaseBusy):
-                    raise
 
     def _mark_in_api(self, connection: Any, call: _Call) -> None:
         uuid = call.uuid

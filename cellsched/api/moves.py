@@ -340,17 +340,25 @@ class Moves(base.ServerController):
     ) -> _AcceptedMove:
         """Set the task of a server, and record its move, if allowed."""
         assert cell_ctxt.cell is not None
+        database = cell_ctxt.cell.database
         what = server_moves.KINDS[kind]
+        accepted: _AcceptedMove | None = None
         self._end_stalled(cell_ctxt, uuid, kind, host)
-        with cell_ctxt.cell.database.writer() as connection:
-            now = cell_ctxt.cell.database.now()
+
+        def accept(connection: Any) -> _AcceptedMove:
+            nonlocal accepted
+            now = database.now()
             server_moves.hold(connection, uuid)
             row = instances.get(connection, uuid)
             if row is None or row.task_state == 'deleting':
                 raise exception.InstanceNotFound(uuid=uuid)
+            live = server_moves.live(connection, uuid)
+            if accepted and live and live.uuid == accepted.move.uuid:
+                # An earlier attempt was committed, and its answer was lost.
+                return accepted
             if row.host is not None:
                 check(connection, row)
-            if server_moves.live(connection, uuid) is not None:
+            if live is not None:
                 raise _invalid(row, what.action, 'moved already')
             if not instances.transit(connection, uuid, what.ask, now):
                 raise _invalid(row, what.action)
@@ -368,7 +376,9 @@ class Moves(base.ServerController):
             server_moves.create(connection, move, cell_ctxt, now)
             instance_history.create_all(
                 connection, {uuid: cell_ctxt}, what.action, now)
-        return _AcceptedMove(move, row.vm_state)
+            accepted = _AcceptedMove(move, row.vm_state)
+            return accepted
+        return database.write(accept)
 
     def _tell(
         self, cell_ctxt: RequestContext, accepted: _AcceptedMove,

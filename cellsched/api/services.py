@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
 import datetime
+from typing import Any
 
 from cellsched.api import authorization
 from cellsched.api import base
@@ -133,13 +134,15 @@ class Services(base.Controller):
                 problem=f'{given} cannot be disabled or forced down',
                 expected=services.COMPUTE)
         database = self._targets.database(self._cell_of(host))
-        with database.writer() as connection:
+
+        def change(connection: Any) -> None:
             if disabled is not None:
                 services.set_disabled(
                     connection, host, disabled, reason, database.now())
             if forced_down is not None:
                 services.set_forced_down(
                     connection, host, forced_down, database.now())
+        database.write(change)
         operator_changes.announce(self._database, self._clock)
 
     @base.requires('os_compute_api:os-services:delete')

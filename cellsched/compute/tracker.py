@@ -457,19 +457,7 @@ class Tracker:
         known |= have
 
     def _write(self, query: Callable[..., Any], *args: Any) -> Any:
-        """Run a query in a transaction.
-
-        It is repeated after a conflict, and on a new connection.
-        """
-        for attempt in range(_ATTEMPTS_MAX):
-            try:
-                with self._database.writer() as connection:
-                    return query(connection, *args)
-            except (exception.ConnectionLost,
-                    exception.TransactionLost) as exc:
-                if attempt == _ATTEMPTS_MAX - 1 or isinstance(
-                        exc, exception.DatabaseBusy):
-                    raise
+        return self._database.write(query, *args, attempts_max=_ATTEMPTS_MAX)
 
     def _inventories(
         self, node: str, provider: str, resources: virt_base.NodeResources

@@ -18,6 +18,7 @@ import functools
 import pathlib
 import threading
 from typing import Any
+from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_log import log
@@ -34,6 +35,11 @@ from cellsched import exception
 from cellsched import urls
 
 LOG = log.getLogger(__name__)
+
+_Result = TypeVar('_Result')
+
+#: Attempts of a transaction, if connections or conflicts are lost.
+ATTEMPTS_MAX = 3
 
 #: Options that configure engines.
 ENGINE_OPTIONS = (
@@ -221,6 +227,31 @@ class Database:
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return _Use(self, writes=True)
+
+    def write(
+        self, query: Callable[..., _Result], *args: Any,
+        attempts_max: int = ATTEMPTS_MAX,
+    ) -> _Result:
+        """Run a query in a transaction; return its result.
+
+        The transaction is repeated on a new connection, and after a conflict.
+        The outcome of a lost transaction may be unknown, so the query must
+        be idempotent.
+
+        :param query: called with a connection and the arguments
+        :raises cellsched.exception.TransactionLost: it lost each time, or was
+            busy: a busy database has cost the time of its limit already
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        for remaining in reversed(range(attempts_max)):
+            try:
+                with self.writer() as connection:
+                    return query(connection, *args)
+            except (exception.ConnectionLost,
+                    exception.TransactionLost) as exc:
+                if not remaining or isinstance(exc, exception.DatabaseBusy):
+                    raise
+        raise AssertionError
 
     def reader(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Return a context with a connection for single read statements.

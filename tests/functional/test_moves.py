@@ -6,6 +6,7 @@ from cellsched.wiring import compute
 from tests.functional import base
 from tests.functional import moving
 from tests.functional import test_churn
+from tests import losing
 
 
 class TestMoves(moving.TestCase):
@@ -32,6 +33,17 @@ class TestMoves(moving.TestCase):
             self.moves.migrate(base.ADMIN, self.uuid, host)
 
             self.assertRests('active', host, self.uuid)
+
+    def test_move_is_begun_although_a_connection_is_lost(self):
+        _, cell = self.moves._reader.get(base.USER, self.uuid)
+        database = self.moves._targets.database(cell)
+        for is_made in False, True:
+            losing.lose(database, is_made)
+
+            self.moves.rebuild(base.USER, self.uuid)
+
+            self.assertRests('active', self.host, self.uuid)
+        self.assertEqual(2, len(self.statuses(self.uuid)))
 
     def test_evacuated_server_is_on_the_other_host_of_its_cell(self):
         self.down(self.host)

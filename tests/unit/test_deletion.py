@@ -131,6 +131,8 @@ class CountedDatabase:
     def __getattr__(self, name):
         return getattr(self._database, name)
 
+    write = session.Database.write
+
     @contextlib.contextmanager
     def writer(self):
         with self._lock:

@@ -18,7 +18,6 @@ from cellsched.clock import Clock
 from cellsched.db.api import models
 from cellsched.db import feed
 from cellsched.db import session
-from cellsched import exception
 
 #: Seconds for which a scheduler decides without looking at the feed.
 KNOWN_S = 0.05
@@ -52,14 +51,9 @@ def announce(database: session.Database, clock: Clock) -> None:
 
     :raises cellsched.exception.DatabaseUnreachable: see :func:`known`
     """
-    for remaining in reversed(range(_ATTEMPTS_MAX)):
-        try:
-            with known(database, clock):
-                return
-        except exception.TransactionLost:
-            # Nodes of a cluster can advance the lane at the same time.
-            if not remaining:
-                raise
+    # Nodes of a cluster can advance the lane at the same time.
+    database.write(models.FEED.move, 'operators', attempts_max=_ATTEMPTS_MAX)
+    clock.sleep(KNOWN_S)
 
 
 def token(database: session.Database) -> feed.Token:

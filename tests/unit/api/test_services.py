@@ -21,6 +21,7 @@ from cellsched.db.cell import models
 from cellsched.db.cell import services as rows
 from cellsched import exception
 from cellsched.objects import child_providers
+from tests import losing
 from tests.unit.cells import base
 from tests.unit.db import samples
 
@@ -119,6 +120,17 @@ class TestServices(base.TestCase):
         self.assertEqual(
             [('x', 'cell0', 'up')], self.states(binary=rows.SCHEDULER))
         self.assertEqual(7, self.one('x').version)
+
+    def test_change_survives_a_lost_connection(self):
+        # The first is lost before the commit, the second one after it.
+        database = self.targets.database(self.east)
+        for host, is_made in ('a', False), ('c', True):
+            losing.lose(database, is_made)
+
+            self.services.set(ADMIN, host, rows.COMPUTE, disabled=True,
+                              reason='it is repaired')
+
+            self.assertEqual('it is repaired', self.one(host).disabled_reason)
 
     def test_stop_has_the_time_of_the_stop(self):
         self.add_service(self.cell0, 'x')

@@ -248,6 +248,32 @@ class TestErrors(DatabaseCase):
 
         self.assertIs(exception.DatabaseError, type(error))
 
+    def test_lost_write_is_repeated(self):
+        for kind in exception.ConnectionLost, exception.TransactionLost:
+            losses = [kind(schema='claims', url='there', reason='lost')] * 2
+
+            def write(connection, name, losses=losses):
+                if losses:
+                    raise losses.pop()
+                return name
+
+            self.assertEqual('a', self.database.write(write, 'a'))
+            self.assertEqual([], losses)
+
+    def test_write_that_is_always_lost_fails(self):
+        tries = []
+
+        def lose(connection, kind):
+            tries.append(kind)
+            raise kind(schema='claims', url='there', reason='lost')
+
+        for kind, times in (
+                (exception.ConnectionLost, 3), (exception.TransactionLost, 3),
+                (exception.DatabaseBusy, 1),
+                (exception.DatabaseUnreachable, 1)):
+            self.assertRaises(kind, self.database.write, lose, kind)
+            self.assertEqual(times, tries.count(kind))
+
     def test_mistake_in_a_statement_has_its_cause(self):
         def mistake():
             with self.database.reader() as connection:
