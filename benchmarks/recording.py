@@ -73,7 +73,7 @@ def run(parameters, repeat):
         plain, recorded = (placer.Placer(
             Source(document.HostDocument(table, builders.NOW)),
             filter_scheduler.pipeline_of(conf),
-            claims.ClaimBatcher(store, clock), clock,
+            claims.ClaimQueue(store, clock), clock,
             filter_scheduler.selection_policy(conf, random.Random(1)), 4,
             lambda *args: None, recorder=recorder)
             for recorder in (None, writer.recorder))

@@ -58,6 +58,8 @@ class GroupCommit(Generic[_Item]):
 
     :param work: does the work for a list of items, and can be called again
         after it failed; stores an outcome in each item
+    :param then: called by the same thread with the same items while another
+        thread works; must not fail
     :param at_once: number of threads that may work at the same time
     :param make_lock: makes the locks on which threads wait, as
         :class:`threading.Lock` does
@@ -68,8 +70,10 @@ class GroupCommit(Generic[_Item]):
         self, work: Callable[[Sequence[_Item]], None], at_once: int = 1,
         make_lock: Callable[[], Any] = threading.Lock,
         turn_s: float = TURN_S,
+        then: Callable[[Sequence[_Item]], None] = lambda items: None,
     ) -> None:
         self._turn_s = turn_s
+        self._then = then
         self._work = work
         self._at_once = at_once
         self._make_lock = make_lock
@@ -78,6 +82,10 @@ class GroupCommit(Generic[_Item]):
         self._waiting: list[_Turn[_Item]] = []
         #: Whether the last batch had several items.
         self._shared = False
+
+    def __len__(self) -> int:
+        """Return the number of items that wait."""
+        return len(self._waiting)
 
     def do(self, item: _Item) -> None:
         """Do the work for an item, perhaps with others; blocks.
@@ -106,9 +114,14 @@ class GroupCommit(Generic[_Item]):
                 batch, self._waiting = [turn, *self._waiting], []
                 self._shared = len(batch) > 1
             try:
-                self._do_all(batch)
+                try:
+                    self._do_all(batch)
+                finally:
+                    self._leave()
+                self._then([each.item for each in batch])
             finally:
-                self._leave()
+                for each in batch[1:]:
+                    each.woken.release()
         if turn.error is not None:
             raise turn.error
 
@@ -143,9 +156,6 @@ class GroupCommit(Generic[_Item]):
         except BaseException as exc:
             for turn in batch:
                 turn.error = turn.error or exc
-        finally:
-            for turn in batch[1:]:
-                turn.woken.release()
 
     def _do_each(self, batch: Sequence[_Turn[_Item]]) -> None:
         for turn in batch:

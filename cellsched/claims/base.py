@@ -379,16 +379,6 @@ class ClaimStore(abc.ABC):
     #: that saves requests. If not, the scheduler does.
     combines: ClassVar[bool] = False
 
-    @property
-    def takes_turns(self) -> bool:
-        """True if a claim alone is about as fast as one of several at a time.
-
-        After a refusal, a scheduler then selects and claims for one request at
-        a time. The next one knows of the claims before it, so that fewer
-        claims are refused.
-        """
-        return False
-
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options of this store; none by default."""

@@ -281,7 +281,6 @@ class Snapshot:
         changes); append-only
     :param log: the rows that changed before any version, and ``logged`` the
         position at this version
-    :param earlier: the number of overlay entries before the first one here
     :param kept: cache of results from columns that seldom change; the next
         version shares it if none of these columns changed
     :param extrema: cache of the extrema of columns; the next version keeps the
@@ -302,7 +301,6 @@ class Snapshot:
         default_factory=dict)
     overlay: list[tuple[int, Changes]] = dataclasses.field(
         default_factory=list)
-    earlier: int = 0
     log: ChangeLog = dataclasses.field(default_factory=ChangeLog)
     logged: int = 0
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)

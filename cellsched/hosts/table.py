@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import enum
 import math
 import threading
 from typing import Any
@@ -51,23 +50,13 @@ _SPARE_VALUES = 1000
 #: The growth factor of the columns, which limits their unused part.
 _GROWTH = 1.125
 
-#: The number of nodes whose last reservations are known.
-_NOTED_MAX = 100_000
-
 #: The number of idle merged column sets that are kept for reuse, and of their
 #: hosts: each set may have a copy of a column and results for each host.
 _IDLE_MAX, _IDLE_HOSTS_MAX = 16, 2_000_000
 
 
-class Verify(enum.Enum):
-    """The condition on the selected hosts that a reservation checks."""
-
-    #: No other reservation took them since the view was created, and hosts
-    #: that were updated since have enough capacity.
-    UNCHANGED = enum.auto()
-    #: The hosts have enough capacity.
-    CAPACITY = enum.auto()
-    NONE = enum.auto()
+#: The nodes that a decision takes, with the resources and the time.
+_Taken = Sequence[tuple[str, tuple[tuple[str, int], ...], float]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -164,10 +153,6 @@ class HostTable:
         self._pending: dict[str, list[PendingAllocation]] = {}
         #: How often an allocation could be rolled back or counted twice.
         self._doubts = 0
-        # The overlay entry count at the last reservation of each node.
-        self._noted_at: dict[str, int] = {}
-        # The same for all nodes, up to when the entries were last discarded.
-        self._all_noted_at = 0
         self._others = OtherProviders()
         # The numbers of child providers with a column, by resource class.
         self._places: Mapping[str, tuple[int, ...]] = {}
@@ -273,7 +258,21 @@ class HostTable:
         after this call.
         """
         columns = hosts.columns
-        columns.give_back()
+        if not columns.is_detached:
+            columns.give_back()
+            self._keep_idle(columns)
+
+    def detach(self, hosts: host_view.Hosts) -> None:
+        """Make the columns of a view available, if the view can do without.
+
+        The view can be used afterwards; it shows the last snapshot, perhaps
+        without later changes.
+        """
+        columns = hosts.columns.detach()
+        if columns is not None:
+            self._keep_idle(columns)
+
+    def _keep_idle(self, columns: host_view.MergedColumns) -> None:
         if len(self._idle) < max(1, min(
                 _IDLE_MAX, _IDLE_HOSTS_MAX // max(len(columns), 1))):
             self._idle.append(columns)
@@ -296,54 +295,50 @@ class HostTable:
     # Reservations.
 
     def reserve(
-        self, hosts: host_view.Hosts, check: Verify = Verify.UNCHANGED,
+        self, hosts: host_view.Hosts,
         chosen: Sequence[tuple[int, Mapping[str, int]]] | None = None,
-    ) -> list[PendingAllocation] | None:
+    ) -> list[PendingAllocation]:
         """Add the allocations of a view to the overlay, for all decisions.
 
-        This is the only step of a decision that is serialized by the lock. It
-        checks the selected hosts again.
+        Each decision that begins after this one subtracts them.
 
         :param chosen: rows of the view, and amounts by resource class; None
             for those that the view has taken
-        :returns: the allocations; None, with nothing reserved, if the check
-            fails for any host
         """
-        columns = hosts.columns
-        taken = [(columns.snapshot.columns['uuid'][row],
-                  tuple(resources.items()))
-                 for row, resources in (
-                     columns.taken if chosen is None else chosen)]
         with self._lock:
-            # 1. Check the selected hosts again if the table has changed.
-            if check is not Verify.NONE and self._is_behind(columns) and (
-                    check is Verify.UNCHANGED
-                    and self._is_touched(columns, taken)
-                    or not self._has_capacity(
-                        taken, columns.discounted is None)):
+            return self._reserve(hosts.columns, _taken(hosts, chosen))
+
+    def reserve_if_free(
+        self, hosts: host_view.Hosts,
+        chosen: Sequence[tuple[int, Mapping[str, int]]] | None = None,
+    ) -> list[PendingAllocation] | None:
+        """Reserve hosts as :meth:`reserve`, if they have the capacity now.
+
+        :returns: None, with nothing reserved, if a host has not
+        """
+        taken = _taken(hosts, chosen)
+        with self._lock:
+            if self._is_behind(hosts.columns) and not self._has_capacity(
+                    taken, hosts.columns.discounted is None):
                 return None
-            # 2. Append the allocations to the overlay, so that each decision
-            # that begins after this one subtracts them.
-            allocations = [
-                PendingAllocation(node, resources, hosts.now,
-                                  self._given(node, resources),
-                                  is_last=columns.discounted is not None)
-                for node, resources in taken]
-            self._doubts += len(allocations)
-            snapshot = self._published
-            overlay = snapshot.overlay
-            for allocation in allocations:
-                self._pending.setdefault(
-                    allocation.node, []).append(allocation)
-                row = snapshot.rows.get(allocation.node)
-                if row is not None:
-                    overlay.append((
-                        row, host_view.changes(allocation.resources)))
-                    self._noted_at[allocation.node] = (
-                        snapshot.earlier + len(overlay))
-            if len(self._noted_at) > _NOTED_MAX:
-                self._all_noted_at = snapshot.earlier + len(overlay)
-                self._noted_at.clear()
+            return self._reserve(hosts.columns, taken)
+
+    def _reserve(
+        self, columns: host_view.MergedColumns, taken: _Taken
+    ) -> list[PendingAllocation]:
+        is_last = columns.discounted is not None
+        allocations = [
+            PendingAllocation(node, resources, at,
+                              self._given(node, resources), is_last=is_last)
+            for node, resources, at in taken]
+        self._doubts += len(allocations)
+        snapshot = self._published
+        for allocation in allocations:
+            self._pending.setdefault(allocation.node, []).append(allocation)
+            row = snapshot.rows.get(allocation.node)
+            if row is not None:
+                snapshot.overlay.append((
+                    row, host_view.changes(allocation.resources)))
         return allocations
 
     def rollback(self, allocations: Iterable[PendingAllocation]) -> None:
@@ -416,24 +411,11 @@ class HostTable:
         return (columns.snapshot is not snapshot or self._changed
                 or columns.position < len(snapshot.overlay))
 
-    def _is_touched(
-        self, columns: host_view.MergedColumns,
-        taken: Iterable[tuple[str, Any]],
-    ) -> bool:
-        """Return whether any node was reserved since the columns were updated.
-
-        Snapshots that were published since do not matter.
-        """
-        return self._all_noted_at > columns.seen or any(
-            self._noted_at.get(node, 0) > columns.seen
-            for node, _ in taken)
-
     def _has_capacity(
-        self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]],
-        count_doubtful: bool,
+        self, taken: _Taken, count_doubtful: bool
     ) -> bool:
         requested: dict[tuple[str, str], int] = {}
-        for node, resources in taken:
+        for node, resources, _ in taken:
             for resource, amount in resources:
                 key = (node, resource)
                 requested[key] = requested.get(key, 0) + amount
@@ -511,12 +493,11 @@ class HostTable:
                 shown = columns[name] = self._columns[name][:self._length]
                 shown.flags.writeable = False
             # 2. Begin an overlay with the allocations that are not in the
-            # columns. The entry count continues, for _is_touched().
+            # columns.
             overlay = [
                 (self._rows[node], host_view.changes(allocation.resources))
                 for node, allocations in self._pending.items()
                 if node in self._rows for allocation in allocations]
-            seen = before.earlier + len(before.overlay)
             if self._rows_changed:
                 self._log.clear()
             # 3. Keep the cached results that depend on unchanged columns.
@@ -525,8 +506,7 @@ class HostTable:
                 before.version + 1, self.specs, columns, dict(self._encodings),
                 self._rows.frozen() if self._rows_changed else before.rows,
                 self.cells.copy(), self._others.sharing, self._places,
-                self._others.children, overlay, seen - len(overlay),
-                self._log, self._log.end,
+                self._others.children, overlay, self._log, self._log.end,
                 {} if lasting else before.kept,
                 {} if self._rows_changed else {
                     # Copy the items: decisions add to it at the same time.
@@ -640,7 +620,6 @@ class HostTable:
                  self._value('child_uuids', row), ()) for row in gone])
             self._inflight_builds.forget(remaining)
             for uuid in remaining:
-                self._noted_at.pop(uuid, None)
                 # A confirmed allocation goes with its host. If the host
                 # comes back, the claim store reports the claim.
                 for allocation in list(self._pending.get(uuid, ())):
@@ -907,6 +886,16 @@ class HostTable:
             if number:
                 self._places = {**self._places, resource: (
                     *self._places.get(resource, ()), int(number))}
+
+
+def _taken(
+    hosts: host_view.Hosts,
+    chosen: Sequence[tuple[int, Mapping[str, int]]] | None,
+) -> _Taken:
+    uuids = hosts.columns.snapshot.columns['uuid']
+    return [(uuids[row], tuple(resources.items()), hosts.now)
+            for row, resources in (
+                hosts.columns.taken if chosen is None else chosen)]
 
 
 def _remaining(

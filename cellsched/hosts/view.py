@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import functools
 from typing import Any
 from typing import TypeVar
@@ -47,14 +48,14 @@ class MergedColumns:
     """
 
     def __init__(self, snapshot: host_snapshot.Snapshot) -> None:
+        #: Whether another object has the changes; see :meth:`detach`.
+        self.is_detached = False
         self._begin(snapshot)
 
     def _begin(self, snapshot: host_snapshot.Snapshot) -> None:
         self.snapshot = snapshot
         #: The number of overlay entries applied.
         self.position = 0
-        #: The total of overlay entries, up to the last one applied.
-        self.seen = 0
         #: The number of take and give-back operations.
         self.revision = 0
         #: Cache of results, cleared when any column changes.
@@ -122,7 +123,6 @@ class MergedColumns:
             for row, changed in overlay[self.position:end]:
                 self._add(row, changed)
             self.position = end
-        self.seen = snapshot.earlier + end
 
     def _advance(
         self, snapshot: host_snapshot.Snapshot, rows: host_snapshot.Column
@@ -134,9 +134,9 @@ class MergedColumns:
         self.reports.add(rows)
         taken = [row for row, _ in self.snapshot.overlay[:self.position]]
         rows = np.union1d(rows, np.array(taken, dtype='int64'))
-        for name, copy in self._copies.items():
+        for name, changed in self._copies.items():
             column = snapshot.columns.get(name)
-            copy[rows] = 0 if column is None else column[rows]
+            changed[rows] = 0 if column is None else column[rows]
         self.snapshot, self.position = snapshot, 0
         self._shared.clear()
         self._note(rows)
@@ -175,6 +175,22 @@ class MergedColumns:
             self._add(row, changed)
         self.taken, self.discounted = [], None
 
+    def detach(self) -> 'MergedColumns | None':
+        """Return the columns for later decisions; these show the snapshot.
+
+        This decision can go on without what it took, and without the overlay.
+
+        :returns: None, with nothing changed, if results are kept with the
+            columns: two decisions cannot use these at the same time
+        """
+        if self.kept:
+            return None
+        self.give_back()
+        other, revision = copy.copy(self), self.revision
+        self._begin(self.snapshot)
+        self.is_detached, self.revision = True, revision + 1
+        return other
+
     def _add(self, row: int, changed: Changes, times: int = 1) -> None:
         self._note((row,))
         for name, amount in changed:
@@ -198,11 +214,11 @@ class MergedColumns:
 
     def _copy(self, name: str) -> host_snapshot.Column:
         column = self.snapshot.columns.get(name)
-        copy = np.zeros(len(self)) if column is None else column.copy()
-        self._copies[name] = copy
-        shown = self._shown[name] = copy[:]
+        made = np.zeros(len(self)) if column is None else column.copy()
+        self._copies[name] = made
+        shown = self._shown[name] = made[:]
         shown.flags.writeable = False
-        return copy
+        return made
 
 
 # The cache is small, because flavors are few.
@@ -232,6 +248,9 @@ _Made = TypeVar('_Made')
 
 #: The size limit of the cache of unchanged columns; it is cleared beyond.
 _KEPT_MAX = 64
+
+#: The same for stable columns.
+_MEMO_MAX = 256
 
 
 class Hosts:
@@ -472,9 +491,14 @@ class Hosts:
         read no other column.
         """
         kept = self.columns.snapshot.kept
-        if key not in kept:
-            kept[key] = make(self.whole)
-        return kept[key]
+        try:
+            made: _Made = kept[key]
+        except KeyError:
+            # Requests name the keys of some results.
+            if len(kept) >= _MEMO_MAX:
+                kept.clear()
+            made = kept[key] = make(self.whole)
+        return made
 
     def memo_until_change(
         self, key: Hashable, make: Callable[[], _Made]

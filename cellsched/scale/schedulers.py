@@ -36,7 +36,6 @@ from cellsched.hosts.columns import STANDARD
 from cellsched.hosts import plugin_columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
-from cellsched.hosts.table import Verify
 from cellsched import metrics
 from cellsched import objects
 from cellsched.scale.engine import Engine
@@ -54,7 +53,7 @@ from cellsched.scale.stores import store_of
 from cellsched.scale.stores import StoreServer
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection.placer import Placer
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
@@ -488,7 +487,7 @@ class Scheduler:
         self._counts = ClaimCounts()
         placer = Placer(
             source, filter_scheduler.pipeline_of(conf),
-            ClaimBatcher(store, clock), clock,
+            ClaimQueue(store, clock), clock,
             filter_scheduler.selection_policy(conf, random),
             conf.scheduler.claim_attempts, lambda *args: None,
             down_s=conf.service_down_time, metrics=self._counts)
@@ -591,7 +590,7 @@ class BackToBack:
             for each in uuids:
                 if not selector.choose(each, None, each is uuids[-1]):
                     return None
-            taken = table.reserve(hosts, Verify.NONE) or []
+            taken = table.reserve(hosts)
             self._held.update(zip(uuids, taken))
             return [self._deployment.rows[each.node] for each in taken]
         finally:

@@ -336,8 +336,6 @@ class SQLModel(ModelStore):
     only if there is none, it waits for locks, as the store of production does.
     """
 
-    takes_turns = True
-
     def claim(self, claims: Sequence[base.Claim]) -> int:
         with self._call(True, len(claims) - 1), self._locked(
                 sorted({claim.provider for claim in claims})):

@@ -45,7 +45,7 @@ def on_snapshot(
     return placer.Placer(
         SnapshotSource(snapshot),
         pipeline or filter_scheduler.pipeline_of(conf),
-        claims.ClaimBatcher(memory.MemoryClaims(), now), now,
+        claims.ClaimQueue(memory.MemoryClaims(), now), now,
         filter_scheduler.selection_policy(conf, random), 2, _refuse_to_record,
         slow_plugin_s=conf.scheduler.slow_plugin_seconds,
         ignores_demands=conf.scheduler.unmet_demands == 'ignore')

@@ -195,7 +195,6 @@ class Claims:
         self.capabilities = store.capabilities | (
             {claims_base.Capability.SHARED} if shared else frozenset())
         self.combines = store.combines
-        self.takes_turns = store.takes_turns
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._store, name)

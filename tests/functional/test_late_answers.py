@@ -5,7 +5,7 @@ import threading
 
 import fixtures
 
-from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.scheduler.selection.claims import ClaimQueue
 from tests.functional import base
 from tests.functional import moving
 from tests.functional import post
@@ -22,15 +22,15 @@ class TestLateAnswers(repeating.TestCase):
         self.chosen = []
         super().setUp()
         self.addCleanup(self.go_on)
-        claim = ClaimBatcher.claim_any
+        claim = ClaimQueue.claim_all
 
-        def late(together, claims):
-            self.chosen.append(claims)
+        def late(queue, requests):
+            self.chosen.extend(requests)
             self.may_claim.wait(post.TIMEOUT_S)
-            return claim(together, claims)
+            claim(queue, requests)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.selection.claims.ClaimBatcher.claim_any',
+            'cellsched.scheduler.selection.claims.ClaimQueue.claim_all',
             late))
 
     def reach(self, step):

@@ -110,10 +110,6 @@ class SQLClaims(base.ClaimStore):
     def __init__(self, database: session.Database) -> None:
         self._database = database
 
-    @property
-    def takes_turns(self) -> bool:
-        return self._one_round_trip is not None
-
     @classmethod
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts

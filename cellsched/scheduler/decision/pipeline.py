@@ -48,6 +48,9 @@ Scores = tuple[view.Column, kept.KeptScores | None]
 #: Default methods, which return True and need not be called.
 _DEFAULTS = (base.Filter.applies, Weigher.applies)
 
+#: Default methods, which need no locations.
+_LOCATED_NONE = (base.Filter.located, Weigher.located)
+
 
 class PluginCalls:
     """Calls plug-ins for a decision.
@@ -99,6 +102,8 @@ class PluginCalls:
         """Return the instances whose hosts the plug-ins need."""
         instances: set[str] = set()
         for each in plugins:
+            if type(each).located in _LOCATED_NONE:
+                continue
             if self.ask(each, each.applies, request):
                 named = self.ask(each, each.located, request)
                 self.ask(each, instances.update, named)

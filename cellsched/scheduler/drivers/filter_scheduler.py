@@ -327,7 +327,7 @@ def make_placer(
     """Return a placer that selects from a source's hosts."""
     return placer.Placer(
         source, pipeline_,
-        claims.ClaimBatcher(parts.claims, parts.clock), parts.clock,
+        claims.ClaimQueue(parts.claims, parts.clock), parts.clock,
         selection_policy(conf, parts.random), conf.scheduler.claim_attempts,
         parts.decisions.record, conf.scheduler.slow_plugin_seconds,
         conf.scheduler.unmet_demands == 'ignore', conf.service_down_time,

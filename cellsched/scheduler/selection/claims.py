@@ -10,20 +10,18 @@ from collections.abc import Sequence
 import contextlib
 import copy
 import dataclasses
-import math
+import itertools
 import threading
 from typing import Any
 
 from cellsched import batching
 from cellsched.claims import base
-from cellsched.claims.coordination import CONTENDED_S
 from cellsched.clock import Clock
 from cellsched.clock import Event
 from cellsched import exception
 from cellsched.hosts import view
 from cellsched import migrations
 from cellsched import objects
-from cellsched.scheduler.selection.turns import Turns
 
 #: Seconds for which the store is not asked again about a provider with locked
 #: rows: it would wait for them each time.
@@ -31,11 +29,14 @@ BUSY_S = 2.0
 
 
 @dataclasses.dataclass(eq=False)
-class _Request:
-    """The alternative batches of one thread, and their outcome."""
+class ClaimRequest:
+    """The alternative batches of one request, and their outcome.
+
+    :ivar outcome: None until the claims were asked for
+    """
 
     batches: Sequence[Sequence[base.Claim]]
-    outcome: base.AnyOf | BaseException = base.AnyOf(None)
+    outcome: base.AnyOf | BaseException | None = None
 
     def __post_init__(self) -> None:
         first = self.batches[0]
@@ -58,13 +59,18 @@ class _Request:
         self.outcome = outcome
 
     def result(self) -> base.AnyOf:
+        """Return the outcome.
+
+        :raises Exception: raised by the claim store for this request
+        """
+        assert self.outcome is not None
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
 
 
-class ClaimBatcher:
-    """Claims for several threads in one transaction.
+class ClaimQueue:
+    """Claims of decided requests, in batches.
 
     Waiting requests are claimed together, unless the store combines them. No
     request is refused because of another one. Requests with members of server
@@ -86,20 +92,11 @@ class ClaimBatcher:
         self._busy: dict[str, float] = {}
         self._group_commit = batching.GroupCommit(
             self._take, at_once, clock.lock)
-        self.turns = Turns(clock)
-        #: Until when requests take turns.
-        self._contended_until = -math.inf
 
-    def turn(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which a request selects hosts and claims them.
-
-        Other schedulers may take the last capacity while a request waits to
-        claim. So for some seconds after a refusal, requests wait before they
-        select, if the store is as fast with one claim at a time.
-        """
-        if self._contended_until <= self._clock.monotonic():
-            return contextlib.nullcontext()
-        return self.turns.taken()
+    @property
+    def combines(self) -> bool:
+        """True if the store combines the claims of several threads."""
+        return self._store.combines
 
     def claims_of(
         self, consumers: Iterable[str]
@@ -124,32 +121,28 @@ class ClaimBatcher:
         with base.translated_errors():
             migrations.withdraw(self._store, consumer, name, are_those)
 
-    def claim_any(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        """Claim the first batch that fits, as the store's ``claim_any``.
+    def claim_all(self, requests: Sequence[ClaimRequest]) -> None:
+        """Claim the first batch that fits of each request; blocks.
 
-        If other requests are claimed in the same transaction, some of its new
-        claims may not be reported as new.
+        Sets the outcome of each request, and raises nothing. If requests are
+        claimed in the same transaction, some of their new claims may not be
+        reported as new.
         """
-        own = _Request(batches)
         if self._store.combines:
-            self._claim([own])
-            return own.result()
-        self._group_commit.do(own)
-        outcome = own.result()
-        if (outcome.chosen is None and self._store.takes_turns
-                and any(not isinstance(each, exception.ClaimBusy)
-                        for each in outcome.refusals.values())):
-            self._contended_until = self._clock.monotonic() + CONTENDED_S
-        return outcome
+            for request in requests:
+                self._claim([request])
+            return
+        try:
+            self._group_commit.do(requests)
+        except exception.ServiceBusy as exc:
+            _end_all(requests, exc)
 
-    def _take(self, requests: Sequence[_Request]) -> None:
+    def _take(self, batches: Sequence[Sequence[ClaimRequest]]) -> None:
         """Claim for requests; those that cannot share a transaction alone."""
-        together: list[_Request] = []
+        together: list[ClaimRequest] = []
         consumers: set[str] = set()
         alone = []
-        for request in requests:
+        for request in itertools.chain.from_iterable(batches):
             if request.is_grouped or request.consumers & consumers:
                 # The store reports existing claims for whole transactions.
                 alone.append(request)
@@ -159,7 +152,7 @@ class ClaimBatcher:
         for some in [together, *([request] for request in alone)]:
             self._claim(some)
 
-    def _claim(self, requests: Sequence[_Request]) -> None:
+    def _claim(self, requests: Sequence[ClaimRequest]) -> None:
         requests = self._pass_over(requests, self._busy_now())
         while requests:
             try:
@@ -205,9 +198,9 @@ class ClaimBatcher:
         return dict.fromkeys(busy, error)
 
     def _pass_over(
-        self, requests: Sequence[_Request],
+        self, requests: Sequence[ClaimRequest],
         busy: dict[str, exception.ClaimBusy],
-    ) -> Sequence[_Request]:
+    ) -> Sequence[ClaimRequest]:
         """Leave out batches with claims on busy providers.
 
         :returns: the requests with other batches; the rest are ended
@@ -238,7 +231,7 @@ def _amounts(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
     return {each.provider: dict(each.resources) for each in claims}
 
 
-def _end_all(requests: Sequence[_Request], error: BaseException) -> None:
+def _end_all(requests: Sequence[ClaimRequest], error: BaseException) -> None:
     for request in requests:
         request.end(error)
 

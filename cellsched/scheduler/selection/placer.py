@@ -18,6 +18,7 @@ from typing import TypeVar
 import os_resource_classes
 from oslo_log import log
 
+from cellsched import batching
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -25,7 +26,6 @@ from cellsched import exception
 from cellsched.host_manager.source import HostSource
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import PendingAllocation
-from cellsched.hosts.table import Verify
 from cellsched import metrics
 from cellsched.metrics import Metrics
 from cellsched import migrations
@@ -36,15 +36,15 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
-from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection.claims import ClaimRefusals
+from cellsched.scheduler.selection.claims import ClaimRequest
 from cellsched.scheduler.selection.claims import SingleFlight
 from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
 from cellsched.scheduler.selection.selector import with_members
-from cellsched.scheduler.selection.turns import Turns
 from cellsched import tracing
 
 LOG = log.getLogger(__name__)
@@ -86,12 +86,8 @@ class LazySequence(Sequence[_Item]):
 #: The hosts of a request by instance.
 Choice = Mapping[str, ChosenHost]
 
-#: The conditions on a reservation, in the order in which they are tried. If
-#: concurrent decisions always come first, the last condition accepts the
-#: selected hosts as they are and the claim store arbitrates.
-_CHECKS = (*[Verify.UNCHANGED] * 3, *[Verify.CAPACITY] * 7,
-           Verify.NONE)
-
+#: Seconds that a request waits for decisions on other ones.
+LANE_S = 30.0
 
 #: Seconds to wait for pending claims of other requests.
 PENDING_S = 10.0
@@ -130,8 +126,17 @@ class PlacementAttempt:
     :param allocations: the reservations in the table
     :param is_parted: whether providers other than the hosts serve a part of
         the request
+    :param counts_doubtful: see :meth:`cellsched.hosts.table.HostTable.view`
     :param selector: the selection, while the claim store chooses one of its
         alternatives
+    :param choices: the hosts to claim, best first
+    :param asked: their claims, once they are known
+    :param is_claimed: whether the claim store has the claims
+    :param reload: providers to read again
+    :param error: the error of the decision or of the claims
+    :param trace: the span in which the request waits for its decision
+    :param asked_at: the time from which on it waits
+    :param decided_at: the time of its last decision
     :param seconds: the duration of each phase
     :param basis: the input of the last selection, if decisions are recorded
     :param passed: the nodes whose claims were refused after it
@@ -158,21 +163,36 @@ class PlacementAttempt:
         init=False, repr=False)
     allocations: Sequence[PendingAllocation] = ()
     is_parted: bool = False
+    counts_doubtful: bool = True
     selector: Selector | None = None
+    choices: Sequence[Choice] = ()
+    asked: ClaimRequest | None = None
+    is_claimed: bool = False
+    reload: Sequence[str] = ()
+    error: BaseException | None = None
+    trace: str = ''
+    asked_at: float = 0.0
+    decided_at: float = 0.0
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     basis: recording.Basis | None = None
     passed: Sequence[str] = ()
     full: Sequence[str] = ()
+
+    def note(self, phase: str, seconds: float) -> None:
+        """Add to the duration of a phase: read, select or claim."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
 
 @dataclasses.dataclass(eq=False)
 class Placer:
     """Selects hosts in the table of a source and claims them.
 
-    The placer reserves the selected hosts in the table, so that concurrent
-    decisions count them, and then claims them in the claim store. If the
-    store refuses a claim, the placer rolls the reservation back, reloads the
-    hosts from the store and selects again.
+    Requests are decided in one lane: one after the other, in the order of
+    their arrival, by one thread for all that wait. It reserves the selected
+    hosts in the table, so that later decisions count them, lets the lane go
+    on, and claims the hosts of its requests together. If the claim store
+    refuses a claim, the reservation is rolled back, the hosts are reloaded
+    from the store, and the request is decided again.
 
     :param policy: the selection among the best hosts
     :param attempts_max: the number of rounds for one request
@@ -188,7 +208,7 @@ class Placer:
 
     loader: HostSource
     pipeline: Pipeline
-    claims: ClaimBatcher
+    claims: ClaimQueue
     clock: Clock
     policy: SelectionPolicy
     attempts_max: int
@@ -202,10 +222,10 @@ class Placer:
     def __post_init__(self) -> None:
         self.follow(self.pipeline, self.policy)
         self._single_flight = SingleFlight(self.clock.event)
-        #: Of selections for one instance. Copies of the placer share them.
-        #: A selection takes about a millisecond, and as long as a plug-in
-        #: that waits for something.
-        self.turns = Turns(self.clock)
+        #: Copies of the placer share it.
+        self.lane = batching.GroupCommit[_Turn](
+            _decide_all, make_lock=self.clock.lock, turn_s=LANE_S,
+            then=_claim_all)
 
     def follow(self, pipeline: Pipeline, policy: SelectionPolicy) -> None:
         """Decide on later requests with a new pipeline and a new policy."""
@@ -318,7 +338,7 @@ class Placer:
         :raises cellsched.exception.InvalidField: the request is not for one
             instance, or the instance is not known to be on the host
         """
-        with self._phase(attempt, 'read'):
+        with self._reading(attempt):
             self.loader.follow(attempt.context)
         uuid = existing_claims.rebuilt_instance(
             attempt.request, attempt.uuids if attempt.claim else None)
@@ -343,7 +363,7 @@ class Placer:
         context, claim = attempt.context, attempt.claim
         attempt.request = with_members(attempt.request, attempt.uuids)
         asked_at = self.clock.monotonic()
-        with self._phase(attempt, 'read'):
+        with self._reading(attempt):
             fresh = self.loader.follow(context)
         rounds = 0
         # Repeated requests are rare, and the claim store detects them. The
@@ -352,27 +372,25 @@ class Placer:
         while rounds < self.attempts_max:
             is_claimed = False
             attempt.is_known = fresh and query_own == claim
-            with contextlib.ExitStack() as turn:
-                turn.enter_context(self.claims.turn())
-                # 1. Select a host for each instance and reserve it.
-                self._find_places(attempt, query_own, turn)
-                # 2. Claim the hosts, and confirm or roll back the reservation.
-                try:
-                    if attempt.places and claim:
-                        is_claimed = self._claim(attempt)
-                    elif attempt.places:
-                        self.loader.confirm(attempt.allocations, claimed=False)
-                except exception.ClaimConflict:
-                    # Query the claims that the instances hold, and retry.
-                    if query_own:
-                        raise
-                    query_own = True
-                    continue
+            # 1. Select a host for each instance, reserve it and claim it.
+            self._find_places(attempt, query_own)
+            # 2. Confirm or roll back the reservation.
+            try:
+                if attempt.places and claim:
+                    is_claimed = self._settle(attempt)
+                elif attempt.places:
+                    self.loader.confirm(attempt.allocations, claimed=False)
+            except exception.ClaimConflict:
+                # Query the claims that the instances hold, and retry.
+                if query_own:
+                    raise
+                query_own = True
+                continue
             # 3. If no host is found, refresh the table and retry. The refresh
             # is skipped if another thread read it since the request started.
             if not attempt.places:
                 if not fresh:
-                    with self._phase(attempt, 'read'):
+                    with self._reading(attempt):
                         self.loader.refresh(context, since=asked_at)
                 fresh, query_own = True, claim
                 continue
@@ -389,23 +407,32 @@ class Placer:
         raise self._error(attempt)
 
     def _find_places(
-        self, attempt: PlacementAttempt, query_own: bool,
-        turn: contextlib.ExitStack,
+        self, attempt: PlacementAttempt, query_own: bool
     ) -> None:
-        """Select hosts and reserve them in the table.
+        """Select hosts, reserve them in the table, and ask for their claims.
 
-        :param turn: ends when the request waits for other ones
+        If no host is found and neither a newer nor a larger table is
+        available, wait for pending claims and select a last time.
         """
-        with self._phase(attempt, 'select') as span:
-            self._locate(attempt, query_own)
-            self._select_and_reserve(attempt)
-            _describe(attempt, span)
-        if not attempt.places:
-            turn.close()
-            # If neither a newer nor a larger table is available, wait for
-            # pending claims and select a last time.
-            if attempt.is_known:
-                self._select_after_pending(attempt)
+        attempt.asked_at = self.clock.monotonic()
+        self._locate(attempt, query_own)
+        self._decide(attempt)
+        if not attempt.places and attempt.is_known:
+            self._select_after_pending(attempt)
+
+    def _decide(self, attempt: PlacementAttempt) -> None:
+        """Have the lane decide on a request, and perhaps claim its hosts.
+
+        :raises cellsched.exception.ServiceBusy: the decisions before it take
+            too long
+        """
+        attempt.places, attempt.allocations = [], ()
+        attempt.asked = attempt.error = None
+        attempt.is_claimed, attempt.reload = False, ()
+        attempt.trace = tracing.current() if tracing.is_on() else ''
+        self.lane.do((self, attempt))
+        if attempt.error is not None and attempt.asked is None:
+            raise attempt.error
 
     def _locate(self, attempt: PlacementAttempt, query_own: bool) -> None:
         """Locate the instances that the filters and weighers compare with.
@@ -439,54 +466,51 @@ class Placer:
                     hosts, request, uuids, self.down_s)
             attempt.lost_hosts |= lost
 
-    def _select_and_reserve(
-        self, attempt: PlacementAttempt, count_doubtful: bool = True
-    ) -> None:
+    def advance(self, attempt: PlacementAttempt) -> None:
+        """Decide on a request; only the lane calls this.
+
+        Sets the places of the attempt or its error, and raises nothing.
+        """
+        try:
+            with tracing.span('decide', attempt.context, attempt.uuids,
+                              attempt.trace) as span:
+                self._select_and_reserve(attempt)
+                _describe(attempt, span)
+            if attempt.places and attempt.claim:
+                self._prepare_claim(attempt)
+        except BaseException as exc:
+            # The thread of the request raises it.
+            attempt.error = exc
+            self._undo(attempt)
+        attempt.decided_at = self.clock.monotonic()
+        attempt.note('select', attempt.decided_at - attempt.asked_at)
+
+    def _select_and_reserve(self, attempt: PlacementAttempt) -> None:
         """Select a host for each instance and reserve the hosts in the table.
 
-        If an instance has no host, nothing is reserved. Selections for single
-        instances take turns: they share one interpreter, and a selection must
-        be repeated if another one reserves its host meanwhile.
-
-        :param count_doubtful: see :meth:`cellsched.hosts.table.HostTable.view`
+        If an instance has no host, nothing is reserved.
         """
-        takes_turns = len(attempt.uuids) == 1 and attempt.reserve
-        with self.turns.taken() if takes_turns else contextlib.nullcontext():
-            self._select_in_turn(attempt, count_doubtful)
-
-    def _select_in_turn(
-        self, attempt: PlacementAttempt, count_doubtful: bool
-    ) -> None:
         table = self.loader.table
-        attempt.allocations = ()
-        for check in _CHECKS:
-            attempt.settled = table.settled() if attempt.is_known else None
-            hosts = table.view(
-                self.clock.steady(), attempt.located.nodes, count_doubtful)
-            try:
-                # 1. Select hosts in a view of the table.
-                selector = Selector(
-                    attempt.pipeline,
-                    self.policy if attempt.reserve else self._planned, hosts,
-                    attempt.request, attempt.refusals)
-                self._select(attempt, selector)
-                if self.recorder is not None:
-                    self._note_basis(attempt, selector)
-                if not (attempt.places and attempt.reserve):
-                    return
-                # 2. Reserve them, unless a concurrent decision changed them
-                # since the view was made.
-                allocations = table.reserve(hosts, check)
-                if allocations is not None:
-                    attempt.allocations = allocations
-                    # The claim store may choose another host of the view.
-                    if attempt.claim and selector.following:
-                        attempt.selector = selector
-                    return
-            finally:
-                if attempt.selector is None:
-                    table.reuse(hosts)
-        raise AssertionError('Verify.NONE accepts every reservation')
+        attempt.settled = table.settled() if attempt.is_known else None
+        hosts = table.view(self.clock.steady(), attempt.located.nodes,
+                           attempt.counts_doubtful)
+        try:
+            selector = Selector(
+                attempt.pipeline,
+                self.policy if attempt.reserve else self._planned, hosts,
+                attempt.request, attempt.refusals)
+            self._select(attempt, selector)
+            if self.recorder is not None:
+                self._note_basis(attempt, selector)
+            if attempt.places and attempt.reserve:
+                attempt.allocations = table.reserve(hosts)
+                # The claim store may choose another host of the view.
+                if attempt.claim and selector.following:
+                    attempt.selector = selector
+                    table.detach(hosts)
+        finally:
+            if attempt.selector is None:
+                table.reuse(hosts)
 
     def _note_basis(
         self, attempt: PlacementAttempt, selector: Selector
@@ -550,9 +574,10 @@ class Placer:
             await_pending(self.loader.table, self.clock, PENDING_S)
         # 2. Select again, and count no claim that became pending meanwhile.
         # The claim store arbitrates, if it is asked.
-        attempt.is_last = True
-        self._select_and_reserve(attempt, count_doubtful=not attempt.claim)
-        attempt.is_last = False
+        attempt.asked_at = self.clock.monotonic()
+        attempt.is_last, attempt.counts_doubtful = True, not attempt.claim
+        self._decide(attempt)
+        attempt.is_last, attempt.counts_doubtful = False, True
         if not attempt.places:
             self._refuse(attempt)
 
@@ -567,61 +592,94 @@ class Placer:
             self._release_stale(attempt)
         raise error
 
-    def _claim(self, attempt: PlacementAttempt) -> bool:
-        """Claim the selected hosts, and confirm or roll back the reservation.
+    def _prepare_claim(self, attempt: PlacementAttempt) -> None:
+        """Make the claims of the selected hosts, and of alternatives."""
+        attempt.choices = choices = self._choices(attempt, attempt.selector)
+        make = _claims_maker(attempt)
+        batches = LazySequence(
+            len(choices), lambda place: make(choices[place]))
+        # Instances that keep their claims need no new ones.
+        if batches[0]:
+            attempt.asked = ClaimRequest(batches)
+
+    def _settle(self, attempt: PlacementAttempt) -> bool:
+        """Release the stale claims of a request, and claim its hosts.
+
+        The lane has claimed them, unless the request has stale claims or the
+        store combines claims itself.
 
         :returns: False if the store refuses the claims, or the hosts are busy;
             the hosts are excluded then
         """
-        selector, attempt.selector = attempt.selector, None
-        try:
-            # 1. Instances that keep their claims need no new ones.
-            choices = self._choices(attempt, selector)
-            make = _claims_maker(attempt)
-            batches = LazySequence(
-                len(choices), lambda place: make(choices[place]))
-            if not batches[0]:
-                self._release_stale(attempt)
-                return True
-            # 2. Claim; on an error roll the reservation back and reload.
+        if attempt.asked is None or attempt.asked.outcome is None:
             try:
                 self._release_stale(attempt)
-                with self._phase(attempt, 'claim') as span:
-                    outcome = self.claims.claim_any(batches)
-                    for error in outcome.refusals.values():
-                        span.fail(error)
-                self._count_claims(outcome)
-                if outcome.chosen != 0 and self.recorder is not None:
-                    attempt.passed = _passed(choices, outcome)
-            except Exception as exc:
-                self.metrics.add(metrics.CLAIMS, (
-                    'conflict' if isinstance(exc, exception.ClaimConflict)
-                    else 'failed',))
-                self.loader.table.rollback(attempt.allocations)
-                self.loader.reload(_providers(batches))
-                # A thread that still claims reads the view of the selector.
-                selector = None
+            except Exception:
+                self._undo(attempt)
                 raise
+            if attempt.asked is None:
+                return True
+            _claim([(self, attempt)])
+        if attempt.reload:
+            self.loader.reload(attempt.reload)
+        if attempt.error is not None:
+            raise attempt.error
+        return attempt.is_claimed
+
+    def conclude(self, attempt: PlacementAttempt) -> None:
+        """Confirm the reservation of a request, or roll it back.
+
+        Sets the error of the attempt, and raises nothing.
+        """
+        attempt.note('claim', self.clock.monotonic() - attempt.decided_at)
+        try:
+            self._conclude(attempt)
+        except BaseException as exc:
+            attempt.error = exc
+
+    def _conclude(self, attempt: PlacementAttempt) -> None:
+        request, table = attempt.asked, self.loader.table
+        selector, attempt.selector = attempt.selector, None
+        assert request is not None
+        try:
+            outcome = request.result()
+        except BaseException as exc:
+            self.metrics.add(metrics.CLAIMS, (
+                'conflict' if isinstance(exc, exception.ClaimConflict)
+                else 'failed',))
+            table.rollback(attempt.allocations)
+            attempt.reload = _providers(request.batches)
+            # A thread that still claims reads the view of the selector.
+            raise
+        try:
+            self._count_claims(outcome)
+            if outcome.chosen != 0 and self.recorder is not None:
+                attempt.passed = _passed(attempt.choices, outcome)
             if outcome.chosen is None:
-                self._add_refusals(attempt, choices, batches, outcome)
-                return False
-            # 3. If the store has chosen an alternative, reserve that host.
+                self._add_refusals(attempt, request.batches, outcome)
+                return
+            # If the store has chosen an alternative, reserve that host.
             if outcome.chosen:
                 assert selector is not None
                 self._choose_other(attempt, selector, outcome)
         finally:
             if selector is not None:
-                self.loader.table.reuse(selector.hosts)
-        # 4. Confirm the reservation. If the request is a repetition, the table
-        # now counts its earlier claims twice: reload the hosts. Reload those
-        # without capacity, too.
+                table.reuse(selector.hosts)
+        # If the request is a repetition, the table now counts its earlier
+        # claims twice: reload the hosts. Reload those without capacity, too.
         self.loader.confirm(attempt.allocations)
-        again = [batches[place] for place in outcome.refusals]
-        if outcome.new < len(batches[outcome.chosen]):
-            again.append(batches[outcome.chosen])
-        if again:
-            self.loader.reload(_providers(again))
-        return True
+        again = [request.batches[place] for place in outcome.refusals]
+        if outcome.new < len(request.batches[outcome.chosen]):
+            again.append(request.batches[outcome.chosen])
+        attempt.reload = _providers(again)
+        attempt.is_claimed = True
+
+    def _undo(self, attempt: PlacementAttempt) -> None:
+        """Roll back a reservation whose hosts are not claimed."""
+        selector, attempt.selector = attempt.selector, None
+        self.loader.table.rollback(attempt.allocations)
+        if selector is not None:
+            self.loader.table.reuse(selector.hosts)
 
     def _count_claims(self, outcome: claims_base.AnyOf) -> None:
         busy = sum(isinstance(error, exception.ClaimBusy)
@@ -649,11 +707,10 @@ class Placer:
         attempt.places = selector.selections(attempt.alternates)
         attempt.decision = selector.decision()
         table.rollback(attempt.allocations)
-        attempt.allocations = table.reserve(
-            selector.hosts, Verify.NONE) or ()
+        attempt.allocations = table.reserve(selector.hosts)
 
     def _add_refusals(
-        self, attempt: PlacementAttempt, choices: Sequence[Choice],
+        self, attempt: PlacementAttempt,
         batches: Sequence[Sequence[claims_base.Claim]],
         outcome: claims_base.AnyOf,
     ) -> None:
@@ -664,7 +721,7 @@ class Placer:
         attempt.refusals.times += 1
         full: list[Sequence[claims_base.Claim]] = []
         for place, error in sorted(outcome.refusals.items()):
-            choice = choices[place]
+            choice = attempt.choices[place]
             if isinstance(error, exception.ClaimBusy):
                 LOG.info('Hosts are busy; selecting hosts again: %s', error)
                 attempt.refusals.pass_over(error, [
@@ -677,8 +734,7 @@ class Placer:
                     if consumers.get(uuid, uuid) == error.consumer), None),
                     is_first=not full)
                 full.append(batches[place])
-        if full:
-            self.loader.reload(_providers(full))
+        attempt.reload = _providers(full)
 
     def _choices(
         self, attempt: PlacementAttempt, selector: Selector | None
@@ -753,18 +809,14 @@ class Placer:
         return error
 
     @contextlib.contextmanager
-    def _phase(
-        self, attempt: PlacementAttempt, phase: str
-    ) -> Iterator[tracing.Span]:
-        """Measure a phase of a request."""
+    def _reading(self, attempt: PlacementAttempt) -> Iterator[None]:
+        """Measure the time in which a request reads hosts."""
         began = self.clock.monotonic()
         try:
-            with tracing.span(_SPANS[phase], attempt.context,
-                              attempt.uuids) as span:
-                yield span
+            with tracing.span('read hosts', attempt.context, attempt.uuids):
+                yield
         finally:
-            attempt.seconds[phase] = attempt.seconds.get(phase, 0.0) + (
-                self.clock.monotonic() - began)
+            attempt.note('read', self.clock.monotonic() - began)
 
     def _record_decision(self, attempt: PlacementAttempt) -> None:
         self.metrics.add_later(functools.partial(
@@ -833,6 +885,48 @@ class Placer:
             gone = existing_claims.held_on(hosts, host, held)
         if gone:
             self.claims.release(gone)
+
+
+#: A request in the lane, with its placer.
+_Turn = tuple[Placer, PlacementAttempt]
+
+
+def _decide_all(turns: Sequence[_Turn]) -> None:
+    for placer, attempt in turns:
+        placer.advance(attempt)
+
+
+def _claim_all(turns: Sequence[_Turn]) -> None:
+    """Claim for decided requests together.
+
+    The thread of a request claims for it if its stale claims are to be
+    released first, or if the store combines claims itself.
+    """
+    ready = [(placer, attempt) for placer, attempt in turns
+             if attempt.asked and not (
+                 attempt.located.stale or placer.claims.combines)]
+    if ready:
+        _claim(ready)
+
+
+def _claim(turns: Sequence[_Turn]) -> None:
+    """Ask for the claims of requests; raises nothing.
+
+    Each reservation is confirmed or rolled back.
+    """
+    [queue] = {placer.claims for placer, _ in turns}
+    requests = [each.asked for _, each in turns if each.asked]
+    with contextlib.ExitStack() as stack:
+        spans = [stack.enter_context(tracing.span(
+            'claim', each.context, each.uuids, each.trace))
+            for _, each in turns]
+        queue.claim_all(requests)
+        for span, request in zip(spans, requests):
+            if isinstance(request.outcome, claims_base.AnyOf):
+                for error in request.outcome.refusals.values():
+                    span.fail(error)
+    for placer, attempt in turns:
+        placer.conclude(attempt)
 
 
 def await_pending(
@@ -934,10 +1028,6 @@ def _log_selected(attempt: PlacementAttempt) -> None:
             'stages left: %s', first.service_host, first.cell_uuid,
             weights.get(uuid), attempt.decision.hosts, stages or 'all',
             instance_uuid=uuid, context=attempt.context)
-
-
-#: Names of the spans of the phases.
-_SPANS = {'read': 'read hosts', 'select': 'decide', 'claim': 'claim'}
 
 
 def _describe(attempt: PlacementAttempt, span: tracing.Span) -> None:

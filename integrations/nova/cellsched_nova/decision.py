@@ -155,13 +155,13 @@ class Reservations:
 
     :param hosts: the view of the request
     :param known: the table of all requests; None to reserve nothing
-    :param check: the condition on each host
+    :param if_free: whether a host must still have the capacity
     :ivar made: the number of reservations, with those that are undone
     """
 
     hosts: view.Hosts
     known: table.HostTable | None = None
-    check: table.Verify = table.Verify.NONE
+    if_free: bool = False
     allocations: list[table.PendingAllocation] = dataclasses.field(
         default_factory=list)
     made: int = 0
@@ -170,8 +170,9 @@ class Reservations:
         """Reserve a host; return False if others took its capacity."""
         if self.known is None:
             return True
-        found = self.known.reserve(
-            self.hosts, self.check, [(row, resources)])
+        reserve = (self.known.reserve_if_free if self.if_free
+                   else self.known.reserve)
+        found = reserve(self.hosts, [(row, resources)])
         self.allocations += found or ()
         self.made += len(found or ())
         return found is not None
@@ -927,9 +928,9 @@ class RequestDecision:
         if not self._counts:
             return Reservations(hosts)
         # Placement may know of capacity that the table does not have yet.
-        return Reservations(hosts, self._parts.hosts.table, (
-            table.Verify.CAPACITY if self._way is not None
-            and self._way.name == COLUMNS else table.Verify.NONE))
+        return Reservations(
+            hosts, self._parts.hosts.table,
+            self._way is not None and self._way.name == COLUMNS)
 
     def _undo(
         self, reserved: Reservations, refused: Iterable[str]

@@ -24,7 +24,6 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from cellsched import exception
-from cellsched.hosts import table
 from cellsched_nova import placement
 from cellsched_nova import source
 from tests import configuration_fixtures
@@ -167,8 +166,8 @@ class TestPendingAllocations(HostsTestCase):
 
         self.assertEqual([511], [*self.view().available('MEMORY_MB')])
         # It was selected before, and is not claimed.
-        self.assertIsNone(self.hosts.table.reserve(
-            hosts, table.Verify.CAPACITY, [(0, CHOSEN)]))
+        self.assertIsNone(
+            self.hosts.table.reserve_if_free(hosts, [(0, CHOSEN)]))
         self.hosts.expire([HOST])
         self.hosts.follow(nova_context.get_admin_context())
         self.assertChosen(0)

@@ -115,7 +115,7 @@ class TestDroppedHost(base.TestCase):
         self.hosts.put(['x', 'y'], {})
         view = self.hosts.view(0.0)
         view.take(0, {})
-        self.allocations = self.hosts.reserve(view, table.Verify.NONE)
+        self.allocations = self.hosts.reserve(view)
 
     def instances_of_returned_host(self):
         self.hosts.put(['x'], {})
@@ -195,8 +195,7 @@ class TableMachine(stateful.RuleBasedStateMachine):
         if row is not None:
             hosts = self.table.view(0.0)
             hosts.take(row, resources)
-            self.open.append((uuid, resources, self.table.reserve(
-                hosts, table.Verify.NONE)))
+            self.open.append((uuid, resources, self.table.reserve(hosts)))
             self.table.reuse(hosts)
 
     @stateful.precondition(lambda self: self.open)

@@ -5,12 +5,10 @@ import hypothesis
 from hypothesis import strategies as st
 
 from cellsched.hosts.providers import SharingProvider
-from cellsched.hosts import table
 from cellsched.testing import builders
 from tests.unit import base
 
 POOL = 'b0000000-0000-4000-8000-000000000001'
-ROOM = table.Verify.CAPACITY
 
 
 def make():
@@ -34,13 +32,13 @@ def rooms(made):
     return {**found, POOL: int(hosts.shared_available(POOL, 'DISK_GB'))}
 
 
-def take(made, row, check=ROOM, **amounts):
+def take(made, row, **amounts):
     """Note that a server takes something; return the allocations, or None."""
     hosts = made.view(builders.NOW)
     hosts.take(row, {
         {'one': 'VGPU@1', 'two': 'VGPU@2', 'pool': f'DISK_GB@{POOL}'}[name]:
         amount for name, amount in amounts.items()})
-    return made.reserve(hosts, check)
+    return made.reserve_if_free(hosts)
 
 
 class TestUsages(base.TestCase):
@@ -151,16 +149,16 @@ class TestTakings(base.TestCase):
         for row, hosts in enumerate((one, other)):
             hosts.take(row, {f'DISK_GB@{POOL}': 3})
 
-        self.assertIsNotNone(self.table.reserve(one, ROOM))
-        self.assertIsNone(self.table.reserve(other, ROOM))
+        self.assertIsNotNone(self.table.reserve_if_free(one))
+        self.assertIsNone(self.table.reserve_if_free(other))
 
     def test_child_is_not_noted_beyond_its_room(self):
         one, other = (self.table.view(builders.NOW) for _ in range(2))
         for hosts in (one, other):
             hosts.take(0, {'VGPU@2': 3})
 
-        self.assertIsNotNone(self.table.reserve(one, ROOM))
-        self.assertIsNone(self.table.reserve(other, ROOM))
+        self.assertIsNotNone(self.table.reserve_if_free(one))
+        self.assertIsNone(self.table.reserve_if_free(other))
 
     def test_providers_that_were_told_of_meanwhile_are_in_doubt(self):
         for told in ('a2', POOL):

@@ -3,7 +3,6 @@
 
 import itertools
 
-import fixtures
 import numpy as np
 
 from cellsched.hosts import columns
@@ -52,8 +51,7 @@ class TestBound(base.TestCase):
         seen = hosts.view(0.0)
         hosts.bound([('a', 'VCPU', 0)])
 
-        self.assertIsNone(hosts.reserve(
-            seen, table.Verify.CAPACITY, [(0, {'VCPU': 1})]))
+        self.assertIsNone(hosts.reserve_if_free(seen, [(0, {'VCPU': 1})]))
 
     def test_confirmed_claim_counts_before_the_bound(self):
         hosts = made('a')
@@ -422,58 +420,19 @@ class TestTakings(base.TestCase):
         # Nobody said yet whether the claim store has what was noted.
         self.assertEqual([5, 0], view['vcpus_used'].tolist())
 
-    def test_choice_on_a_host_that_others_chose_is_not_noted(self):
-        first, second, third = (
-            self.choose(0), self.choose(1, 0), self.choose(1))
-        self.assertEqual(1, len(self.hosts.reserve(first)))
-        before = self.contents()
-
-        self.assertIsNone(self.hosts.reserve(second))
-
-        self.assertEqual(before, self.contents())
-        self.assertEqual(1, len(self.hosts.reserve(third)))
-        self.assertEqual(2, len(self.hosts.reserve(
-            second, table.Verify.CAPACITY)))
-
-    def test_nor_is_it_where_much_was_published_since(self):
-        first, second, third = (
-            self.choose(0), self.choose(0), self.choose(1))
-        allocations = self.hosts.reserve(first)
-        self.hosts.put(['y'], {'last_seen_up': 5.0})
-        self.hosts.publish()
-        self.hosts.confirm(allocations)
-        self.hosts.put(['y'], {'last_seen_up': 6.0})
-        self.hosts.publish()
-
-        self.assertIsNone(self.hosts.reserve(second))
-
-        self.assertEqual(1, len(self.hosts.reserve(third)))
-        self.assertEqual(1, len(self.hosts.reserve(self.choose(0))))
-
-    def test_older_views_are_refused_when_much_was_noted(self):
-        self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.hosts.table._NOTED_MAX', 0))
-        first, second = self.choose(0), self.choose(1)
-        self.assertEqual(1, len(self.hosts.reserve(first)))
-
-        self.assertIsNone(self.hosts.reserve(second))
-
-        self.assertEqual(1, len(self.hosts.reserve(self.choose(1))))
-
     def test_choice_without_room_is_not_noted(self):
         view = self.choose(0)
         self.hosts.set_usage('x', {'VCPU': 1}, {}, 0)
         gone = self.choose(1)
         self.hosts.drop(['y'])
 
-        for check in table.Verify.UNCHANGED, table.Verify.CAPACITY:
-            self.assertIsNone(self.hosts.reserve(view, check))
-            self.assertIsNone(self.hosts.reserve(gone, check))
+        self.assertIsNone(self.hosts.reserve_if_free(view))
+        self.assertIsNone(self.hosts.reserve_if_free(gone))
 
         self.assertEqual([1], available(self.hosts, 'VCPU'))
-        self.assertEqual(1, len(self.hosts.reserve(view, table.Verify.NONE)))
+        self.assertEqual(1, len(self.hosts.reserve(view)))
         self.assertEqual([-1], available(self.hosts, 'VCPU'))
-        [allocation] = self.hosts.reserve(gone, table.Verify.NONE)
+        [allocation] = self.hosts.reserve(gone)
         self.assertEqual(['y'], self.hosts.confirm([allocation]))
         self.hosts.expire(9e9)
 
@@ -482,11 +441,11 @@ class TestTakings(base.TestCase):
         self.hosts.set_usage('x', {
             'VCPU': 3, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
 
-        self.assertIsNone(self.hosts.reserve(view, table.Verify.CAPACITY))
+        self.assertIsNone(self.hosts.reserve_if_free(view))
         self.hosts.set_usage('x', {
             'VCPU': 4, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
         self.assertEqual(
-            2, len(self.hosts.reserve(view, table.Verify.CAPACITY)))
+            2, len(self.hosts.reserve_if_free(view)))
 
     def test_usage_of_the_store_replaces_confirmed_allocations(self):
         allocations = self.hosts.reserve(self.choose(0))
@@ -549,8 +508,8 @@ class TestTakings(base.TestCase):
             # Somebody else chooses the host meanwhile.
             self.hosts.put(['y'], {'vcpus_used': 1})
 
-            self.assertEqual(expected, self.hosts.reserve(
-                hosts, table.Verify.CAPACITY) is not None)
+            self.assertEqual(
+                expected, self.hosts.reserve_if_free(hosts) is not None)
 
     def test_what_is_chosen_is_waited_for_until_it_is_confirmed_or_undone(
             self):

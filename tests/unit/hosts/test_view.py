@@ -118,6 +118,13 @@ class TestColumns(base.TestCase):
 
         self.assertLess(len(hosts.columns.current), 100)
 
+    def test_memo_of_stable_columns_keeps_a_bounded_number_of_things(self):
+        hosts = builders.hosts(3)
+        for key in range(1000):
+            self.assertEqual(key, hosts.memo(key, lambda _: key))
+
+        self.assertLess(len(hosts.columns.snapshot.kept), 300)
+
     def test_one_host_has_values_in_place_of_codes(self):
         hosts = builders.hosts(
             host=['a', 'b'], availability_zone=['east', 'west'],

@@ -91,7 +91,7 @@ class RecordingTestCase(base.TestCase):
             self.table, self.clock.steady()), self.store)
         self.placer = placer.Placer(
             self.source, filter_scheduler.pipeline_of(conf),
-            claims.ClaimBatcher(self.store, self.clock), self.clock,
+            claims.ClaimQueue(self.store, self.clock), self.clock,
             filter_scheduler.selection_policy(conf, random.Random(seed)), 4,
             lambda *args: None, recorder=self.recorder)
 

@@ -67,7 +67,7 @@ class Cloud:
             self.table, self.clock.steady()), self.store)
         self.placer = placer.Placer(
             self.source, filter_scheduler.pipeline_of(conf),
-            claims.ClaimBatcher(self.store, self.clock), self.clock,
+            claims.ClaimQueue(self.store, self.clock), self.clock,
             filter_scheduler.selection_policy(conf, self.chance), 4,
             lambda *args: None, recorder=self.recorder)
 

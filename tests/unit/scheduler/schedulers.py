@@ -10,7 +10,7 @@ from cellsched.claims import memory
 from cellsched import exception
 from cellsched.host_manager import manager
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection import placer
 from cellsched.scheduler.selection import selector
 from cellsched.testing import builders
@@ -27,8 +27,6 @@ ATTEMPTS_MAX = 4
 
 class Claims(memory.MemoryClaims):
     """A store that says what it is asked, and refuses what it is told to."""
-
-    takes_turns = False
 
     def __init__(self):
         super().__init__()
@@ -87,7 +85,7 @@ class World(world.World):
             weighers = [liking()]
         return placer.Placer(
             made, pipeline.Pipeline(filters, weighers, first),
-            ClaimBatcher(self.claims, self.clock), self.clock,
+            ClaimQueue(self.claims, self.clock), self.clock,
             policy or selector.SelectionPolicy(random.Random(0)),
             attempts_max, self.record, slow_plugin_s=slow_plugin_s,
             ignores_demands=ignores_demands), made

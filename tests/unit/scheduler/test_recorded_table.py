@@ -11,7 +11,6 @@ from cellsched.hosts.aggregate import HostAggregate
 from cellsched.hosts import columns
 from cellsched.hosts.providers import SharingProvider
 from cellsched.hosts.table import HostTable
-from cellsched.hosts.table import Verify
 from cellsched.scheduler import recorded_table
 from tests.unit import base
 
@@ -152,7 +151,7 @@ class TestStates(base.TestCase):
         hosts.take(hosts.row(node), chance.choice([
             {'VCPU': 1}, {'VCPU': 2, 'MEMORY_MB': 512},
             {f'DISK_GB@{uuid_of(7)}': 3}]))
-        allocations = self.table.reserve(hosts, Verify.NONE)
+        allocations = self.table.reserve(hosts)
         what = chance.randrange(3)
         if what == 0:
             self.table.rollback(allocations)

@@ -6,11 +6,11 @@ import threading
 import types
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import coordination
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.scheduler.selection import claims
-from cellsched.scheduler.selection.claims import ClaimBatcher
+from cellsched.scheduler.selection.claims import ClaimQueue
+from cellsched.scheduler.selection.claims import ClaimRequest
 from cellsched.testing import builders
 from cellsched.testing import clock as fake_clock
 from tests.unit import base
@@ -24,8 +24,6 @@ PROVIDER, OTHER = samples.uuids(2)
 
 class Store(memory.MemoryClaims):
     """A store that notes what it is asked, and can be made to wait."""
-
-    takes_turns = False
 
     def __init__(self):
         super().__init__()
@@ -57,11 +55,13 @@ class TestTogether(base.TestCase):
             self.store.set_inventory(
                 provider, {'VCPU': claims_base.Inventory(total=10)})
         self.clock = fake_clock.FakeClock()
-        self.claiming = ClaimBatcher(self.store, self.clock, at_once=1)
+        self.claiming = ClaimQueue(self.store, self.clock, at_once=1)
 
     def claim(self, claims):
         """Claim without alternatives; return the number of new claims."""
-        outcome = self.claiming.claim_any([claims])
+        request = ClaimRequest([claims])
+        self.claiming.claim_all([request])
+        outcome = request.result()
         if outcome.chosen is None:
             raise outcome.refusals[0]
         return outcome.new
@@ -146,7 +146,7 @@ class TestTogether(base.TestCase):
 
     def test_busy_host_is_not_waited_for_again_at_once(self):
         now = fake_clock.FakeClock()
-        self.claiming = ClaimBatcher(
+        self.claiming = ClaimQueue(
             self.store, now, at_once=1)
         self.lock(OTHER)
 
@@ -156,37 +156,6 @@ class TestTogether(base.TestCase):
             self.assertEqual(asked, len(self.store.asked))
             now.advance(claims.BUSY_S / 2)
         self.assertEqual(1, self.claim(self.claims('b')))
-
-    def test_requests_take_turns_for_some_seconds_after_a_refusal(self):
-        for takes_turns in True, False:
-            with self.subTest(takes_turns=takes_turns):
-                now = fake_clock.FakeClock()
-                self.store.takes_turns = takes_turns
-                self.claiming = ClaimBatcher(self.store, now)
-                self.claiming.turns.wait_s = 0
-
-                self.assertFalse(self.has_turn())
-                self.assertRaises(
-                    exception.ClaimRefused, self.claim,
-                    self.claims('a', amount=11))
-                self.assertEqual(takes_turns, self.has_turn())
-                now.advance(coordination.CONTENDED_S)
-                self.assertFalse(self.has_turn())
-
-    def test_locked_rows_are_no_reason_to_take_turns(self):
-        self.store.takes_turns = True
-        self.claiming.turns.wait_s = 0
-        self.lock(OTHER)
-
-        self.assertRaises(exception.ClaimBusy, self.claim,
-                          self.claims('a', provider=OTHER))
-
-        self.assertFalse(self.has_turn())
-
-    def has_turn(self):
-        """Return whether a second request would have to wait."""
-        with self.claiming.turn():
-            return self.claiming.turns.is_taken
 
     def test_members_of_groups_are_told_of_busy_hosts(self):
         self.lock(OTHER)
@@ -297,7 +266,7 @@ class TestTogether(base.TestCase):
 
     def test_many_take_what_there_is_and_no_more(self):
         for at_once in (1, 2):
-            self.claiming = ClaimBatcher(
+            self.claiming = ClaimQueue(
                 self.store, fake_clock.FakeClock(), at_once)
             names = [f'{at_once}-{number}' for number in range(16)]
             provider = (PROVIDER, OTHER)[at_once - 1]

@@ -2,10 +2,8 @@
 """Placing when others place too, and the table is behind."""
 
 from concurrent import futures
-import functools
 import threading
 import time
-import types
 
 import fixtures
 import hypothesis
@@ -16,11 +14,8 @@ from cellsched.conductor.tasks import saga
 from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.host_manager import manager
-from cellsched.hosts import table
 from cellsched.scheduler.selection import claims
-from cellsched.scheduler.selection.claims import ClaimBatcher
 from cellsched.scheduler.selection import selector
-from cellsched.scheduler.selection.turns import Turns
 from cellsched.testing import builders
 from tests import profile
 from tests.unit import base
@@ -145,7 +140,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.loader.reload([node])
         hosts = made.view(self.world.clock.timestamp())
         hosts.take(hosts.row(node), {'VCPU': 4})
-        reserved.extend(made.reserve(hosts, table.Verify.NONE))
+        reserved.extend(made.reserve(hosts))
 
     def replace(self, owner, name, method):
         self.useFixture(fixtures.MockPatchObject(owner, name, method))
@@ -164,38 +159,70 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.assertEqual(2, error.kwargs['placed'])
 
 
-class TestTurns(schedulers.PlacingTestCase):
-    """Selections in one process."""
+class TestLane(schedulers.PlacingTestCase):
+    """Requests of one process at the same time."""
 
-    def test_selection_is_not_repeated_for_one_at_the_same_time(self):
-        selected = []
+    def test_waiting_requests_are_decided_and_claimed_together(self):
+        begun, go_on = threading.Event(), threading.Event()
+        decided = []
 
         class Slow(all_hosts.AllHostsFilter):
             def keep(self, hosts, request):
-                selected.append(request)
-                time.sleep(0.01)
+                decided.append(threading.get_ident())
+                begun.set()
+                assert go_on.wait(60)
 
         placer, loader = self.world.placer(filters=[Slow(None)])
-        placer.turns.wait_s = 60
         loader.refresh(world.CONTEXT)
-
+        first, *others = samples.uuids(4)
         # Requests with other hosts are placed by copies of the placer.
-        found = racing.race(*(functools.partial(
-            self.place, by=placer.on(loader), uuids=[uuid], vcpus=1)
-            for uuid in samples.uuids(3)))
+        with futures.ThreadPoolExecutor(4) as pool:
+            def ask(uuid):
+                return pool.submit(self.place, by=placer.on(loader),
+                                   uuids=[uuid], vcpus=1)
 
-        self.assertEqual([1, 1, 1], [len(each) for each in found])
-        self.assertEqual(3, len(selected))
+            answers = [ask(first)]
+            self.assertTrue(begun.wait(60))
+            answers += map(ask, others)
+            while len(placer.lane) < 3:
+                time.sleep(0.001)
+            go_on.set()
 
-    def test_selection_that_takes_long_keeps_no_other_waiting(self):
+        self.assertEqual([1] * 4, [len(each.result()) for each in answers])
+        self.assertEqual(4, len(decided))
+        # One thread has decided on all that waited.
+        self.assertEqual(2, len(set(decided)))
+        self.assertEqual([1, 3], [
+            len(batch) for batch in self.world.claims.batches])
+        self.assertTableIsRight(loader)
+
+    def test_lane_goes_on_while_claims_are_awaited(self):
+        placer, loader = self.world.placer()
+        loader.refresh(world.CONTEXT)
+        one, other = samples.uuids(2)
+        with futures.ThreadPoolExecutor(1) as pool:
+            def ask_for_another():
+                found.append(pool.submit(
+                    self.place, by=placer, uuids=[other], vcpus=1
+                ).result(60))
+
+            found = []
+            self.world.claims.before = ask_for_another
+            found.append(self.place(by=placer, uuids=[one], vcpus=1))
+
+        self.assertEqual([1, 1], [len(each) for each in found])
+        self.assertTableIsRight(loader)
+
+    def test_request_behind_a_blocked_plugin_is_busy(self):
         begun, go_on = threading.Event(), threading.Event()
 
         class Stuck(all_hosts.AllHostsFilter):
             def keep(self, hosts, request):
-                if not begun.is_set():
-                    begun.set()
-                    assert go_on.wait(60)
+                begun.set()
+                assert go_on.wait(60)
 
+        self.useFixture(fixtures.MockPatch(
+            'cellsched.scheduler.selection.placer.LANE_S', 0.0))
         placer, loader = self.world.placer(filters=[Stuck(None)])
         loader.refresh(world.CONTEXT)
         one, other = samples.uuids(2)
@@ -203,75 +230,13 @@ class TestTurns(schedulers.PlacingTestCase):
             stuck = pool.submit(
                 self.place, by=placer, uuids=[one], vcpus=1)
             self.assertTrue(begun.wait(60))
-            self.assertEqual(1, len(self.place(
-                by=placer, uuids=[other], vcpus=1)))
+
+            self.assertRaises(exception.ServiceBusy, self.place, by=placer,
+                              uuids=[other], vcpus=1)
+
             go_on.set()
             self.assertEqual(1, len(stuck.result(60)))
-
-
-class WatchedLock:
-    """A lock that tells that a thread waits for it."""
-
-    def __init__(self):
-        self._lock = threading.Lock()
-        self.awaited = threading.Event()
-
-    def acquire(self, timeout):
-        if self._lock.locked():
-            self.awaited.set()
-        return self._lock.acquire(timeout=timeout)
-
-    def release(self):
-        self._lock.release()
-
-
-class TestTurnsAfterRefusals(schedulers.PlacingTestCase):
-    """Requests of one process, while other schedulers take the last room."""
-
-    def setUp(self):
-        super().setUp()
-        store = self.world.claims
-        store.takes_turns = True
-        self.lock = WatchedLock()
-        self.placer.claims = ClaimBatcher(store, self.world.clock)
-        self.placer.claims.turns = Turns(
-            types.SimpleNamespace(lock=lambda: self.lock), wait_s=60)
-        self.asked = []
-        self.before_claim = lambda: None
-        self.useFixture(fixtures.MockPatchObject(
-            store, 'claim_any', self.claim_any))
-
-    def claim_any(self, batches):
-        self.asked.append(batches[0][0].consumer)
-        self.before_claim()
-        return claims_base.ClaimStore.claim_any(self.world.claims, batches)
-
-    def test_waiting_request_claims_nothing_if_all_room_is_taken(self):
-        first, second, third = samples.uuids(3)
-        # 1. A claim is refused.
-        self.loader.refresh(world.CONTEXT)
-        self.fill(*self.hosts)
-        self.assertRaises(exception.NoValidHost, self.place, uuids=[first])
-        # 2. Another scheduler takes new room, which the table has.
-        self.world.claims.release(self.world.claims.consumers())
-        self.loader.refresh(world.CONTEXT)
-        self.fill(*self.hosts)
-        # 3. Of two requests, one claims while the other waits.
-        with futures.ThreadPoolExecutor(2) as pool:
-            others = []
-
-            def ask_for_another():
-                others.append(pool.submit(self.place, uuids=[third]))
-                assert self.lock.awaited.wait(60)
-                self.before_claim = lambda: None
-
-            self.before_claim = ask_for_another
-            self.assertRaises(
-                exception.NoValidHost, self.place, uuids=[second])
-            self.assertIsInstance(
-                others[0].exception(60), exception.NoValidHost)
-
-        self.assertEqual([first, second], self.asked)
+        self.assertTableIsRight(loader)
 
 
 class TestConflict(schedulers.PlacingTestCase):
