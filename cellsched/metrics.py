@@ -81,8 +81,8 @@ REQUEST_SECONDS = Figure(
     buckets=(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10))
 PHASE_SECONDS = Figure(
     'cellsched_scheduler_phase_duration_seconds', HISTOGRAM,
-    'Duration of the phases of requests: to read changed hosts, to select '
-    'hosts, and to claim them.', ('phase',), ('read', 'select', 'claim'),
+    'Duration of the phases of requests: to read changed hosts, to wait for '
+    'a decision and select hosts, and to claim them.', ('phase',), ('read', 'select', 'claim'),
     REQUEST_SECONDS.buckets)
 PLUGIN_SECONDS = Figure(
     'cellsched_scheduler_plugin_duration_seconds', HISTOGRAM,
@@ -316,7 +316,11 @@ class PrometheusMetrics(Metrics):
             except IndexError:
                 # Another thread may have taken the last one.
                 return
-            self.add_all(read())
+            try:
+                self.add_all(read())
+            except Exception:
+                # The function belongs to another request.
+                LOG.exception('Values could not be added to the metrics')
 
     def add_source(self, source: Source) -> None:
         self._sources.append(source)

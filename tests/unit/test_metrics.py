@@ -97,6 +97,19 @@ class TestMetrics(base.TestCase):
                 found[f'{name}_count', 'claim']])
         self.assertAlmostEqual(99.003, found[f'{name}_sum', 'claim'])
 
+    def test_function_that_fails_stops_no_other_one(self):
+        recorded = metrics.PrometheusMetrics('scheduler')
+
+        def fail():
+            raise KeyError('seconds')
+
+        recorded.add_later(fail)
+        recorded.add_later(
+            lambda: [(metrics.PHASE_SECONDS, ('claim',), .5)])
+
+        self.assertEqual(1, samples(recorded)[
+            'cellsched_scheduler_phase_duration_seconds_count', 'claim'])
+
     def test_values_of_a_function_are_added_before_a_scrape(self):
         recorded = metrics.PrometheusMetrics('scheduler')
         for _ in range(2):
