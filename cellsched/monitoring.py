@@ -35,6 +35,9 @@ LOG = logging.getLogger(__name__)
 #: Returns a remark, such as the name of a cell that does not answer, or ''.
 Check = Callable[[], str]
 
+#: The begin of the names of checks without which a service gets no work.
+BROKER = 'broker'
+
 #: Seconds for which the results of checks are used again.
 KEPT_S = 1.0
 
@@ -108,6 +111,8 @@ class HealthChecks:
         self._start_thread = start_thread
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
+        # The result of the last ended run of each check.
+        self._problems: dict[str, str | None] = {}
         self._conditions = Conditions(LOG, clock.monotonic)
 
     def results(self) -> list[CheckResult]:
@@ -126,6 +131,20 @@ class HealthChecks:
                     name, f'no answer for {seconds:.1f} seconds'))
         return found
 
+    def last_problem(self, kind: str) -> str:
+        """Return a problem that the last run of a check has found, or ''.
+
+        Runs the checks again, and waits for none of them.
+
+        :param kind: the begin of the names of the checks
+        """
+        names = [name for name in self._checks if name.startswith(kind)]
+        with self._lock:
+            for name in names:
+                self._current(name, self._clock.monotonic())
+        return next((f'{name}: {self._problems[name]}' for name in names
+                     if self._problems.get(name) is not None), '')
+
     def _current(self, name: str, now: float) -> _Run:
         """Return the running check, a recent result, or a new check."""
         run = self._runs.get(name)
@@ -143,6 +162,7 @@ class HealthChecks:
             self._conditions.occur(failing, exc, logging.INFO)
             run.problem = _shown(exception.describe(exc))
         finally:
+            self._problems[name] = run.problem
             run.ended = self._clock.monotonic()
             run.done.set()
 
@@ -192,14 +212,19 @@ class Monitor:
             body, kind = self._metrics.exposition(accept)
             return Answer(http.HTTPStatus.OK, body, kind)
         if path == '/readyz':
-            problem = (self._service.unready() if self._service
-                       else self._starting)
+            problem = self._unready()
             return _answer(not problem, f'not ready: {problem}' if problem
                            else 'ready')
         if path == '/healthz':
             return self._check()
         return Answer(http.HTTPStatus.NOT_FOUND,
                       b'paths: /healthz /readyz /metrics\n')
+
+    def _unready(self) -> str:
+        """Return why the service takes no work; empty if it does."""
+        if self._service is None or self._health is None:
+            return self._starting
+        return self._service.unready() or self._health.last_problem(BROKER)
 
     def _check(self) -> Answer:
         if self._health is None:

@@ -13,6 +13,7 @@ from cellsched import clock
 from cellsched import exception
 from cellsched import metrics
 from cellsched import monitoring
+from cellsched.testing.clock import FakeClock
 from tests.unit import base
 
 TIMEOUT_S = 60
@@ -78,6 +79,32 @@ class TestMonitor(base.TestCase):
         service.reason = 'the service stops'
         self.assertEqual((503, 'not ready: the service stops\n'),
                          self.ask(monitor, '/readyz'))
+
+    def test_service_is_not_ready_while_its_broker_fails(self):
+        service, time = Watched(), FakeClock()
+        refused = ['the broker refuses the user', 'no answer']
+
+        def ping():
+            if refused:
+                raise exception.CellUnreachable(
+                    cell='east', reason=refused.pop())
+            return ''
+
+        def fail():
+            raise AssertionError('a database is not asked')
+
+        service.checks = {'broker, topic scheduler': ping, 'database': fail}
+        monitor = monitoring.Monitor(
+            metrics.PrometheusMetrics('scheduler'), TIMEOUT_S, time,
+            lambda function: function())
+        monitor.watch(service)
+
+        for expected in 'no answer', 'refuses the user':
+            status, body = self.ask(monitor, '/readyz')
+            self.assertEqual(503, status)
+            self.assertIn(expected, body)
+            time.advance(monitoring.KEPT_S + 1)
+        self.assertEqual((200, 'ready\n'), self.ask(monitor, '/readyz'))
 
     def test_all_checks_are_shown_with_their_remarks(self):
         monitor = self.monitor(Watched(
