@@ -37,6 +37,7 @@ from cellsched.db import api as api_schema
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell.instance_list import InstanceFilter
@@ -95,6 +96,9 @@ _AMOUNT_MAX = 2 ** 31 - 1
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 255,
          'format': 'printable'}
 _NAMES = {'type': 'array', 'items': _NAME}
+
+#: Lists of hosts and nodes in a request.
+_HOST_LISTS = ('force_hosts', 'force_nodes', 'ignore_hosts')
 
 #: Seconds to wait for the names of servers in cells.
 _NAMES_S = 2.0
@@ -155,13 +159,16 @@ def configuration(
                     problem=f'{json_schema.shown(options)} is not valid',
                     expected='a mapping of options to values')
             for name, value in options.items():
-                _set(conf, group, name, value)
+                _set(conf, group, name, value, source is given)
     return conf
 
 
-def _set(conf: cfg.ConfigOpts, group: str, name: str, value: Any) -> None:
+def _set(
+    conf: cfg.ConfigOpts, group: str, name: str, value: Any, required: bool
+) -> None:
     """Set an option.
 
+    :param required: whether None is no value
     :raises cellsched.exception.ConfigurationInvalid: there is no such option,
         or the value has another type
     """
@@ -170,9 +177,12 @@ def _set(conf: cfg.ConfigOpts, group: str, name: str, value: Any) -> None:
         urls.mask_text(json_schema.shown(value)))
     problem: str | None = None
     expected: str | None = None
-    if isinstance(opt, cfg.StrOpt) and not isinstance(value, str | None):
-        # The library would take the text of any object.
+    # The library would take the text of any object, and drop fractions.
+    if isinstance(opt, cfg.StrOpt) and not (
+            isinstance(value, str) or value is None and not required):
         problem, expected = f'{shown} is not valid', 'text'
+    elif isinstance(opt, cfg.IntOpt) and isinstance(value, bool | float):
+        problem, expected = f'{shown} is not valid', 'a whole number'
     else:
         try:
             conf.set_override(
@@ -290,6 +300,9 @@ class Mappings:
         json_schema.check(where, name, _NAME, 'name')
         _check_url(where, 'transport_url', transport_url)
         _check_url(where, 'database_connection', database_connection)
+        if not isinstance(check, bool):
+            raise _invalid(where, 'check', 'True or False',
+                           f'{json_schema.shown(check)} is not valid')
         uuid = (uuidutils.generate_uuid() if uuid is None
                 else _uuid(where, 'uuid', uuid))
         if uuid == objects.CELL0_UUID:
@@ -409,7 +422,9 @@ class EmbeddedConductor:
         :param names: names of the servers, by uuid, 1 to 255 characters each
         :param spec: the request for each server; the project, the user and
             the numbers are set here, and so is ``[DEFAULT]
-            default_schedule_zone`` if it has no availability zone
+            default_schedule_zone`` if it has no availability zone. The
+            servers join its ``instance_group``, of which only the uuid is
+            read
         :param min_count: the minimum number of servers to build, at most all
             of them; with fewer, none is built
         :raises cellsched.exception.InvalidField: an argument is invalid;
@@ -418,6 +433,8 @@ class EmbeddedConductor:
             project, name or request. A server is compared as it is now, with
             its new name if a user renamed it. The name of one in a cell that
             does not answer, and of a deleted one, is not compared
+        :raises cellsched.exception.InstanceGroupNotFound: the project has no
+            such server group
         :raises cellsched.exception.OverQuota: the quota of the project lacks
             capacity for all servers
         :raises cellsched.exception.RateLimitExceeded: the project requests
@@ -578,7 +595,15 @@ class EmbeddedConductor:
         uuids, quotas = [*names], self.parts.quotas
         if not uuids:
             return []
+        now = self.parts.database.now()
         project_id = context.project_id or ''
+        if spec.get('instance_group') is not None:
+            group = instance_groups.get(
+                connection, spec.instance_group.uuid, project_id, lock=True)
+            instance_groups.add_members(connection, group.id, uuids, now)
+            # The members are read again when the servers are scheduled.
+            group.members, spec = [], spec.obj_clone()
+            spec.instance_group = group
         quotas.accept(connection, context.project_id, context.user_id,
                       spec.flavor, len(uuids), len(uuids))
         limits = {
@@ -587,7 +612,6 @@ class EmbeddedConductor:
                                   ('user', context.user_id))
             if self.parts.conf.quota.recheck_quota
             and (user_id or name == 'project')}
-        now = self.parts.database.now()
         build_requests.create(connection, [
             objects.BuildRequest(
                 instance_uuid=uuid, project_id=project_id,
@@ -626,7 +650,8 @@ def _check_url(where: str, field: str, value: Any) -> None:
     :raises cellsched.exception.InvalidField: names the argument
     """
     if not isinstance(value, str) or not value:
-        raise _invalid(where, field, 'a URL as text', 'it is no text')
+        raise _invalid(where, field, 'a URL as text', (
+            'it is empty' if value == '' else 'it is no text'))
 
 
 def _uuid(where: str, field: str, value: Any) -> str:
@@ -743,12 +768,43 @@ def _check_spec(spec: Any, bounds: Any) -> None:
             ('image.id', image.get('id') if image else None)):
         if value is not None:
             json_schema.check('accept', value, _NAME, f'spec.{field}')
+    _check_hosts(spec)
+    _check_group(spec)
     for hint in spec.get('scheduler_hints') or {}:
         if hint.startswith('_'):
             raise _invalid(
                 'accept', 'spec.scheduler_hints', 'names that do not begin '
                 'with _', f'the name {json_schema.shown(hint)} is reserved')
     keys.check_request(spec, 'accept', 'spec')
+
+
+def _check_hosts(spec: objects.RequestSpec) -> None:
+    """Check the names of hosts and nodes in a request.
+
+    :raises cellsched.exception.InvalidField: names the field
+    """
+    for name in _HOST_LISTS:
+        json_schema.check(
+            'accept', spec.get(name) or [], _NAMES, f'spec.{name}')
+    target = spec.get('requested_destination')
+    for name in ('host', 'node') if target is not None else ():
+        if target.get(name) is not None:
+            json_schema.check('accept', target.get(name), _NAME,
+                              f'spec.requested_destination.{name}')
+
+
+def _check_group(spec: objects.RequestSpec) -> None:
+    """Check that a request joins the server group of its hint.
+
+    :raises cellsched.exception.InvalidField: names the field
+    """
+    group, hints = spec.get('instance_group'), spec.hint('group')
+    if group is not None:
+        _uuid('accept', 'spec.instance_group.uuid', group.get('uuid'))
+    if hints and (group is None or hints != [group.uuid]):
+        raise _invalid(
+            'accept', 'spec.scheduler_hints.group', 'the uuid of the server '
+            'group in spec.instance_group', 'it names another group')
 
 
 def _difference(
@@ -762,6 +818,9 @@ def _difference(
         return None
     former, other = _content(stored), _content(
         jsonutils.loads(jsonutils.dumps(requested)))
+    for each in former, other:
+        if 'instance_group' in each:
+            each['instance_group'] = each['instance_group'].get('uuid')
     return next((
         name for name in sorted({**former, **other})
         if name not in _OF_SERVER

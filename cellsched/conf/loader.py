@@ -187,6 +187,9 @@ def check_values(
     :raises cellsched.exception.ConfigurationInvalid: names the option and the
         value
     """
+    if not isinstance(conf, cfg.ConfigOpts):
+        raise _invalid('conf', 'it is no configuration',
+                       'a ConfigOpts of oslo.config')
     for group, name in options:
         section = conf if group == 'DEFAULT' else conf.get(group, {})
         if name not in section:

@@ -11,6 +11,7 @@ from cellsched import context
 from cellsched.db import api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
 from cellsched.db import cell
 from cellsched import embedding
 from cellsched import exception
@@ -95,6 +96,8 @@ class TestOptions(EmbeddedTestCase):
                  {'quota': {'recheck_quota': 'maybe'}}),
                 ('[quota] driver', '5', {'quota': {'driver': 5}}),
                 ('[quota]', '5', {'quota': 5}),
+                ('[quota] instances', '1.5', {'quota': {'instances': 1.5}}),
+                ('[quota] instances', 'True', {'quota': {'instances': True}}),
                 ('[claims] connection', '', {
                     'claims': {'connection': b'mysql://u:secret@h/d'}})):
             error = self.assertRaises(
@@ -121,6 +124,21 @@ class TestOptions(EmbeddedTestCase):
                     exception.ConfigurationInvalid, call, conf)
                 self.assertEqual(f'[{group}] {name}', error.field)
                 self.assertIn(value, str(error))
+
+    def test_urls_are_required(self):
+        for field, urls in (
+                ('[api_database] connection', (None, 'local://a/b')),
+                ('[DEFAULT] transport_url', (self.url('api'), None))):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, embedding.configuration, *urls)
+            self.assertEqual(field, error.field)
+
+    def test_configuration_of_another_type_is_refused(self):
+        for call in embedding.create_schemas, embedding.EmbeddedConductor:
+            for conf in None, {}:
+                error = self.assertRaises(
+                    exception.ConfigurationInvalid, call, conf)
+                self.assertEqual('conf', error.field)
 
     def test_configuration_without_the_options_is_refused(self):
         conf = cfg.ConfigOpts()
@@ -286,6 +304,15 @@ class TestAccept(EmbeddedTestCase):
             for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
         hinted.scheduler_hints = {'_nova_check_type': ['rebuild']}
         zoned.availability_zone = 'x' * 256
+        forced, ignoring, bound, nodes = spec(), spec(), spec(), spec()
+        forced.force_hosts, nodes.force_nodes = [''], ['x' * 256]
+        ignoring.ignore_hosts = ['host1', 'x' * 256]
+        bound.requested_destination = objects.Destination(host='')
+        unnamed, other_group = spec(), spec()
+        unnamed.scheduler_hints = {'group': [one]}
+        other_group.scheduler_hints = {'group': [one]}
+        other_group.instance_group = objects.InstanceGroup(
+            uuid=str(uuid.uuid4()))
         imaged.image = objects.ImageMeta(id='x' * 256)
         conductor = self.conductor = self.make()
         for field, args in (
@@ -316,6 +343,14 @@ class TestAccept(EmbeddedTestCase):
                 ('spec.scheduler_hints', (USER, {one: 'it'}, hinted)),
                 ('spec.availability_zone', (USER, {one: 'it'}, zoned)),
                 ('spec.image.id', (USER, {one: 'it'}, imaged)),
+                ('spec.force_hosts[0]', (USER, {one: 'it'}, forced)),
+                ('spec.force_nodes[0]', (USER, {one: 'it'}, nodes)),
+                ('spec.ignore_hosts[1]', (USER, {one: 'it'}, ignoring)),
+                ('spec.requested_destination.host',
+                 (USER, {one: 'it'}, bound)),
+                ('spec.scheduler_hints.group', (USER, {one: 'it'}, unnamed)),
+                ('spec.scheduler_hints.group',
+                 (USER, {one: 'it'}, other_group)),
                 ('min_count', (USER, {one: 'it'}, spec(), 0)),
                 ('min_count', (USER, {one: 'it'}, spec(), 2)),
                 ('min_count', (USER, {one: 'it'}, spec(), True))):
@@ -358,7 +393,7 @@ class TestAccept(EmbeddedTestCase):
         imaged, special, hinted = spec(), spec(), spec()
         imaged.image = objects.ImageMeta(id='i')
         special.flavor.extra_specs = {'trait:HW_CPU_X86_AVX': 'required'}
-        hinted.scheduler_hints = {'group': [str(uuid.uuid4())]}
+        hinted.scheduler_hints = {'same_host': [str(uuid.uuid4())]}
         other = context.member('other', 'orchestra2')
         two = str(uuid.uuid4())
 
@@ -374,6 +409,36 @@ class TestAccept(EmbeddedTestCase):
             self.assertIn(f'another {field}', str(error))
         self.assertEqual([], self.conductor.accept(USER, {one: 'it'}, spec()))
         self.assertEqual({}, self.conductor.mappings.instances([two]))
+
+    def test_accepted_servers_join_their_group(self):
+        one, two = str(uuid.uuid4()), str(uuid.uuid4())
+        group = objects.InstanceGroup(
+            uuid=str(uuid.uuid4()), name='apart', policy='anti-affinity',
+            project_id=USER.project_id, user_id=USER.user_id)
+        request = spec()
+        request.instance_group = objects.InstanceGroup(uuid=group.uuid)
+        request.scheduler_hints = {'group': [group.uuid]}
+        conductor = self.conductor = self.make()
+
+        self.assertRaises(exception.InstanceGroupNotFound, conductor.accept,
+                          USER, {one: 'it'}, request)
+        database = conductor.parts.database
+        with database.writer() as connection:
+            instance_groups.create(connection, group, database.now())
+        self.assertRaises(
+            exception.InstanceGroupNotFound, conductor.accept,
+            context.member('other', 'orchestra2'), {one: 'it'}, request)
+        conductor.accept(USER, {one: 'it', two: 'it too'}, request)
+        self.assertEqual([], conductor.accept(USER, {one: 'it'}, request))
+
+        with database.reader() as connection:
+            self.assertEqual(
+                {one, two},
+                {*instance_groups.get(connection, group.uuid).members})
+            stored = build_requests.read_spec(connection, one)
+        self.assertEqual('anti-affinity', stored.instance_group.policy)
+        self.assertRaises(exception.ServerExists, conductor.accept,
+                          USER, {one: 'it'}, spec())
 
     def test_order_of_names_makes_no_other_request(self):
         # Each process has another order of the names of a set.
@@ -424,6 +489,8 @@ class TestAccept(EmbeddedTestCase):
                 ('uuid', mappings.create_cell, 'c', 'none:///', url, 'nope'),
                 ('uuid', mappings.create_cell, 'c', 'none:///', url,
                  objects.CELL0_UUID),
+                ('check', mappings.create_cell, 'c', 'none:///', url, None,
+                 'no'),
                 ('database_connection', mappings.create_cell0, '')):
             error = self.assertRaises(exception.InvalidField, call, *args)
             self.assertEqual(field, error.field)
