@@ -38,7 +38,7 @@ LOG = log.getLogger(__name__)
 
 _Result = TypeVar('_Result')
 
-#: Attempts of a transaction, if connections or conflicts are lost.
+#: Attempts of a transaction, if connections are lost or it has conflicts.
 ATTEMPTS_MAX = 3
 
 #: Options that configure engines.
@@ -243,15 +243,16 @@ class Database:
             busy: a busy database has cost the time of its limit already
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
-        for remaining in reversed(range(attempts_max)):
+        while True:
+            attempts_max -= 1
             try:
                 with self.writer() as connection:
                     return query(connection, *args)
             except (exception.ConnectionLost,
                     exception.TransactionLost) as exc:
-                if not remaining or isinstance(exc, exception.DatabaseBusy):
+                if not attempts_max or isinstance(
+                        exc, exception.DatabaseBusy):
                     raise
-        raise AssertionError
 
     def reader(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Return a context with a connection for single read statements.
