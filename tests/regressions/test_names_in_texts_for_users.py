@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """No text that a member of a project gets names a part of the deployment."""
 
+import threading
+
+import fixtures
+
 from cellsched.cells.maintenance import CellMaintenance
 from cellsched.db.cell import server_moves
 from cellsched import exception
@@ -39,7 +43,8 @@ class TestTexts(moving.TestCase):
         for call, *args in (
                 (api.servers.get, uuid), (api.servers.list,),
                 (api.details.get, uuid), (api.history.actions, uuid),
-                (api.history.migrations, uuid)):
+                (api.history.migrations, uuid),
+                (api.server_groups.list_all,)):
             self.seen(call, *args)
 
     def test_refused_actions_name_no_host(self):
@@ -112,15 +117,57 @@ class TestTexts(moving.TestCase):
         # Administrators see the names.
         self.assertIn(f'are in a disabled cell ({CELL})', found.reason)
 
+    def test_server_groups_name_no_host_and_no_cell(self):
+        groups = self.world.api.server_groups
+        for what in ({'policy': 'anti-affinity'},
+                     {'rules': {'spread': 'cell', 'max_skew': 1}},
+                     {'policy': 'affinity'}):
+            group = groups.create(base.USER, 'group', **what)
+            for server in self.built(
+                    min_count=1, max_count=3, hints={'group': [group.uuid]}):
+                self.assertReadsSafely(server.uuid)
+            self.seen(groups.get, group.uuid)
+
     def test_silent_cell_is_not_named(self):
-        uuid = self.active()
-        self.take_down(CELL)
         api = self.world.api
+        group = api.server_groups.create(
+            base.USER, 'group', policy='affinity')
+        [found] = self.built(hints={'group': [group.uuid]})
+        uuid = found.uuid
+        self.take_down(CELL)
 
         self.assertReadsSafely(uuid)
 
         for call, *args in (
                 (self.moves.rebuild, uuid), (self.moves.shelve, uuid),
-                (api.servers.find, 'name'), (api.servers.retry, uuid)):
+                (api.servers.find, 'name'), (api.servers.retry, uuid),
+                (api.servers.set_tags, uuid, ['tag']),
+                (api.servers.update, uuid, 'name'),
+                (api.servers.delete, uuid), (api.servers.delete, uuid),
+                (api.servers.set_tags, uuid, ['tag']),
+                (api.server_groups.get, group.uuid),
+                (api.server_groups.delete, group.uuid)):
             self.seen(call, *args)
+            self.assertReadsSafely(uuid)
         self.bring_back(CELL)
+
+    def test_deletions_on_failing_hosts_name_no_host(self):
+        api, uuid = self.world.api, self.active()
+        host = self.row(uuid).host
+        failed = threading.Event()
+
+        def fail(instance):
+            failed.set()
+            raise exception.BuildFailed(
+                uuid=instance.uuid, reason=f'host {host} does not answer')
+
+        self.useFixture(fixtures.MockPatchObject(
+            self.driver(host), 'destroy', fail))
+        self.seen(api.servers.set_tags, uuid, ['tag'])
+        self.seen(api.servers.delete, uuid)
+        self.assertTrue(failed.wait(self.timeout_s))
+
+        self.assertReadsSafely(uuid)
+        self.down(host)
+        self.seen(api.servers.delete, uuid)
+        self.assertReadsSafely(uuid)
