@@ -60,14 +60,14 @@ class Schema:
         """Return the version of a database; None if it is empty."""
         if not database.exists():
             return None
-        try:
-            with database.reader() as connection:
-                version: str | None = connection.execute(
-                    self._version).scalar_one_or_none()
-        except exception.SchemaOutOfDate:
-            # The version table does not exist.
-            return None
-        return version
+        with database.reader() as connection:
+            # A query of a missing table would fail, and oslo.db logs the
+            # traceback of an error that it does not know.
+            if not sa.inspect(connection).has_table(self.version_table):
+                return None
+            version: str | None = connection.execute(
+                self._version).scalar_one_or_none()
+            return version
 
     @functools.cached_property
     def _version(self) -> sa.Select[Any]:

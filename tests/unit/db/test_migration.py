@@ -75,6 +75,15 @@ class TestSchema(base.TestCase):
         self.assertIsNone(self.make_schema().version(self.database))
         self.assertEqual(set(), self.tables())
 
+    def test_version_of_an_empty_database_needs_no_error(self):
+        (self.directory / 'test.db').touch()
+        failed = []
+        sa.event.listen(
+            self.database.engine, 'handle_error', failed.append)
+
+        self.assertIsNone(self.make_schema().version(self.database))
+        self.assertEqual([], failed)
+
     def test_looking_for_a_database_does_not_make_one(self):
         self.assertRaises(exception.SchemaOutOfDate,
                           self.make_schema().check, self.database)
