@@ -5,6 +5,8 @@
 the ``console_scripts`` of ``setup.cfg``.
 """
 
+from collections.abc import Iterator
+import contextlib
 import gc
 import os
 import signal
@@ -32,12 +34,18 @@ def run_command(application: str) -> NoReturn:
 
     :param application: the name of a class in ``cli.app``
     """
+    with ended_by_interrupts():
+        # Imported late, as it imports the libraries of all commands.
+        from cellsched.cli import app
+
+    app.main(getattr(app, application))
+
+
+@contextlib.contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Let an interrupt, for example during an import, show no traceback."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
-        # An interrupt during an import ends the process without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Imported late, as it imports the libraries of all commands.
-    from cellsched.cli import app
-
+    yield
     signal.signal(signal.SIGINT, handler)
-    app.main(getattr(app, application))

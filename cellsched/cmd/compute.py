@@ -3,8 +3,11 @@
 
 import sys
 
-from cellsched.cmd import launch
-from cellsched.wiring import compute
+from cellsched import cmd
+
+with cmd.ended_by_interrupts():
+    from cellsched.cmd import launch
+    from cellsched.wiring import compute
 
 
 def main() -> None:

@@ -96,6 +96,8 @@ def run(
     :param service_name: ``scheduler``, ``conductor`` or ``compute``, for the
         option of the port for health and metrics; empty for no port
     """
+    # The service handles interrupts when it has started.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     program = pathlib.Path(sys.argv[0]).name
     systemd = Systemd()
     try:

@@ -8,15 +8,18 @@ import sys
 from typing import Any
 from typing import NoReturn
 
-from oslo_config import cfg
-from oslo_upgradecheck import upgradecheck
+from cellsched import cmd
 
-from cellsched.cli import app
-from cellsched.conf import loader
-from cellsched import exception
-from cellsched import urls
-from cellsched.wiring.components import Components
-from cellsched.wiring import maintenance
+with cmd.ended_by_interrupts():
+    from oslo_config import cfg
+    from oslo_upgradecheck import upgradecheck
+
+    from cellsched.cli import app
+    from cellsched.conf import loader
+    from cellsched import exception
+    from cellsched import urls
+    from cellsched.wiring.components import Components
+    from cellsched.wiring import maintenance
 
 #: The exit code if the checks could not run.
 ERROR = 255

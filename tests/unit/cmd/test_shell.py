@@ -71,6 +71,18 @@ class TestShell(base.TestCase):
                 (code, '', ''),
                 (ended.returncode, ended.stdout, ended.stderr))
 
+    def test_interrupt_during_the_start_of_a_process_shows_no_traceback(self):
+        for process, module in (
+                ('scheduler', 'numpy'), ('conductor', 'oslo_messaging'),
+                ('compute', 'cellsched.cmd.reports'),
+                ('status', 'oslo_upgradecheck')):
+            ended = processes.run(
+                process, before=INTERRUPT.format(module=module))
+
+            self.assertEqual(
+                (-signal.SIGINT, '', ''),
+                (ended.returncode, ended.stdout, ended.stderr), module)
+
     def test_reader_that_went_away_is_no_error_to_speak_of(self):
         reader, writer = os.pipe()
         os.close(reader)
