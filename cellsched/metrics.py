@@ -82,8 +82,8 @@ REQUEST_SECONDS = Figure(
 PHASE_SECONDS = Figure(
     'cellsched_scheduler_phase_duration_seconds', HISTOGRAM,
     'Duration of the phases of requests: to read changed hosts, to wait for '
-    'a decision and select hosts, and to claim them.', ('phase',), ('read', 'select', 'claim'),
-    REQUEST_SECONDS.buckets)
+    'a decision and select hosts, and to claim them.', ('phase',),
+    ('read', 'select', 'claim'), REQUEST_SECONDS.buckets)
 PLUGIN_SECONDS = Figure(
     'cellsched_scheduler_plugin_duration_seconds', HISTOGRAM,
     'Duration of a filter or a weigher in a request.', ('kind', 'plugin'),
