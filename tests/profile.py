@@ -89,9 +89,13 @@ COMPARED_REQUESTS = size(60, 500)
 #: Examples that hypothesis tries where a test has no decorator of its own.
 EXAMPLES = size(20, 100)
 
+#: Checks of Hypothesis that depend on time; on a busy machine they fail.
+TIMED = [hypothesis.HealthCheck.too_slow]
+
 # Hypothesis has loaded a profile for CI or for work by hand; this adds to it.
 hypothesis.settings.register_profile(
-    NAME, hypothesis.settings(), max_examples=EXAMPLES, deadline=None)
+    NAME, hypothesis.settings(), max_examples=EXAMPLES, deadline=None,
+    suppress_health_check=TIMED)
 hypothesis.settings.load_profile(NAME)
 
 #: For tests whose examples take long: whole decisions, databases, servers.

@@ -295,7 +295,8 @@ class TestAnyStore(tests.TestCase):
         lives=strategies.integers(0, 20))
     @hypothesis.settings(
         profile.few_examples,
-        suppress_health_check=[hypothesis.HealthCheck.differing_executors])
+        suppress_health_check=[
+            *profile.TIMED, hypothesis.HealthCheck.differing_executors])
     def test_any_store_is_copied_though_the_copy_is_killed(
             self, calls, batch, lives):
         source = memory.MemoryClaims()

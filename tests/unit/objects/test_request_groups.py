@@ -393,9 +393,7 @@ class TestRequestBounds(groups.TestCase):
 
 class TestHostileInput(groups.TestCase):
 
-    @hypothesis.settings(
-        profile.many_examples,
-        suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    @profile.many_examples
     @hypothesis.given(
         st.dictionaries(st.builds(
             '{}{}:{}'.format, st.sampled_from(['resources', 'trait']),

@@ -154,8 +154,6 @@ class TestUnread(base.TestCase):
                 [f'flavor extra spec {name[:59]}{end}a capability of the '
                  'host)'], unread(extra_specs={name: ''}))
 
-    @hypothesis.settings(
-        suppress_health_check=[hypothesis.HealthCheck.too_slow])
     @hypothesis.given(
         st.sets(NAMES, max_size=4),
         st.sets(st.sampled_from([*ASKING]), max_size=4))
