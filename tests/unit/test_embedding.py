@@ -304,15 +304,6 @@ class TestAccept(EmbeddedTestCase):
             for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
         hinted.scheduler_hints = {'_nova_check_type': ['rebuild']}
         zoned.availability_zone = 'x' * 256
-        forced, ignoring, bound, nodes = spec(), spec(), spec(), spec()
-        forced.force_hosts, nodes.force_nodes = [''], ['x' * 256]
-        ignoring.ignore_hosts = ['host1', 'x' * 256]
-        bound.requested_destination = objects.Destination(host='')
-        unnamed, other_group = spec(), spec()
-        unnamed.scheduler_hints = {'group': [one]}
-        other_group.scheduler_hints = {'group': [one]}
-        other_group.instance_group = objects.InstanceGroup(
-            uuid=str(uuid.uuid4()))
         imaged.image = objects.ImageMeta(id='x' * 256)
         conductor = self.conductor = self.make()
         for field, args in (
@@ -343,19 +334,36 @@ class TestAccept(EmbeddedTestCase):
                 ('spec.scheduler_hints', (USER, {one: 'it'}, hinted)),
                 ('spec.availability_zone', (USER, {one: 'it'}, zoned)),
                 ('spec.image.id', (USER, {one: 'it'}, imaged)),
-                ('spec.force_hosts[0]', (USER, {one: 'it'}, forced)),
-                ('spec.force_nodes[0]', (USER, {one: 'it'}, nodes)),
-                ('spec.ignore_hosts[1]', (USER, {one: 'it'}, ignoring)),
-                ('spec.requested_destination.host',
-                 (USER, {one: 'it'}, bound)),
-                ('spec.scheduler_hints.group', (USER, {one: 'it'}, unnamed)),
-                ('spec.scheduler_hints.group',
-                 (USER, {one: 'it'}, other_group)),
                 ('min_count', (USER, {one: 'it'}, spec(), 0)),
                 ('min_count', (USER, {one: 'it'}, spec(), 2)),
                 ('min_count', (USER, {one: 'it'}, spec(), True))):
             error = self.assertRaises(
                 exception.InvalidField, conductor.accept, *args)
+            self.assertEqual(field, error.field)
+        self.assertEqual({}, conductor.mappings.instances([one]))
+
+    def test_invalid_hosts_and_groups_are_refused_with_their_names(self):
+        one = str(uuid.uuid4())
+        forced, ignoring, bound, nodes = spec(), spec(), spec(), spec()
+        forced.force_hosts, nodes.force_nodes = [''], ['x' * 256]
+        ignoring.ignore_hosts = ['host1', 'x' * 256]
+        bound.requested_destination = objects.Destination(host='')
+        unnamed, other_group = spec(), spec()
+        unnamed.scheduler_hints = {'group': [one]}
+        other_group.scheduler_hints = {'group': [one]}
+        other_group.instance_group = objects.InstanceGroup(
+            uuid=str(uuid.uuid4()))
+        conductor = self.conductor = self.make()
+        for field, request in (
+                ('spec.force_hosts[0]', forced),
+                ('spec.force_nodes[0]', nodes),
+                ('spec.ignore_hosts[1]', ignoring),
+                ('spec.requested_destination.host', bound),
+                ('spec.scheduler_hints.group', unnamed),
+                ('spec.scheduler_hints.group', other_group)):
+            error = self.assertRaises(
+                exception.InvalidField, conductor.accept, USER, {one: 'it'},
+                request)
             self.assertEqual(field, error.field)
         self.assertEqual({}, conductor.mappings.instances([one]))
 
