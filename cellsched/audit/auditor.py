@@ -240,7 +240,7 @@ class Auditor:
             if each.of in suspects or each.key in known
             or each.kind == _UNREACHABLE]
         if self._reader.unheard:
-            # What cannot be seen now was not repaired.
+            # The unreachable cell may hide a finding that has no repair.
             found = {each.key for each in after}
             report.remaining += [
                 each for each in before if each.action is None

@@ -97,7 +97,7 @@ class TestMetrics(base.TestCase):
                 found[f'{name}_count', 'claim']])
         self.assertAlmostEqual(99.003, found[f'{name}_sum', 'claim'])
 
-    def test_function_that_fails_stops_no_other_one(self):
+    def test_failed_metrics_function_keeps_values_of_others(self):
         recorded = metrics.PrometheusMetrics('scheduler')
 
         def fail():

@@ -135,7 +135,7 @@ class TestStrangers(following.FollowerTestCase):
 
 class TestFlaws(following.FollowerTestCase):
 
-    def test_unreadable_value_is_logged_until_it_is_corrected(self):
+    def test_unreadable_node_value_logs_begin_and_end(self):
         self.node('b', stats='{')
         self.service('b')
         conditions = self.follower.conditions
@@ -150,7 +150,7 @@ class TestFlaws(following.FollowerTestCase):
             f'{text}: stats is not a JSON object'))
         self.assertEqual(2, self.logs.output.count('is not a JSON object'))
 
-    def test_node_without_a_host_is_logged_until_it_has_one(self):
+    def test_node_without_host_logs_begin_and_end(self):
         uuid = self.node('a')
         self.service('a')
         table = models.compute_nodes

@@ -126,7 +126,7 @@ class TestNodes(base.TestCase):
                     default, node(flaws=flaws, **{name: bad})[column])
                 self.assertIn(f'{name} is not a JSON', str(flaws['u']))
 
-    def test_flaw_is_one_of_each_node(self):
+    def test_equal_flawed_values_are_reported_for_each_node(self):
         flaws = {}
         node_columns.of_nodes(
             [types.SimpleNamespace(**NODE | {'uuid': uuid, 'traits': '{'})

@@ -111,14 +111,14 @@ class TestColumns(base.TestCase):
             some(hosts, 0, each).memo_until_change('key', lambda: each)
             for each in (1, 2)])
 
-    def test_memo_keeps_a_bounded_number_of_things(self):
+    def test_memo_until_change_is_bounded(self):
         hosts = builders.hosts(3)
         for key in range(1000):
             hosts.memo_until_change(key, lambda: key)
 
         self.assertLess(len(hosts.columns.current), 100)
 
-    def test_memo_of_stable_columns_keeps_a_bounded_number_of_things(self):
+    def test_memo_of_stable_columns_is_bounded(self):
         hosts = builders.hosts(3)
         for key in range(1000):
             self.assertEqual(key, hosts.memo(key, lambda _: key))
