@@ -58,22 +58,15 @@ class GroupCommit(Generic[_Item]):
 
     :param work: does the work for a list of items, and can be called again
         after it failed; stores an outcome in each item
-    :param then: called by the same thread with the same items while another
-        thread works; must not fail
     :param at_once: number of threads that may work at the same time
     :param make_lock: makes the locks on which threads wait, as
         :class:`threading.Lock` does
-    :param turn_s: seconds that an item waits for the work before it
     """
 
     def __init__(
         self, work: Callable[[Sequence[_Item]], None], at_once: int = 1,
         make_lock: Callable[[], Any] = threading.Lock,
-        turn_s: float = TURN_S,
-        then: Callable[[Sequence[_Item]], None] = lambda items: None,
     ) -> None:
-        self._turn_s = turn_s
-        self._then = then
         self._work = work
         self._at_once = at_once
         self._make_lock = make_lock
@@ -82,10 +75,6 @@ class GroupCommit(Generic[_Item]):
         self._waiting: list[_Turn[_Item]] = []
         #: Whether the last batch had several items.
         self._shared = False
-
-    def __len__(self) -> int:
-        """Return the number of items that wait."""
-        return len(self._waiting)
 
     def do(self, item: _Item) -> None:
         """Do the work for an item, perhaps with others; blocks.
@@ -103,7 +92,7 @@ class GroupCommit(Generic[_Item]):
             else:
                 turn.woken.acquire()
                 self._waiting.append(turn)
-        if not turn.woken.acquire(timeout=self._turn_s):
+        if not turn.woken.acquire(timeout=TURN_S):
             self._withdraw(turn)
         if turn.works:
             if self._shared:
@@ -114,12 +103,9 @@ class GroupCommit(Generic[_Item]):
                 batch, self._waiting = [turn, *self._waiting], []
                 self._shared = len(batch) > 1
             try:
-                try:
-                    self._do_all(batch)
-                finally:
-                    self._leave()
-                self._then([each.item for each in batch])
+                self._do_all(batch)
             finally:
+                self._leave()
                 for each in batch[1:]:
                     each.woken.release()
         if turn.error is not None:

@@ -3,6 +3,7 @@
 
 from concurrent import futures
 import threading
+import time
 
 
 def race(*functions):
@@ -18,3 +19,46 @@ def race(*functions):
 
     with futures.ThreadPoolExecutor(len(functions)) as threads:
         return list(threads.map(run, functions))
+
+
+class ExpiringLocks:
+    """Locks whose limited waits end when the test says so."""
+
+    def __init__(self):
+        self._made = []
+
+    def make(self):
+        self._made.append(_ExpiringLock())
+        return self._made[-1]
+
+    def expire(self, number):
+        """End the present wait for the lock that was made as this one."""
+        lock = self._made[number]
+        lock.expired.set()
+        while lock.expired.is_set():
+            time.sleep(0.001)
+
+
+class _ExpiringLock:
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.expired = threading.Event()
+
+    def acquire(self, timeout=None):
+        if timeout is None:
+            return self._lock.acquire()
+        while not self._lock.acquire(timeout=0.002):
+            if self.expired.is_set():
+                self.expired.clear()
+                return False
+        return True
+
+    def release(self):
+        self._lock.release()
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *error):
+        self.release()

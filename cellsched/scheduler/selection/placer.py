@@ -18,7 +18,6 @@ from typing import TypeVar
 import os_resource_classes
 from oslo_log import log
 
-from cellsched import batching
 from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
@@ -41,6 +40,7 @@ from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.claims import ClaimRequest
 from cellsched.scheduler.selection.claims import SingleFlight
 from cellsched.scheduler.selection import existing_claims
+from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection.selector import ChosenHost
 from cellsched.scheduler.selection.selector import SelectionPolicy
 from cellsched.scheduler.selection.selector import Selector
@@ -85,9 +85,6 @@ class LazySequence(Sequence[_Item]):
 
 #: The hosts of a request by instance.
 Choice = Mapping[str, ChosenHost]
-
-#: Seconds that a request waits for decisions on other ones.
-LANE_S = 30.0
 
 #: Seconds to wait for pending claims of other requests.
 PENDING_S = 10.0
@@ -223,9 +220,7 @@ class Placer:
         self.follow(self.pipeline, self.policy)
         self._single_flight = SingleFlight(self.clock.event)
         #: Copies of the placer share it.
-        self.lane = batching.GroupCommit[_Turn](
-            _decide_all, make_lock=self.clock.lock, turn_s=LANE_S,
-            then=_claim_all)
+        self.lane = Lane[_Turn](_advance, _claim, _undo, self.clock.lock)
 
     def follow(self, pipeline: Pipeline, policy: SelectionPolicy) -> None:
         """Decide on later requests with a new pipeline and a new policy."""
@@ -430,7 +425,7 @@ class Placer:
         attempt.asked = attempt.error = None
         attempt.is_claimed, attempt.reload = False, ()
         attempt.trace = tracing.current() if tracing.is_on() else ''
-        self.lane.do((self, attempt))
+        self.lane.take((self, attempt))
         if attempt.error is not None and attempt.asked is None:
             raise attempt.error
 
@@ -466,10 +461,14 @@ class Placer:
                     hosts, request, uuids, self.down_s)
             attempt.lost_hosts |= lost
 
-    def advance(self, attempt: PlacementAttempt) -> None:
+    def advance(self, attempt: PlacementAttempt) -> bool:
         """Decide on a request; only the lane calls this.
 
         Sets the places of the attempt or its error, and raises nothing.
+
+        :returns: whether the lane claims. The thread of the request claims if
+            stale claims are to be released first, or if the store combines
+            claims itself
         """
         try:
             with tracing.span('decide', attempt.context, attempt.uuids,
@@ -481,9 +480,11 @@ class Placer:
         except BaseException as exc:
             # The thread of the request raises it.
             attempt.error = exc
-            self._undo(attempt)
+            self.undo(attempt)
         attempt.decided_at = self.clock.monotonic()
         attempt.note('select', attempt.decided_at - attempt.asked_at)
+        return bool(attempt.asked and not (
+            attempt.located.stale or self.claims.combines))
 
     def _select_and_reserve(self, attempt: PlacementAttempt) -> None:
         """Select a host for each instance and reserve the hosts in the table.
@@ -615,7 +616,7 @@ class Placer:
             try:
                 self._release_stale(attempt)
             except Exception:
-                self._undo(attempt)
+                self.undo(attempt)
                 raise
             if attempt.asked is None:
                 return True
@@ -674,10 +675,11 @@ class Placer:
         attempt.reload = _providers(again)
         attempt.is_claimed = True
 
-    def _undo(self, attempt: PlacementAttempt) -> None:
+    def undo(self, attempt: PlacementAttempt) -> None:
         """Roll back a reservation whose hosts are not claimed."""
         selector, attempt.selector = attempt.selector, None
-        self.loader.table.rollback(attempt.allocations)
+        allocations, attempt.allocations = attempt.allocations, ()
+        self.loader.table.rollback(allocations)
         if selector is not None:
             self.loader.table.reuse(selector.hosts)
 
@@ -891,22 +893,14 @@ class Placer:
 _Turn = tuple[Placer, PlacementAttempt]
 
 
-def _decide_all(turns: Sequence[_Turn]) -> None:
-    for placer, attempt in turns:
-        placer.advance(attempt)
+def _advance(turn: _Turn) -> bool:
+    placer, attempt = turn
+    return placer.advance(attempt)
 
 
-def _claim_all(turns: Sequence[_Turn]) -> None:
-    """Claim for decided requests together.
-
-    The thread of a request claims for it if its stale claims are to be
-    released first, or if the store combines claims itself.
-    """
-    ready = [(placer, attempt) for placer, attempt in turns
-             if attempt.asked and not (
-                 attempt.located.stale or placer.claims.combines)]
-    if ready:
-        _claim(ready)
+def _undo(turn: _Turn) -> None:
+    placer, attempt = turn
+    placer.undo(attempt)
 
 
 def _claim(turns: Sequence[_Turn]) -> None:

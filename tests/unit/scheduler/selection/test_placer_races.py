@@ -2,6 +2,7 @@
 """Placing when others place too, and the table is behind."""
 
 from concurrent import futures
+import itertools
 import threading
 import time
 
@@ -222,7 +223,7 @@ class TestLane(schedulers.PlacingTestCase):
                 assert go_on.wait(60)
 
         self.useFixture(fixtures.MockPatch(
-            'cellsched.scheduler.selection.placer.LANE_S', 0.0))
+            'cellsched.scheduler.selection.lane.WAIT_S', 0.0))
         placer, loader = self.world.placer(filters=[Stuck(None)])
         loader.refresh(world.CONTEXT)
         one, other = samples.uuids(2)
@@ -236,6 +237,45 @@ class TestLane(schedulers.PlacingTestCase):
 
             go_on.set()
             self.assertEqual(1, len(stuck.result(60)))
+        self.assertTableIsRight(loader)
+
+    def test_abandoned_decision_leaves_no_reservation(self):
+        # The decisions of the first and of the third request wait.
+        begun = {0: threading.Event(), 2: threading.Event()}
+        go_on = {0: threading.Event(), 2: threading.Event()}
+        calls = itertools.count()
+
+        class Stuck(all_hosts.AllHostsFilter):
+            def keep(self, hosts, request):
+                number = next(calls)
+                if number in begun:
+                    begun[number].set()
+                    assert go_on[number].wait(60)
+
+        locks = racing.ExpiringLocks()
+        self.useFixture(fixtures.MockPatchObject(
+            self.world.clock, 'lock', locks.make))
+        placer, loader = self.world.placer(filters=[Stuck(None)])
+        loader.refresh(world.CONTEXT)
+        self.world.claims.combines = True
+        with futures.ThreadPoolExecutor(3) as pool:
+            answers = []
+            for uuid in samples.uuids(3):
+                answers.append(pool.submit(
+                    self.place, by=placer, uuids=[uuid]))
+                self.assertTrue(begun[0].wait(60))
+                while len(placer.lane) < len(answers) - 1:
+                    time.sleep(0.001)
+            go_on[0].set()
+            self.assertTrue(begun[2].wait(60))
+            for _ in range(2):
+                locks.expire(-1)
+            self.assertRaises(exception.ServiceBusy, answers[2].result, 60)
+            go_on[2].set()
+            self.assertEqual(
+                [1, 1], [len(each.result(60)) for each in answers[:2]])
+
+        self.assertEqual([], loader.table.pending())
         self.assertTableIsRight(loader)
 
 
