@@ -34,6 +34,7 @@ class Certificates:
                 'client.key')}
         self._openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes',
                       '-subj', '/CN=authority', '-days', '2',
+                      '-addext', 'keyUsage=critical,keyCertSign,cRLSign',
                       '-keyout', 'ca.key', '-out', 'ca.pem')
         for name in 'server', 'client':
             self._openssl('req', '-newkey', 'rsa:2048', '-nodes',
