@@ -61,12 +61,15 @@ class GroupCommit(Generic[_Item]):
     :param at_once: number of threads that may work at the same time
     :param make_lock: makes the locks on which threads wait, as
         :class:`threading.Lock` does
+    :param turn_s: seconds that an item waits for the work before it
     """
 
     def __init__(
         self, work: Callable[[Sequence[_Item]], None], at_once: int = 1,
         make_lock: Callable[[], Any] = threading.Lock,
+        turn_s: float = TURN_S,
     ) -> None:
+        self._turn_s = turn_s
         self._work = work
         self._at_once = at_once
         self._make_lock = make_lock
@@ -92,7 +95,7 @@ class GroupCommit(Generic[_Item]):
             else:
                 turn.woken.acquire()
                 self._waiting.append(turn)
-        if not turn.woken.acquire(timeout=TURN_S):
+        if not turn.woken.acquire(timeout=self._turn_s):
             self._withdraw(turn)
         if turn.works:
             if self._shared:
