@@ -511,7 +511,7 @@ class Keys:
         self._scopes = frozenset(
             name.partition(':')[0] for name in kinds if ':' in name)
         # Few keys exist, and each request has some of them.
-        self._known = functools.lru_cache(4096)(self._search)
+        self._known = functools.lru_cache(1024)(self._search)
 
     def kind(self, key: str) -> Kind | None:
         """Return the kind of values of a key; None if the key is unknown."""

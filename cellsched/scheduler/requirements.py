@@ -371,7 +371,7 @@ NO_REQUIREMENTS: dict[str, frozenset[str]] = {
 _NAMED_MAX, _NAME_MAX = 10, 60
 
 #: The size of the cache of requirements by name.
-_NAMES_MAX = 4096
+_NAMES_MAX = 1024
 
 #: Requirements with a single name, by name; and those with many names, in
 #: order of precedence.

@@ -257,7 +257,7 @@ def _stages(
 
 
 # Flavors with an equal amount share its stage, and what is kept of it.
-@functools.lru_cache(4096)
+@functools.lru_cache(1024)
 def _stage(kind: type[_Kind], resource: str, amount: int) -> _Kind:
     return kind(resource, amount)
 

@@ -2,22 +2,17 @@
 """Claims of concurrent requests, batched in one transaction."""
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import copy
 import dataclasses
 import itertools
-import threading
 from typing import Any
 
 from cellsched import batching
 from cellsched.claims import base
 from cellsched.clock import Clock
-from cellsched.clock import Event
 from cellsched import exception
 from cellsched.hosts import view
 from cellsched import migrations
@@ -116,7 +111,7 @@ class ClaimQueue:
 
         def are_those() -> bool:
             found = self._store.claims_of([name]).get(name, ())
-            return _amounts(found) == _amounts(claims)
+            return amounts_of(found) == amounts_of(claims)
 
         with base.translated_errors():
             migrations.withdraw(self._store, consumer, name, are_those)
@@ -226,65 +221,14 @@ class ClaimQueue:
         return rest
 
 
-def _amounts(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
-    """Return the claimed amounts by provider."""
+def amounts_of(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
+    """Return the claimed amounts by provider and resource class."""
     return {each.provider: dict(each.resources) for each in claims}
 
 
 def _end_all(requests: Sequence[ClaimRequest], error: BaseException) -> None:
     for request in requests:
         request.end(error)
-
-
-#: Seconds that a request waits for another one with the same instance.
-WAIT_S = 30.0
-
-
-class SingleFlight:
-    """Serializes requests for the same instance.
-
-    Otherwise each of them would reserve capacity in the table until the store
-    reports that the instance has its claim already, and the last ones might
-    find no capacity.
-
-    :param make_event: see :meth:`cellsched.clock.Clock.event`
-    """
-
-    def __init__(
-        self, make_event: Callable[[], Event] = threading.Event
-    ) -> None:
-        self._make_event = make_event
-        self._lock = threading.Lock()
-        #: The event that is set when an instance's request is answered.
-        self._answered: dict[str, Event] = {}
-
-    @contextlib.contextmanager
-    def alone(self, uuids: Iterable[str]) -> Iterator[None]:
-        """Wait for requests with any of these instances; block later ones.
-
-        :raises cellsched.exception.ServiceBusy: such a request does not end
-        """
-        answered = self._make_event()
-        own = dict.fromkeys(uuids, answered)
-        while (other := self._enter(own)) is not None:
-            if not other.wait(WAIT_S):
-                raise exception.ServiceBusy(waiting=1)
-        try:
-            yield
-        finally:
-            with self._lock:
-                for uuid in own:
-                    del self._answered[uuid]
-            answered.set()
-
-    def _enter(self, own: dict[str, Event]) -> Event | None:
-        """Enter, or return the event to wait for before the next attempt."""
-        with self._lock:
-            for uuid in own:
-                if uuid in self._answered:
-                    return self._answered[uuid]
-            self._answered |= own
-        return None
 
 
 class ClaimRefusals:

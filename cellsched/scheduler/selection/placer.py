@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import math
 from typing import Any
-from typing import NoReturn
 from typing import TypeVar
 
 import os_resource_classes
@@ -35,10 +34,10 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler import recording
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import requirements
+from cellsched.scheduler.selection.claims import amounts_of
 from cellsched.scheduler.selection.claims import ClaimQueue
 from cellsched.scheduler.selection.claims import ClaimRefusals
 from cellsched.scheduler.selection.claims import ClaimRequest
-from cellsched.scheduler.selection.claims import SingleFlight
 from cellsched.scheduler.selection import existing_claims
 from cellsched.scheduler.selection.lane import Lane
 from cellsched.scheduler.selection.selector import ChosenHost
@@ -86,6 +85,9 @@ class LazySequence(Sequence[_Item]):
 #: The hosts of a request by instance.
 Choice = Mapping[str, ChosenHost]
 
+#: Claimed amounts by consumer, provider and resource class.
+Holdings = Mapping[str, Mapping[str, Mapping[str, int]]]
+
 #: Seconds to wait for pending claims of other requests.
 PENDING_S = 10.0
 
@@ -111,6 +113,7 @@ class PlacementAttempt:
     :param located: the locations of the instances, and the claims they hold
     :param places: the host and alternates of each instance; empty if an
         instance has no host
+    :param held: the amounts of these claims by consumer and provider
     :param lost_hosts: hosts that are down, whose members do not bind the
         affinity group of the request
     :param is_known: whether no newer facts can be read if the selection finds
@@ -152,6 +155,7 @@ class PlacementAttempt:
     places: list[list[objects.Selection]] = dataclasses.field(
         default_factory=list)
     lost_hosts: frozenset[str] = frozenset()
+    held: Holdings = dataclasses.field(default_factory=dict)
     is_known: bool = False
     is_last: bool = False
     settled: int | None = None
@@ -218,7 +222,6 @@ class Placer:
 
     def __post_init__(self) -> None:
         self.follow(self.pipeline, self.policy)
-        self._single_flight = SingleFlight(self.clock.event)
         #: Copies of the placer share it.
         self.lane = Lane[_Turn](_advance, _claim, _undo, self.clock.lock)
 
@@ -241,8 +244,6 @@ class Placer:
         uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         """Select and claim a host for each instance.
-
-        Requests for the same instance are placed one after the other.
 
         :param alternates: the maximum number of alternates for each instance
         :param claim: False to count the selected hosts in the table for a
@@ -312,8 +313,7 @@ class Placer:
         if refusal is not None:
             self.record(context, request, uuids, self._no_decision(refusal))
             raise refusal
-        with (self._single_flight.alone(uuids),
-              self._timed(context) as pipeline):
+        with self._timed(context) as pipeline:
             attempt.pipeline = pipeline
             try:
                 if request.hint(request_validation.REBUILD):
@@ -366,7 +366,7 @@ class Placer:
         query_own = claim and bool(attempt.request.get('migration_uuid'))
         while rounds < self.attempts_max:
             is_claimed = False
-            attempt.is_known = fresh and query_own == claim
+            attempt.is_known = fresh
             # 1. Select a host for each instance, reserve it and claim it.
             self._find_places(attempt, query_own)
             # 2. Confirm or roll back the reservation.
@@ -376,18 +376,23 @@ class Placer:
                 elif attempt.places:
                     self.loader.confirm(attempt.allocations, claimed=False)
             except exception.ClaimConflict:
-                # Query the claims that the instances hold, and retry.
-                if query_own:
+                # Query the claims that the instances hold, and retry. A
+                # repetition of the request may have claimed since a query.
+                rounds += query_own
+                if rounds == self.attempts_max:
                     raise
                 query_own = True
                 continue
             # 3. If no host is found, refresh the table and retry. The refresh
             # is skipped if another thread read it since the request started.
+            # A fresh table is larger now, or the instances hold claims.
             if not attempt.places:
-                if not fresh:
+                if fresh:
+                    query_own = claim
+                else:
                     with self._reading(attempt):
                         self.loader.refresh(context, since=asked_at)
-                fresh, query_own = True, claim
+                fresh = True
                 continue
             rounds += 1
             if is_claimed or not claim:
@@ -440,11 +445,12 @@ class Placer:
         related = attempt.pipeline.located(request).difference(uuids)
         retry = request.get('retry')
         if not (related or query_own or retry and retry.get('hosts')):
-            attempt.located = existing_claims.NO_LOCATIONS
+            attempt.located, attempt.held = existing_claims.NO_LOCATIONS, {}
             return
-        held = self.claims.claims_of([*related, *uuids, *(
-            existing_claims.consumer_of_move(request, uuid)
-            for uuid in uuids)])
+        own_consumers = _consumers(attempt)
+        held = self.claims.claims_of([*related, *own_consumers])
+        attempt.held = _holdings({
+            name: held[name] for name in own_consumers if name in held})
         reported = self.loader.reported_nodes(related - held.keys())
         own = (self.loader.reported_nodes(uuids)
                if existing_claims.has_tried(request) else {})
@@ -569,7 +575,7 @@ class Placer:
         if self.loader.extend():
             return
         if attempt.why is not None:
-            self._refuse(attempt)
+            return self._refuse(attempt)
         # 1. Wait until each pending claim is confirmed or rolled back.
         if attempt.claim:
             await_pending(self.loader.table, self.clock, PENDING_S)
@@ -582,12 +588,20 @@ class Placer:
         if not attempt.places:
             self._refuse(attempt)
 
-    def _refuse(self, attempt: PlacementAttempt) -> NoReturn:
+    def _refuse(self, attempt: PlacementAttempt) -> None:
         """Fail a request, and release the claims of its failed builds.
+
+        If the instances hold other claims than the decision knew, nothing is
+        done, and the request is decided again: another scheduler, or another
+        thread, may have answered the same request. The claims are read after
+        the decision, so that each claim that took room is seen.
 
         :raises cellsched.exception.NoValidHost: see :meth:`place`
         :raises cellsched.exception.HostStateUncertain: see :meth:`place`
         """
+        if attempt.claim and attempt.held != _holdings(
+                self.claims.claims_of(_consumers(attempt))):
+            return
         error = self._error(attempt)
         if isinstance(error, exception.NoValidHost):
             self._release_stale(attempt)
@@ -921,6 +935,17 @@ def _claim(turns: Sequence[_Turn]) -> None:
                     span.fail(error)
     for placer, attempt in turns:
         placer.conclude(attempt)
+
+
+def _consumers(attempt: PlacementAttempt) -> list[str]:
+    """Return the consumers of the claims that the instances may hold."""
+    return [*attempt.uuids, *(
+        existing_claims.consumer_of_move(attempt.request, uuid)
+        for uuid in attempt.uuids)]
+
+
+def _holdings(held: existing_claims.Held) -> Holdings:
+    return {name: amounts_of(claims) for name, claims in held.items()}
 
 
 def await_pending(

@@ -5,7 +5,12 @@ from concurrent import futures
 import queue
 import threading
 
+import fixtures
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
 from cellsched import exception
+from cellsched.filters import instance_hints
 from cellsched.testing import builders
 from cellsched.testing import clock
 from tests.unit.db import samples
@@ -62,12 +67,12 @@ class TestAtTheSameTime(schedulers.PlacingTestCase):
             place = self.place(uuids=first)
         return place, again[0], seen
 
-    def test_one_request_at_a_time_is_answered_for_an_instance(self):
+    def test_repeated_request_gets_the_host_of_the_first(self):
         uuids = samples.uuids(1)
 
         first, second, seen = self.place_twice(uuids, uuids)
 
-        # There was no room for it until the store had the first.
+        # The host is full while the first claim is in flight.
         self.assertEqual(['waits'], seen)
         self.assertEqual([['a1']], schedulers.hosts(first))
         self.assertEqual([['a1']], schedulers.hosts(second.result()))
@@ -82,6 +87,68 @@ class TestAtTheSameTime(schedulers.PlacingTestCase):
         self.assertEqual(['answered'], seen)
         self.assertEqual([['a1']], schedulers.hosts(first))
         self.assertEqual([['a2']], schedulers.hosts(second.result()))
+
+
+class TestOtherScheduler(schedulers.PlacingTestCase):
+    """Another scheduler answers the same request at the same time."""
+
+    hosts = {'a1': 4, 'b1': 4}
+
+    def setUp(self):
+        super().setUp()
+        self.placer, self.loader = self.world.placer(
+            filters=[builders.plugin(instance_hints.DifferentHostFilter)])
+        self.uuids = samples.uuids(1)
+        self.reads = 0
+
+    def claim(self, host, consumer):
+        memory.MemoryClaims.claim(self.world.claims, [claims_base.Claim(
+            consumer, self.world.providers[host],
+            {'VCPU': 4, 'MEMORY_MB': 1})])
+
+    def place_while_other_claims(self, host):
+        """Place; the other scheduler claims after the read of claims."""
+        held = self.world.claims.claims_of
+
+        def claims_of(consumers):
+            found = held(consumers)
+            self.reads += 1
+            if self.reads == 1:
+                self.claim(host, self.uuids[0])
+                self.loader.reload([self.world.providers[host]])
+            return found
+
+        self.useFixture(fixtures.MockPatchObject(
+            self.world.claims, 'claims_of', claims_of))
+        return self.place(uuids=self.uuids, hints={
+            'different_host': samples.uuids(1)})
+
+    def test_request_without_room_gets_the_claimed_host(self):
+        self.fill('b1')
+
+        self.assertEqual([['a1']], schedulers.hosts(
+            self.place_while_other_claims('a1')))
+        self.assertTableIsRight()
+
+    def test_request_with_room_gets_the_claimed_host(self):
+        self.assertEqual([['a1']], schedulers.hosts(
+            self.place_while_other_claims('a1')))
+        self.assertEqual(0, self.used('b1'))
+        self.assertTableIsRight()
+
+    def test_conflict_after_a_read_of_claims_is_retried(self):
+        self.world.add_host('cell1', 'a2', vcpus=4)
+        one, two, three = samples.uuids(3)
+
+        def claim_first():
+            self.claim('b1', one)
+            self.world.claims.before = lambda: self.claim('a2', two)
+
+        self.world.claims.before = claim_first
+
+        self.assertEqual([['b1'], ['a2'], ['a1']], schedulers.hosts(
+            self.place(uuids=[one, two, three])))
+        self.assertTableIsRight()
 
 
 class TestWithoutRoom(schedulers.PlacingTestCase):
