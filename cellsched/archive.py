@@ -90,7 +90,7 @@ class Archiver:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, claims: claims_base.ClaimStore | None,
+        gatherer: gather.Gatherer, claims: claims_base.Claims | None,
     ) -> None:
         self._database = database
         self._cells = cells

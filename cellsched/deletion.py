@@ -77,7 +77,7 @@ class Deletion:
     def __init__(
         self, database: session.Database, targets: target.Targets,
         compute: Callable[[], ComputeAPIs],
-        claims: claims_base.ClaimStore, clock: Clock, down_s: float,
+        claims: claims_base.Claims, clock: Clock, down_s: float,
         reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._local = LocalDeletion(claims, down_s)

@@ -54,7 +54,7 @@ def consumers(instances_: Sequence[str]) -> list[str]:
 
 
 def withdraw(
-    store: base.ClaimStore, uuid: str, name: str,
+    store: base.Claims, uuid: str, name: str,
     look: Callable[[], bool | None],
 ) -> bool:
     """Release the claims of a server, unless the decision is outdated.
@@ -81,7 +81,7 @@ def withdraw(
 
 
 def restore(
-    store: base.ClaimStore, uuid: str, names: Sequence[str],
+    store: base.Claims, uuid: str, names: Sequence[str],
     providers: Collection[str] | None = None,
 ) -> bool:
     """Transfer claims back that a late call has taken from a server.
@@ -165,7 +165,7 @@ class Migrations:
     """
 
     def __init__(
-        self, claims: base.ClaimStore, host: str) -> None:
+        self, claims: base.Claims, host: str) -> None:
         self._claims = claims
         self._host = host
 
@@ -306,7 +306,7 @@ class LocalDeletion:
     :param down_s: seconds without a report after which a host is down
     """
 
-    claims: base.ClaimStore
+    claims: base.Claims
     down_s: float
 
     def delete(self, database: session.Database, uuid: str) -> bool:

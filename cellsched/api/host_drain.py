@@ -65,7 +65,7 @@ class HostDrain(base.Controller):
         self, authorizer: authorization.Authorizer, database: session.Database,
         targets: target.Targets, moves: Moves,
         services: Services, history: server_history.ServerHistory,
-        claims: claims_base.ClaimStore, clock: Clock, down_s: float,
+        claims: claims_base.Claims, clock: Clock, down_s: float,
     ) -> None:
         super().__init__(authorizer)
         self._database = database

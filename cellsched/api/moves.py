@@ -55,7 +55,7 @@ class Moves(base.ServerController):
         targets: target.Targets, reader: listing.ServerListing,
         conductor: 'Callable[[], conductor_rpc.ConductorAPI]',
         compute: 'Callable[[], compute_rpc.ComputeAPIs]',
-        claims: claims_base.ClaimStore,
+        claims: claims_base.Claims,
         host: str, down_s: float,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:

@@ -137,7 +137,7 @@ def of_shared(
 
 
 def with_usage(
-    records: Iterable[ProviderRecord], store: claims.ClaimStore,
+    records: Iterable[ProviderRecord], store: claims.Providers,
     everything: bool = False,
 ) -> list[ProviderRecord]:
     """Return providers with their inventories and usage.
@@ -195,7 +195,7 @@ class Providers(base.Controller):
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         cells: registry.CellRegistry, gatherer: gather.Gatherer,
-        claims: Callable[[], claims_base.ClaimStore], clock: Clock,
+        claims: Callable[[], claims_base.Providers], clock: Clock,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         super().__init__(authorizer)

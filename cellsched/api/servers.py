@@ -79,7 +79,7 @@ class Servers(base.ServerController):
         targets: target.Targets, reader: listing.ServerListing,
         conductor: Callable[[], ConductorAPI],
         compute: Callable[[], ComputeAPIs],
-        claims: claims_base.ClaimStore,
+        claims: claims_base.Claims,
         clock: Clock, quotas: quota_base.QuotaDriver,
         bounds: validation.ServerBounds,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
@@ -871,7 +871,7 @@ class StateReset:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        claims: claims_base.ClaimStore, host: str,
+        claims: claims_base.Claims, host: str,
     ) -> None:
         self._database = database
         self._targets = targets

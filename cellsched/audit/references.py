@@ -145,7 +145,7 @@ _CHECKS = (_check_hosts, _check_archive, _check_members, _check_aggregates,
 
 
 def check_identity(
-    store: claims_base.ClaimStore, nodes: Iterable[Nodes], shared: Shared,
+    store: claims_base.Providers, nodes: Iterable[Nodes], shared: Shared,
     names: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Check that each provider is one thing, in the tree of its node.

@@ -353,64 +353,27 @@ class ClaimStoreParts(Protocol):
         """Locks of contended providers between processes."""
 
 
-class ClaimStore(abc.ABC):
-    """The claims of consumers on providers.
-
-    The store arbitrates capacity: if two schedulers select the same free
-    capacity, both call :meth:`claim` and one is refused. In every state that
-    a reader can observe, the used amount of a resource class is at most its
-    capacity, unless the inventory itself was reduced.
-
-    Methods may block, and are called from several threads. A method raises
-    :class:`cellsched.exception.DatabaseUnreachable` with the schema
-    ``claims`` if the store does not answer in time. The outcome of the call
-    is unknown then, and the change may still be made later; the caller
-    repeats the call, or releases the consumers, when the store answers again.
-    A store raises it only after an attempt to find out the outcome.
-    """
+class _Store(abc.ABC):
+    """The capabilities of a store, and the error for a missing one."""
 
     #: Checked against ``[claims] require``.
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
 
-    #: The configuration group of :meth:`opts`.
-    group: ClassVar[str] = 'claims'
+    def _unsupported(
+        self, method: str, purpose: str
+    ) -> exception.ConfigurationInvalid:
+        return exception.ConfigurationInvalid(
+            field='[claims] store',
+            problem=f'{type(self).__name__} does not implement {method}()',
+            expected=f'a store that {purpose}')
+
+
+class Claims(abc.ABC):
+    """Claims of consumers: made, transferred, released and read."""
 
     #: Whether the store itself combines the claims of concurrent calls where
     #: that saves requests. If not, the scheduler does.
     combines: ClassVar[bool] = False
-
-    @classmethod
-    def opts(cls) -> list[cfg.Opt]:
-        """Return the options of this store; none by default."""
-        return []
-
-    @classmethod
-    @abc.abstractmethod
-    def from_conf(
-        cls, conf: cfg.ConfigOpts, parts: ClaimStoreParts
-    ) -> Self:
-        """Return the store of a deployment.
-
-        :raises cellsched.exception.ConfigurationInvalid: names the field
-        """
-
-    def check(self) -> None:
-        """Check at the start of a service that the store can be used.
-
-        A store without state outside its process does nothing.
-
-        :raises cellsched.exception.SchemaOutOfDate: names the command that
-            upgrades the schema
-        :raises cellsched.exception.DatabaseUnreachable: it does not answer
-        """
-
-    def sync(self) -> None:
-        """Create or upgrade the schema of the store.
-
-        Idempotent. A store without state outside its process does nothing.
-
-        :raises cellsched.exception.DatabaseUnreachable: it does not answer
-        """
 
     @abc.abstractmethod
     def claim(self, claims: Sequence[Claim]) -> int:
@@ -553,6 +516,10 @@ class ClaimStore(abc.ABC):
         user, and no group.
         """
 
+
+class Memberships(_Store):
+    """Memberships of consumers in server groups, which claims make."""
+
     def memberships(self, consumers: Iterable[str]) -> dict[str, Membership]:
         """Return the memberships of those consumers that have one.
 
@@ -582,71 +549,29 @@ class ClaimStore(abc.ABC):
             raise self._unsupported(
                 'rename_host', 'renames the hosts of server groups')
 
-    def same_backend(self, other: 'ClaimStore') -> bool:
-        """Return whether another store keeps its claims in the same place.
 
-        May connect to both, and changes no claims. A store with the capability
-        ``SHARED`` detects the same backend behind different configurations.
+class UsageFeed(abc.ABC):
+    """The used amounts of providers, and their changes."""
+
+    @abc.abstractmethod
+    def usages(
+        self, since: Any = None, providers: Iterable[str] | None = None
+    ) -> UsageChanges:
+        """Return the providers that changed since a token, or all of them.
+
+        Returns every change that was visible to any reader before the call.
+        With the capability ``FEED`` the cost grows with the number of changes
+        only; other stores may read something of each provider, such as a
+        generation. Callers poll it either way.
+
+        :param since: the ``token`` of an earlier result; None for all
+        :param providers: uuids; only these are returned, changed or not, and
+            unknown ones are left out. The token of such a result is ``since``
         """
-        return other is self
 
-    def close(self) -> None:
-        """Close the connections and stop the threads of this store.
 
-        May block briefly. No other method runs at the same time; a later call
-        of another method connects again.
-        """
-
-    def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
-        """Return a page of the consumers with claims, sorted by their bytes.
-
-        A store with the capability ``CONSUMER_LIST`` implements this; see
-        :mod:`.listing` for a listing of any store.
-
-        To list all consumers, pass the last one of a page as ``after`` until
-        a page is short. The pages then have every consumer that holds claims
-        during the whole listing, and possibly any that holds claims during a
-        part of it.
-
-        :param after: only consumers after this one
-        :param limit: maximum number, at least 1; a shorter page is the last
-        :raises cellsched.exception.InvalidField: the limit is below 1
-        :raises cellsched.exception.ConfigurationInvalid: the store does not
-            implement it
-        """
-        raise self._unsupported('consumers', 'lists all consumers')
-
-    def consumers_of(self, provider: str) -> list[str]:
-        """Return the consumers with claims on a provider, in any order.
-
-        A store without the capability ``CONSUMER_LIST`` implements this. An
-        unknown provider has none. The result has every consumer that holds
-        a claim there during the whole call, and possibly any that holds one
-        during a part of it.
-
-        :raises cellsched.exception.ConfigurationInvalid: the store does not
-            implement it
-        """
-        raise self._unsupported(
-            'consumers_of', 'lists the consumers of a provider')
-
-    def providers_in_use(self) -> list[str]:
-        """Return the providers that have consumers, in any order.
-
-        The result has every provider that is in use during the whole call,
-        and possibly any other. The number of requests must not grow with the
-        number of providers.
-        """
-        return [usage.provider for usage in self.usages().usages
-                if usage.consumers]
-
-    def _unsupported(
-        self, method: str, purpose: str
-    ) -> exception.ConfigurationInvalid:
-        return exception.ConfigurationInvalid(
-            field='[claims] store',
-            problem=f'{type(self).__name__} does not implement {method}()',
-            expected=f'a store that {purpose}')
+class Providers(UsageFeed, _Store):
+    """Providers with their inventories and traits."""
 
     @abc.abstractmethod
     def set_inventory(
@@ -729,6 +654,53 @@ class ClaimStore(abc.ABC):
                 for name, capacity in usage.capacity.items()}
             for usage in self.usages(providers=providers).usages}
 
+
+class Inspection(UsageFeed, _Store):
+    """Lists and corrections, for the audit and for tools."""
+
+    def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
+        """Return a page of the consumers with claims, sorted by their bytes.
+
+        A store with the capability ``CONSUMER_LIST`` implements this; see
+        :mod:`.listing` for a listing of any store.
+
+        To list all consumers, pass the last one of a page as ``after`` until
+        a page is short. The pages then have every consumer that holds claims
+        during the whole listing, and possibly any that holds claims during a
+        part of it.
+
+        :param after: only consumers after this one
+        :param limit: maximum number, at least 1; a shorter page is the last
+        :raises cellsched.exception.InvalidField: the limit is below 1
+        :raises cellsched.exception.ConfigurationInvalid: the store does not
+            implement it
+        """
+        raise self._unsupported('consumers', 'lists all consumers')
+
+    def consumers_of(self, provider: str) -> list[str]:
+        """Return the consumers with claims on a provider, in any order.
+
+        A store without the capability ``CONSUMER_LIST`` implements this. An
+        unknown provider has none. The result has every consumer that holds
+        a claim there during the whole call, and possibly any that holds one
+        during a part of it.
+
+        :raises cellsched.exception.ConfigurationInvalid: the store does not
+            implement it
+        """
+        raise self._unsupported(
+            'consumers_of', 'lists the consumers of a provider')
+
+    def providers_in_use(self) -> list[str]:
+        """Return the providers that have consumers, in any order.
+
+        The result has every provider that is in use during the whole call,
+        and possibly any other. The number of requests must not grow with the
+        number of providers.
+        """
+        return [usage.provider for usage in self.usages().usages
+                if usage.consumers]
+
     def recount(self, provider: str) -> bool:
         """Correct the counters of a provider from its claims and inventory.
 
@@ -770,25 +742,79 @@ class ClaimStore(abc.ABC):
         Safe at any time beside other calls.
         """
 
+
+class ClaimStore(Claims, Memberships, Providers, Inspection):
+    """The claims of consumers on providers.
+
+    The store arbitrates capacity: if two schedulers select the same free
+    capacity, both call :meth:`claim` and one is refused. In every state that
+    a reader can observe, the used amount of a resource class is at most its
+    capacity, unless the inventory itself was reduced.
+
+    Methods may block, and are called from several threads. A method raises
+    :class:`cellsched.exception.DatabaseUnreachable` with the schema
+    ``claims`` if the store does not answer in time. The outcome of the call
+    is unknown then, and the change may still be made later; the caller
+    repeats the call, or releases the consumers, when the store answers again.
+    A store raises it only after an attempt to find out the outcome.
+
+    Each base class has one purpose. A caller names the one that it needs.
+    """
+
+    #: The configuration group of :meth:`opts`.
+    group: ClassVar[str] = 'claims'
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        """Return the options of this store; none by default."""
+        return []
+
+    @classmethod
     @abc.abstractmethod
-    def usages(
-        self, since: Any = None, providers: Iterable[str] | None = None
-    ) -> UsageChanges:
-        """Return the providers that changed since a token, or all of them.
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, parts: ClaimStoreParts
+    ) -> Self:
+        """Return the store of a deployment.
 
-        Returns every change that was visible to any reader before the call.
-        With the capability ``FEED`` the cost grows with the number of changes
-        only; other stores may read something of each provider, such as a
-        generation. Callers poll it either way.
+        :raises cellsched.exception.ConfigurationInvalid: names the field
+        """
 
-        :param since: the ``token`` of an earlier result; None for all
-        :param providers: uuids; only these are returned, changed or not, and
-            unknown ones are left out. The token of such a result is ``since``
+    def check(self) -> None:
+        """Check at the start of a service that the store can be used.
+
+        A store without state outside its process does nothing.
+
+        :raises cellsched.exception.SchemaOutOfDate: names the command that
+            upgrades the schema
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+
+    def sync(self) -> None:
+        """Create or upgrade the schema of the store.
+
+        Idempotent. A store without state outside its process does nothing.
+
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+
+    def same_backend(self, other: 'ClaimStore') -> bool:
+        """Return whether another store keeps its claims in the same place.
+
+        May connect to both, and changes no claims. A store with the capability
+        ``SHARED`` detects the same backend behind different configurations.
+        """
+        return other is self
+
+    def close(self) -> None:
+        """Close the connections and stop the threads of this store.
+
+        May block briefly. No other method runs at the same time; a later call
+        of another method connects again.
         """
 
 
 def claim_in_order(
-    store: ClaimStore, batches: Sequence[Sequence[Claim]],
+    store: Claims, batches: Sequence[Sequence[Claim]],
     find_full: Callable[
         [Sequence[Sequence[Claim]], int],
         Mapping[int, exception.ClaimRefused]] = lambda batches, first: {},

@@ -67,7 +67,7 @@ class Agent:
 
     def __init__(
         self, host: str, database: session.Database,
-        claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
+        claims: claims_base.Claims, driver: virt_base.ComputeDriver,
         conductor: conductor_rpc.ConductorAPI, clock: Clock,
         outcomes: progress.Outcomes, network: network_base.NetworkAPI,
         builds_max: int = 0,

@@ -13,7 +13,7 @@ import uuid
 from oslo_config import cfg
 from oslo_log import log
 
-from cellsched.claims.base import ClaimStore
+from cellsched.claims.base import Memberships
 from cellsched.clock import Clock
 from cellsched.compute import guests
 from cellsched.db.cell import compute_nodes
@@ -187,7 +187,7 @@ class HostIdentity:
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
-        claims: ClaimStore, driver: base.ComputeDriver, state: StateFile,
+        claims: Memberships, driver: base.ComputeDriver, state: StateFile,
         guests_: guests.Guests, new_uuid: Callable[[], str],
     ) -> None:
         self._host = conf.host

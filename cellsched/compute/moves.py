@@ -60,7 +60,7 @@ class MovingAgent:
 
     def __init__(
         self, host: str, database: session.Database,
-        claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
+        claims: claims_base.Claims, driver: virt_base.ComputeDriver,
         compute_: compute.ComputeAPI, network: network_base.NetworkAPI,
         reached: Callable[[str], None] = lambda step: None,
         locks: Any = None, guests: Guests | None = None,

@@ -70,7 +70,7 @@ class Tracker:
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
-        claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
+        claims: claims_base.Providers, driver: virt_base.ComputeDriver,
         outcomes: progress.Outcomes,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         provider_config: ProviderConfig | None = None,

@@ -484,7 +484,7 @@ class StalledMigrations:
 
     database: session.Database
     compute: compute_rpc.ComputeAPI
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     host: str
     deadline_s: float
     down_s: float
@@ -669,7 +669,7 @@ class StrandedDeletions:
     """
 
     database: session.Database
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     down_s: float
 
     def run(self) -> None:

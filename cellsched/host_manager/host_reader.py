@@ -95,7 +95,7 @@ class HostReader:
     cells: registry.CellRegistry
     gatherer: gather.Gatherer
     discovery: Discovery
-    claims: claims_base.ClaimStore
+    claims: claims_base.UsageFeed
     clock: Clock
     policy: manager.RefreshPolicy
     default_zone: str

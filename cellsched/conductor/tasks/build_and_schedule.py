@@ -111,7 +111,7 @@ class BuildAndSchedule:
     cell0: Cell0
     scheduler: scheduler_rpc.SchedulerAPI
     compute: compute_rpc.ComputeAPIs
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     quotas: quota.QuotaDriver
     clock: Clock
     host: str

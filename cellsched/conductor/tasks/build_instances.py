@@ -50,7 +50,7 @@ class BuildInstances:
 
     database: session.Database
     compute: compute_rpc.ComputeAPI
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     clock: Clock
     host: str
     attempts_max: int

@@ -103,7 +103,7 @@ class Move:
     targets: target.Targets
     scheduler: scheduler_rpc.SchedulerAPI
     compute: compute_rpc.ComputeAPIs
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     host: str
     notifier: MoveNotifier | None = None
     reached: Callable[[str], None] = lambda step: None

@@ -160,7 +160,7 @@ class Schedule(saga.Step):
 
     database: session.Database
     scheduler: scheduler_rpc.SchedulerAPI
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     fenced: bool = True
     make_lock: Callable[[], Any] = threading.Lock
 
@@ -315,7 +315,7 @@ _CONFLICTS_MAX = 5
 class Alternates:
     """Claims an alternate in place of the host that a build leaves."""
 
-    def __init__(self, claims: claims_base.ClaimStore) -> None:
+    def __init__(self, claims: claims_base.Claims) -> None:
         self._claims = claims
 
     def claim_first(
@@ -399,7 +399,7 @@ class FindCell(saga.Step):
     batched = True
 
     def __init__(
-        self, database: session.Database, claims: claims_base.ClaimStore
+        self, database: session.Database, claims: claims_base.Claims
     ) -> None:
         self._database = database
         self._alternates = Alternates(claims)
@@ -833,7 +833,7 @@ class Cast(saga.Step):
 
     targets: target.Targets
     compute: compute_rpc.ComputeAPIs
-    claims: claims_base.ClaimStore
+    claims: claims_base.Claims
     clock: Clock
     host: str
     notifier: notifiers.TaskNotifier

@@ -79,7 +79,7 @@ class ClaimQueue:
     """
 
     def __init__(
-        self, store: base.ClaimStore, clock: Clock, at_once: int = 2
+        self, store: base.Claims, clock: Clock, at_once: int = 2
     ) -> None:
         self._store = store
         self._clock = clock
