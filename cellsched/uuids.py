@@ -8,7 +8,7 @@ import uuid
 from oslo_utils import uuidutils
 
 #: The form of all uuids in databases, claim stores and messages.
-_CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 def canonical(value: Any) -> str | None:
@@ -19,6 +19,6 @@ def canonical(value: Any) -> str | None:
     """
     if not isinstance(value, str):
         return None
-    if _CANONICAL.fullmatch(value):
+    if CANONICAL.fullmatch(value):
         return value
     return str(uuid.UUID(value)) if uuidutils.is_uuid_like(value) else None

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import re
 from typing import Any
+from typing import NoReturn
 
 from cellsched.claims import base
 from cellsched import exception
 from cellsched.objects import resources
 from cellsched.uuids import canonical
+from cellsched.uuids import CANONICAL
 
 #: Valid ids, which are uuids, and names of resource classes.
 _ID = re.compile(r'[!-~]{1,36}')
@@ -50,11 +52,12 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
     for claim in claims:
         where = f'claim of {claim.consumer!r:.80}'
         _check_uuid(claim.consumer, where, 'consumer')
-        _check_provider(claim, where)
-        _expect((claim.consumer, claim.provider) not in seen, where,
-                'provider', 'each provider once',
-                f'{claim.provider} is repeated')
-        _expect(claim.resources, where, 'resources', 'at least one')
+        _check_uuid(claim.provider, where, 'provider')
+        if (claim.consumer, claim.provider) in seen:
+            _refuse(where, 'provider', 'each provider once',
+                    f'{claim.provider} is repeated')
+        if not claim.resources:
+            _refuse(where, 'resources', 'at least one')
         _check_classes(claim.resources, where)
         for resource, amount in claim.resources.items():
             _check_amount(amount, where, resource, 1)
@@ -73,14 +76,12 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
         seen.add((claim.consumer, claim.provider))
 
 
-def check_providers(batches: Iterable[Sequence[base.Claim]]) -> None:
-    """Check only the providers of batches.
+def check_provider(claim: base.Claim) -> None:
+    """Check only the provider of a claim.
 
     :raises cellsched.exception.InvalidField: as :func:`check_claims`
     """
-    for batch in batches:
-        for claim in batch:
-            _check_provider(claim, f'claim of {claim.consumer!r:.80}')
+    _check_uuid(claim.provider, f'claim of {claim.consumer!r:.80}', 'provider')
 
 
 def check_id(where: str, field: str, value: Any) -> None:
@@ -91,7 +92,8 @@ def check_id(where: str, field: str, value: Any) -> None:
     good = isinstance(value, str) and 0 < len(value) <= ID_MAX and (
         # The check of ASCII is faster than the regular expression.
         value.isascii() and '\0' not in value or not _UNKEPT.search(value))
-    _expect(good, where, field, f'an id of 1 to {ID_MAX} characters')
+    if not good:
+        _refuse(where, field, f'an id of 1 to {ID_MAX} characters')
 
 
 def check_transfer(source: str, target: str) -> None:
@@ -296,30 +298,28 @@ def _is(pattern: re.Pattern[str], value: Any) -> bool:
 
 
 def _check_uuid(value: Any, where: str, field: str) -> None:
+    if isinstance(value, str) and CANONICAL.fullmatch(value):
+        return
     _expect(_is(_ID, value), where, field, 'a uuid')
-    if canonical(value) not in (None, value):
+    if canonical(value) is not None:
         # Stores compare texts: it would be another consumer or provider.
-        raise exception.InvalidField(
-            where=where, field=field,
-            problem=f'{value!r:.80} is another form of a uuid',
-            expected='a uuid in lower case, with hyphens')
-
-
-def _check_provider(claim: base.Claim, where: str) -> None:
-    _check_uuid(claim.provider, where, 'provider')
+        _refuse(where, field, 'a uuid in lower case, with hyphens',
+                f'{value!r:.80} is another form of a uuid')
 
 
 def _check_classes(resources: Mapping[str, Any], where: str) -> None:
     for resource in resources:
-        _expect(_is(_RESOURCE_CLASS, resource), where, 'resource class',
-                'A-Z, 0-9 and _, at most 255 characters',
-                f'{resource!r:.80} is not valid')
+        if not (isinstance(resource, str)
+                and _RESOURCE_CLASS.fullmatch(resource)):
+            _refuse(where, 'resource class',
+                    'A-Z, 0-9 and _, at most 255 characters',
+                    f'{resource!r:.80} is not valid')
 
 
 def _check_amount(amount: Any, where: str, field: str, least: int) -> None:
-    _expect(type(amount) is int and least <= amount <= AMOUNT_MAX, where,
-            field, f'a whole number from {least} to {AMOUNT_MAX}',
-            f'{amount!r:.80} is not valid')
+    if type(amount) is not int or not least <= amount <= AMOUNT_MAX:
+        _refuse(where, field, f'a whole number from {least} to {AMOUNT_MAX}',
+                f'{amount!r:.80} is not valid')
 
 
 def _expect(
@@ -327,8 +327,14 @@ def _expect(
     problem: str | None = None,
 ) -> None:
     if not holds:
-        raise exception.InvalidField(
-            where=where, field=field, problem=problem, expected=expected)
+        _refuse(where, field, expected, problem)
+
+
+def _refuse(
+    where: str, field: str, expected: str, problem: str | None = None
+) -> NoReturn:
+    raise exception.InvalidField(
+        where=where, field=field, problem=problem, expected=expected)
 
 
 def _check_membership(joins: base.Membership, where: str) -> None:

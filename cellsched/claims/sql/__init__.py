@@ -6,8 +6,7 @@
 * ``postgresql`` and ``mariadb``: writes of one round trip each, so that a
   client that stops keeps no row locked.
 * ``transactions``: writes on SQLite and MySQL, each call in one transaction.
-* ``single_statement``: the one statement of most claims on PostgreSQL.
-* ``fragments``: parts of the statements that claim, and their parameters.
+* ``fragments``: the demand of a batch, and parts of statements.
 * ``group_members``: memberships in server groups with a hard policy.
 """
 
@@ -15,7 +14,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import types
 from typing import Any
 from typing import Self
@@ -32,7 +30,6 @@ from cellsched.claims.sql import mariadb
 from cellsched.claims.sql import postgresql
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import single_statement
 from cellsched.claims.sql import transactions
 from cellsched.claims import validation
 from cellsched.db import feed
@@ -62,6 +59,10 @@ _CONFLICTS = (
     guarded_statements.StatementRefused, transactions.InsufficientCapacity)
 
 _Outcome = TypeVar('_Outcome')
+
+#: Alternative batches and their refusals, by position.
+_Batches = dict[int, Sequence[base.Claim]]
+_Refusals = dict[int, exception.ClaimRefused | exception.ClaimBusy]
 
 
 def database(
@@ -123,124 +124,104 @@ class SQLClaims(base.ClaimStore):
         schema.SCHEMA.sync(self._database)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        validation.check_claims(claims)
-        remaining = list(claims)
-
-        def attempt() -> None:
-            if remaining:
-                self._write('claim', remaining)
-
-        def attempt_at_once() -> None:
-            if not remaining or not single_statement.claim(
-                    self._database, remaining):
-                attempt()
-
-        def after_conflict() -> None:
-            held = self.claims_of(claim.consumer for claim in claims)
-            remaining[:] = validation.outstanding(claims, held)
-            self._refuse(remaining)
-
-        try:
-            _repeat(attempt, after_conflict, attempt_at_once,
-                    _BUSY_CLAIMS_MAX, lambda: self._check_locked(remaining))
-        except exception.DatabaseBusy:
-            self._check_locked(remaining)
-            raise
-        return len(remaining)
+        if not claims:
+            return 0
+        outcome = self.claim_any([claims])
+        if outcome.chosen is None:
+            raise outcome.refusals[0]
+        return outcome.new
 
     def claim_any(
         self, batches: Sequence[Sequence[base.Claim]]
     ) -> base.AnyOf:
-        if len(batches) == 1:
-            return super().claim_any(batches)
-        place = None
-        if self._one_round_trip is None:
-            place = self._claim_first(batches)
-        else:
-            # The batches are made when they are first read.
-            batches = list(batches)
-            validation.check_claims(batches[0])
-            if _are_alike(batches):
-                validation.check_providers(batches[1:])
-                place = self._claim_alike(batches)
-            else:
-                for batch in batches[1:]:
-                    validation.check_claims(batch)
-        return (self._claim_in_order(batches) if place is None
-                else base.AnyOf(place, len(batches[place])))
-
-    def _claim_alike(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> int | None:
-        """Claim the first batch with room, without waiting.
-
-        :param batches: for which :func:`_are_alike` is true
-        :returns: its position; None if there is no claim so far
-        """
-        module = self._one_round_trip
-        assert module is not None
-        with contextlib.suppress(
-                *_CONFLICTS, exception.ConnectionLost, exception.DatabaseBusy):
-            place: int | None = module.claim_any(
-                self._database, [claim for claim, in batches])
-            return place
-        return None
-
-    def _claim_first(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> int | None:
-        """Claim the first batch that fits in one transaction, if any."""
+        # The batches are made when they are first read.
+        batches = list(batches)
         validation.check_claims(batches[0])
-        # 1. Most claims are on the first hosts: do not read the others.
-        with (contextlib.suppress(*_CONFLICTS, exception.ConnectionLost,
-                                  exception.GroupPolicyViolated),
-              self._database.writer() as connection):
-            transactions.claim(connection, batches[0])
-            return 0
-        # 2. Read what all alternatives have.
-        for batch in batches[1:]:
-            validation.check_claims(batch)
-        with (contextlib.suppress(*_CONFLICTS, exception.ConnectionLost),
-              self._database.writer() as connection):
-            return transactions.claim_first(connection, batches)
-        return None
-
-    def _claim_in_order(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> base.AnyOf:
-        """Claim the first batch that fits, and wait for locked rows."""
-        # 1. An earlier call, whose reply was lost, may have claimed a batch.
-        if self.claims_of({claim.consumer for claim in batches[0]}):
-            return super().claim_any(batches)
-        # 2. Read which batches fit, and claim the first one of these.
-        refusals: dict[
-            int, exception.ClaimRefused | exception.ClaimBusy] = {}
-        fitting = []
-        for position, refusal in enumerate(self._refusals(batches)):
-            if refusal is None:
-                fitting.append(position)
-            else:
-                refusals[position] = refusal
-        while fitting:
-            position = fitting.pop(0)
+        remaining: _Batches = dict(enumerate(batches))
+        refusals: _Refusals = {}
+        busy = lost = 0
+        for number in range(_ATTEMPTS_MAX):
             try:
-                new = self.claim(batches[position])
-                return base.AnyOf(position, new, {
-                    place: refusal for place, refusal in refusals.items()
-                    if place < position})
-            except exception.ClaimBusy as exc:
-                # 3. The call waits once until the time limit.
-                refusals[position] = exc
-                busy = self._locked(claim for place in fitting
-                                    for claim in batches[place])
-                for place in fitting[:]:
-                    if not busy.isdisjoint(
-                            claim.provider for claim in batches[place]):
-                        refusals[place] = exc
-                        fitting.remove(place)
-            except exception.ClaimRefused as exc:
-                refusals[position] = exc
-        return base.AnyOf(None, 0, refusals)
+                place = self._attempt(remaining, is_first=not number)
+                if place is not None:
+                    return _outcome(place, len(remaining[place]), refusals)
+            except exception.DatabaseBusy:
+                busy += 1
+                if not self._pass_over(remaining, refusals) and (
+                        busy == _BUSY_CLAIMS_MAX):
+                    raise
+            except exception.ConnectionLost as exc:
+                lost += 1
+                if lost == _LOST_MAX:
+                    raise
+                LOG.warning('Repeating a call of the claim store: %s', exc)
+            except (*_CONFLICTS, exception.GroupPolicyViolated):
+                pass
+            place = self._read_back(batches, remaining, refusals)
+            if place is not None or not remaining:
+                return _outcome(place, 0, refusals)
+        raise _too_many_conflicts()
+
+    def _attempt(self, remaining: _Batches, is_first: bool) -> int | None:
+        """Claim the first batch; return its position.
+
+        The first attempt waits for no row if all batches are like the first
+        one. It claims the first batch with room, or returns None.
+        """
+        place, module = next(iter(remaining)), self._one_round_trip
+        if is_first and module is not None and _are_alike(remaining):
+            found: int | None = module.claim_first(
+                self._database, [claim for claim, in remaining.values()])
+            return found
+        self._write('claim', remaining[place])
+        return place
+
+    def _pass_over(self, remaining: _Batches, refusals: _Refusals) -> bool:
+        """Refuse batches with locked providers; return whether there are any.
+
+        The call waits for locked rows once, and not for each batch.
+        """
+        locked = self._locked(remaining)
+        for place, batch in list(remaining.items()):
+            if not locked.isdisjoint(claim.provider for claim in batch):
+                refusals[place] = exception.ClaimBusy(
+                    schema='claims', providers=sorted(locked),
+                    reason=f'the rows of {len(locked)} providers are locked')
+                del remaining[place]
+        return bool(locked)
+
+    def _read_back(
+        self, batches: Sequence[Sequence[base.Claim]], remaining: _Batches,
+        refusals: _Refusals,
+    ) -> int | None:
+        """Read the outcome of an attempt that failed, or may have succeeded.
+
+        Leaves the claims that are not held, of the batches that fit by now,
+        in ``remaining``, and adds the refusals of other batches.
+
+        :returns: the position of a batch that is held; None if none is
+        :raises cellsched.exception.ClaimConflict: the consumers hold other
+            claims
+        """
+        conflict = None
+        held = self.claims_of({claim.consumer for claim in batches[0]})
+        for place, batch in enumerate(batches):
+            validation.check_claims(batch)
+            try:
+                missing = validation.outstanding(batch, held)
+            except exception.ClaimConflict as exc:
+                conflict = conflict or exc
+                continue
+            if not missing:
+                return place
+            if place in remaining:
+                remaining[place] = missing
+        if conflict is not None:
+            raise conflict
+        for place, refusal in self._refusals(remaining).items():
+            refusals[place] = refusal
+            del remaining[place]
+        return None
 
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
@@ -422,34 +403,20 @@ class SQLClaims(base.ClaimStore):
         with self._database.writer() as connection:
             return getattr(transactions, name)(connection, *args)
 
-    def _check_locked(self, claims: Iterable[base.Claim]) -> None:
-        """Raise ClaimBusy if a transaction has locked providers of a batch."""
-        locked = self._locked(claims)
-        if locked:
-            raise exception.ClaimBusy(
-                schema='claims', providers=sorted(locked),
-                reason=f'the rows of {len(locked)} providers are locked')
-
-    def _locked(self, claims: Iterable[base.Claim]) -> set[str]:
-        """Return the providers of claims that a transaction has locked."""
-        module, providers = self._one_round_trip, {
-            claim.provider for claim in claims}
-        if module is None or not providers:
+    def _locked(self, batches: _Batches) -> set[str]:
+        """Return the providers of batches that a transaction has locked."""
+        module = self._one_round_trip
+        if module is None:
             return set()
-        found: set[str] = module.locked(self._database, providers)
+        found: set[str] = module.locked(self._database, {
+            claim.provider for batch in batches.values() for claim in batch})
         return found
 
-    def _refuse(self, claims: Sequence[base.Claim]) -> None:
-        """Raise the refusal of a batch that does not fit by now."""
-        [refusal] = self._refusals([claims])
-        if refusal is not None:
-            raise refusal
-
     def _refusals(
-        self, batches: Sequence[Sequence[base.Claim]]
-    ) -> list[exception.ClaimRefused | None]:
-        """Return why batches do not fit by now; None for one that fits."""
-        every = [claim for batch in batches for claim in batch]
+        self, batches: _Batches
+    ) -> dict[int, exception.ClaimRefused]:
+        """Return the refusals of the batches that do not fit by now."""
+        every = [claim for batch in batches.values() for claim in batch]
 
         def attempt() -> Any:
             with self._database.reader() as connection:
@@ -459,23 +426,40 @@ class SQLClaims(base.ClaimStore):
                     group_members.members(connection, every))
 
         inventories, members = _repeat(attempt)
-        return [validation.find_violation(claims, members)
-                or validation.find_refusal(claims, *inventories)
-                for claims in batches]
+        refusals = {
+            place: validation.find_violation(claims, members)
+            or validation.find_refusal(claims, *inventories)
+            for place, claims in batches.items()}
+        return {place: refusal for place, refusal in refusals.items()
+                if refusal is not None}
 
 
-def _are_alike(batches: Sequence[Sequence[base.Claim]]) -> bool:
+def _outcome(place: int | None, new: int, refusals: _Refusals) -> base.AnyOf:
+    return base.AnyOf(place, new, {
+        refused: each for refused, each in refusals.items()
+        if place is None or refused < place})
+
+
+def _are_alike(batches: _Batches) -> bool:
     """Return whether batches are single claims that differ in the provider.
 
     A claim with a membership differs in the host, too.
     """
     first = batches[0][0]
-    return len(batches) <= fragments.CANDIDATES_MAX and all(
-        len(batch) == 1 and batch[0].consumer == first.consumer
-        and batch[0].group is None and batch[0].resources == first.resources
-        and batch[0].project_id == first.project_id
-        and batch[0].user_id == first.user_id
-        for batch in batches)
+    if first.group is not None or (
+            not 1 < len(batches) <= fragments.CANDIDATES_MAX):
+        return False
+    for batch in batches.values():
+        claim = batch[0]
+        if (len(batch) > 1 or claim.consumer != first.consumer
+                or claim.group is not None
+                or claim.resources != first.resources
+                or claim.project_id != first.project_id
+                or claim.user_id != first.user_id):
+            return False
+        if claim is not first:
+            validation.check_provider(claim)
+    return True
 
 
 def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
@@ -489,40 +473,36 @@ def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
 
 
 def _repeat(
-    attempt: Callable[[], _Outcome],
-    after_conflict: Callable[[], None] = lambda: None,
-    first: Callable[[], _Outcome] | None = None,
-    busy_max: int = 1, after_busy: Callable[[], None] = lambda: None,
+    attempt: Callable[[], _Outcome], busy_max: int = 1
 ) -> _Outcome:
     """Repeat an attempt until it has no conflict; return its outcome.
 
     If every transaction is serializable, reads may conflict, too. If the
     connection is lost, the outcome of the attempt is unknown, so the attempt
-    has to be idempotent, or ``after_conflict`` reads the outcome back.
+    has to be idempotent.
 
-    :param after_conflict: called after each conflict and lost connection
-    :param first: used instead of ``attempt`` for the first attempt
     :param busy_max: number of attempts that may exceed their time limit
-    :param after_busy: called after each of them but the last
     """
     busy = lost = 0
-    for number in range(_ATTEMPTS_MAX):
+    for _ in range(_ATTEMPTS_MAX):
         try:
-            return (attempt if number or first is None else first)()
+            return attempt()
         except exception.DatabaseBusy:
             busy += 1
             if busy == busy_max:
                 raise
-            after_busy()
         except exception.ConnectionLost as exc:
             lost += 1
             if lost == _LOST_MAX:
                 raise
             LOG.warning('Repeating a call of the claim store: %s', exc)
-            after_conflict()
         except _CONFLICTS:
-            after_conflict()
-    raise exception.ClaimStoreFailed(
+            pass
+    raise _too_many_conflicts()
+
+
+def _too_many_conflicts() -> exception.ClaimStoreFailed:
+    return exception.ClaimStoreFailed(
         reason=f'{_ATTEMPTS_MAX} transactions in a row had conflicts')
 
 

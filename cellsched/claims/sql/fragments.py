@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the statements that claim capacity, and their parameters.
-
-A statement may have several demands, so the parameters of a demand have its
-number in their names.
-"""
+"""The demand of a batch, and parts of statements that claim capacity."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -86,10 +81,6 @@ def _share(resource: str, amounts: list[int]) -> ClassDemand:
 
 
 _inventories = schema.inventories
-_allocations = schema.allocations
-
-#: Columns that only the first row of a consumer has.
-_OWNER = ('project_id', 'user_id')
 
 
 def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
@@ -107,50 +98,14 @@ def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
             ordinal += 1
 
 
-def owner(claim: base.Claim) -> dict[str, str | None]:
-    """Return the project and the user of a claim as parameters."""
-    return {'project_id': claim.project_id, 'user_id': claim.user_id}
-
-
-def inserting(
-    claims: Sequence[base.Claim]
-) -> tuple[sa.Insert, Mapping[str, Any]]:
-    """Return the INSERT of a batch on PostgreSQL, with arrays."""
-    if _are_alike(claims):
-        amounts = sorted(claims[0].resources.items())
-        of_one = len({(claim.project_id, claim.user_id)
-                      for claim in claims}) == 1
-        return _INSERT_ALIKE_OF_ONE if of_one else _INSERT_ALIKE, {
-            'consumer': [claim.consumer for claim in claims],
-            'provider': [claim.provider for claim in claims],
-            **(owner(claims[0]) if of_one else {
-                'project_id': [claim.project_id for claim in claims],
-                'user_id': [claim.user_id for claim in claims]}),
-            'ordinal': list(range(len(amounts))),
-            'resource_class': [resource for resource, _ in amounts],
-            'amount': [amount for _, amount in amounts]}
-    each = list(rows(claims))
-    return _INSERT_ARRAYS, {
-        f'{name}': [row[name] for row in each] for name in each[0]}
-
-
-def inserting_one(claim: base.Claim) -> tuple[sa.Insert, Mapping[str, Any]]:
-    """Return the INSERT of one claim; the UPDATE has its amounts."""
-    return _insert_one(len(claim.resources)), {
-        'consumer': claim.consumer, 'provider': claim.provider,
-        **owner(claim)}
-
-
-def parameters(
-    demand: BatchDemand, sign: int, group: int = 0
-) -> dict[str, Any]:
+def parameters(demand: BatchDemand, sign: int) -> dict[str, Any]:
     """Return the parameters of a demand.
 
     :param sign: 1 to claim, -1 to release
     """
     parameters: dict[str, Any] = {}
     for number, share in enumerate(demand.shares):
-        parameters |= _share_parameters(share, sign, f'{group}_{number}')
+        parameters |= _share_parameters(share, sign, f'{number}')
     return parameters
 
 
@@ -164,24 +119,22 @@ def _share_parameters(
             f'divisor{place}': share.divisor}
 
 
-def change(classes: int, group: int = 0) -> sa.Update:
+def change(classes: int) -> sa.Update:
     """Return the UPDATE of the used amounts of some classes."""
     used = _inventories.c.used + sa.case(
-        {sa.bindparam(f'resource{group}_{number}'): sa.bindparam(
-            f'amount{group}_{number}', type_=sa.BigInteger)
+        {sa.bindparam(f'resource{number}'): sa.bindparam(
+            f'amount{number}', type_=sa.BigInteger)
          for number in range(classes)},
         value=_inventories.c.resource_class)
     return sa.update(_inventories).values(used=used)
 
 
-def with_room(update: sa.Update, classes: int, group: int = 0) -> sa.Update:
+def with_room(update: sa.Update, classes: int) -> sa.Update:
     """Restrict an UPDATE to the rows with enough capacity."""
-    bind = sa.bindparam
-    columns = _inventories.c
-    places = [f'{group}_{number}' for number in range(classes)]
     return update.where(sa.or_(*(
-        sa.and_(columns.resource_class == bind(f'resource{place}'),
-                _fits(place)) for place in places)))
+        sa.and_(_inventories.c.resource_class == sa.bindparam(
+            f'resource{place}'), _fits(f'{place}'))
+        for place in range(classes))))
 
 
 def _fits(place: str) -> sa.ColumnElement[bool]:
@@ -224,89 +177,3 @@ def change_rows(rows: int, room: bool) -> sa.Update:
     ))).values(used=_inventories.c.used + sa.case(*(
         (these, bind(f'amount{place}', type_=sa.BigInteger))
         for place, these in each.items())))
-
-
-def any_of(name: str) -> sa.CollectionAggregate[Any]:
-    """Return the condition of being in an array parameter."""
-    return sa.any_(sa.bindparam(name, type_=sa.ARRAY(sa.Text())))
-
-
-def count(cte: sa.CTE) -> sa.ScalarSelect[int]:
-    """Return the number of rows of a CTE, which forces it to be executed.
-
-    A join would force it too, but PostgreSQL might read whole tables for it.
-    """
-    return sa.select(sa.func.count()).select_from(cte).scalar_subquery()
-
-
-def _are_alike(claims: Sequence[base.Claim]) -> bool:
-    """Return whether all claims are equal but for consumer and provider."""
-    return (all(claim.resources == claims[0].resources for claim in claims)
-            and len({claim.consumer for claim in claims}) == len(claims))
-
-
-def _unnested(names: Sequence[str]) -> sa.TableValuedAlias:
-    """Return the rows of array parameters, one for each column."""
-    return sa.func.unnest(*(
-        _array(_allocations.c[name]) for name in names
-    )).table_valued(*names).render_derived()
-
-
-def _array(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    array = sa.ARRAY(
-        sa.Text() if isinstance(column.type, sa.String) else column.type)
-    parameter = sa.bindparam(f'{column.name}', type_=array)
-    # A driver cannot infer the type of an array of NULLs.
-    return sa.cast(parameter, array) if column.nullable else parameter
-
-
-def _insert_from(*sources: sa.TableValuedAlias) -> sa.Insert:
-    """Return an INSERT of the cross product of sources.
-
-    Rows are inserted in the order of locking. Project and user are parameters
-    unless a source has them.
-    """
-    values: dict[str, sa.ColumnElement[Any]] = {
-        name: sa.bindparam(name, type_=sa.Text()) for name in _OWNER}
-    values |= {column.name: column
-               for source in sources for column in source.c}
-    for name in _OWNER:
-        values[name] = sa.case((values['ordinal'] == 0, values[name]))
-    names = list(_allocations.c.keys())
-    first, *rest = sources
-    each: sa.FromClause = first
-    for source in rest:
-        each = each.join(source, sa.true())
-    return sa.insert(_allocations).from_select(
-        names, sa.select(*(values[name] for name in names)).select_from(
-            each).order_by(
-            sa.collate(values['consumer'], 'C'), values['ordinal']))
-
-
-@functools.cache
-def _insert_one(classes: int) -> sa.Insert:
-    """Return the INSERT of one claim with some classes."""
-    bind = sa.bindparam
-    return sa.insert(_allocations).values([
-        {'consumer': bind('consumer'), 'provider': bind('provider'),
-         'ordinal': sa.literal_column(f'{number}'),
-         'resource_class': bind(f'resource0_{number}'),
-         'amount': bind(f'amount0_{number}'), **owner_of(number)}
-        for number in range(classes)])
-
-
-def owner_of(ordinal: int) -> dict[str, sa.ColumnElement[Any]]:
-    """Return the project and user columns of a row, by its ordinal."""
-    return {name: sa.null() if ordinal else sa.bindparam(name)
-            for name in _OWNER}
-
-
-_INSERT_ARRAYS = _insert_from(_unnested(list(_allocations.c.keys())))
-
-_INSERT_ALIKE_OF_ONE = _insert_from(
-    _unnested(['consumer', 'provider']),
-    _unnested(['ordinal', 'resource_class', 'amount']))
-
-_INSERT_ALIKE = _insert_from(
-    _unnested(['consumer', 'provider', *_OWNER]),
-    _unnested(['ordinal', 'resource_class', 'amount']))

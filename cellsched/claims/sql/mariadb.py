@@ -141,7 +141,7 @@ END IF;
 '''
 
 
-def claim_any(
+def claim_first(
     database: session.Database, claims: Sequence[base.Claim]
 ) -> int | None:
     """Claim the first of several providers with room.
@@ -159,7 +159,7 @@ def claim_any(
     parameters: dict[str, Any] = {
         'lane': schema.FEED.lane(first.consumer), 'uuids': uuids,
         'order': ','.join(uuids), 'consumer': first.consumer,
-        **fragments.owner(first)}
+        'project_id': first.project_id, 'user_id': first.user_id}
     fits, rows, add = [], [], []
     for row in fragments.rows([first]):
         ordinal, amount = row['ordinal'], row['amount']

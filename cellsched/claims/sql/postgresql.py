@@ -4,13 +4,12 @@
 A client that stops between two round trips of a transaction keeps its locks.
 Here each write is one message, and the server commits it before it answers.
 
-A claim is a script: several statements in one message, which PostgreSQL
-executes as one transaction. Each statement sees what was committed before it
-began, so the claim waits for the rows first and reads them then. The other
-writes need the rows that they lock in later steps. They are single statements
-with one CTE for each step. All CTEs read the same snapshot, and PostgreSQL
-reads a row again when it locks it after a concurrent change. Each CTE counts
-the rows of the one before, which forces it to be complete.
+A write is a statement with one CTE for each step, or several statements in one
+message, which PostgreSQL executes as one transaction. All CTEs read the same
+snapshot, and PostgreSQL reads a row again when it locks it after a concurrent
+change. So a claim never takes too much. It may fail although it fits, if the
+capacity was released after the snapshot; then the caller repeats it. Each CTE
+reads all rows of the one before, which forces it to be complete.
 
 All writes lock in the order of :mod:`.transactions`.
 """
@@ -20,6 +19,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import json
 from typing import Any
 
 from cellsched.claims import base
@@ -32,81 +32,126 @@ from cellsched.db import session
 
 _guard = guarded_statements.guard
 
-_INSERT = '''
-INSERT INTO allocations (consumer, ordinal, provider, resource_class, amount,
-    project_id, user_id)
-SELECT * FROM unnest(
-    %(consumer)s::text[], %(ordinal)s::int[], %(provider)s::text[],
-    %(resource_class)s::text[], %(amount)s::bigint[], %(project_id)s::text[],
-    %(user_id)s::text[])
+#: The condition on the amount of one claim.
+_ADMITTED = ('{amount} BETWEEN i.min_unit AND i.max_unit '
+             'AND mod({amount}, i.step_size) = 0')
+
+#: Claims a batch. PostgreSQL plans an array in a parameter anew at each
+#: execution, so the rows are parameters of their own, or one with JSON.
+_CLAIM = f'''
+inserted AS (
+    INSERT INTO allocations (consumer, ordinal, provider, resource_class,
+        amount, project_id, user_id)
+    {{rows}} RETURNING 1),
+locked AS (
+    SELECT uuid FROM providers WHERE uuid = {{providers}}
+    AND (SELECT count(*) FROM inserted) > 0
+    ORDER BY uuid FOR UPDATE),
+added AS (
+    UPDATE inventories AS i SET used = i.used + d.amount
+    FROM {{demand}}
+    WHERE i.provider = d.provider AND i.resource_class = d.resource_class
+    AND i.provider = ANY(ARRAY(SELECT uuid FROM locked))
+    AND i.used + d.amount <= i.capacity AND {{admitted}}
+    RETURNING 1),
+moved AS (
+    UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s
+    AND 1 = {_guard("(SELECT count(*) FROM added) = {inventories}")}
+    RETURNING position)
+UPDATE providers AS p SET consumers = p.consumers + d.consumers,
+    lane = %(lane)s, position = (SELECT position FROM moved)
+FROM {{consumers}} AS d (provider, consumers)
+WHERE p.uuid = d.provider AND p.uuid = ANY(ARRAY(SELECT uuid FROM locked))
 '''
+
+_CLAIM_MANY = '''
+WITH batch AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS r (
+        consumer text, ordinal int, provider text, resource_class text,
+        amount bigint, project_id text, user_id text)),
+demand AS (
+    SELECT provider, resource_class, sum(amount)::bigint AS amount,
+        array_agg(amount) AS amounts
+    FROM batch GROUP BY provider, resource_class),
+''' + _CLAIM.format(
+    rows='SELECT * FROM batch',
+    providers='ANY(ARRAY(SELECT provider FROM batch))',
+    demand='demand AS d', inventories='(SELECT count(*) FROM demand)',
+    admitted=f'true = ALL(SELECT {_ADMITTED.format(amount="each")} '
+             'FROM unnest(d.amounts) AS each)',
+    consumers='(SELECT provider, count(DISTINCT consumer)::int '
+              'FROM batch GROUP BY provider)')
+
+#: Maximum number of rows that are parameters of their own, and of the texts
+#: with them that are kept.
+_ROWS_MAX, _TEXTS_MAX = 20, 100
+
+
+@functools.lru_cache(_TEXTS_MAX)
+def _claim_few(providers: tuple[int, ...]) -> str:
+    """Return the statement for one consumer with few rows.
+
+    :param providers: the number of the provider of each row
+    """
+    uuids = [f'%(uuid_{number})s::text'
+             for number in dict.fromkeys(providers)]
+    rows, demand = [], []
+    for n, number in enumerate(providers):
+        values = f'%(uuid_{number})s::text, %(resource_{n})s::text'
+        owner = 'NULL, NULL' if n else '%(project_id)s, %(user_id)s'
+        rows.append(
+            f'(%(consumer)s, {n:d}, {values}, %(amount_{n})s, {owner})')
+        demand.append(f'({values}, %(amount_{n})s::bigint)')
+    return 'WITH' + _CLAIM.format(
+        rows=f'VALUES {", ".join(rows)}',
+        providers=f'ANY(ARRAY[{", ".join(uuids)}])',
+        demand=f'(VALUES {", ".join(demand)}) '
+               'AS d (provider, resource_class, amount)',
+        inventories=len(rows), admitted=_ADMITTED.format(amount='d.amount'),
+        consumers=f'(VALUES {", ".join(f"({uuid}, 1)" for uuid in uuids)})')
+
 
 _LEAVE = 'DELETE FROM claim_members WHERE consumer = ANY(%(joining)s::text[])'
 
-_LOCK = '''
-SELECT count(*) FROM (
-    SELECT uuid FROM providers WHERE uuid = ANY(%(uuids)s::text[])
-    ORDER BY uuid FOR UPDATE) AS locked
-'''
-
-_ADD = f'''
-WITH added AS (
-    UPDATE inventories AS i SET used = i.used + d.amount
-    FROM unnest(
-        %(of)s::text[], %(resource)s::text[], %(sum)s::bigint[],
-        %(smallest)s::bigint[], %(largest)s::bigint[], %(divisor)s::bigint[]
-    ) AS d (provider, resource, amount, smallest, largest, divisor)
-    WHERE i.provider = d.provider AND i.resource_class = d.resource
-    AND i.used + d.amount <= i.capacity AND i.min_unit <= d.smallest
-    AND i.max_unit >= d.largest AND mod(d.divisor, i.step_size) = 0
-    RETURNING 1)
-SELECT {_guard('(SELECT count(*) FROM added) = %(inventories)s')}
-'''
-
 _MOVE = 'UPDATE feed_lanes SET position = position + 1 WHERE lane = %(lane)s'
-
-_NOTE = '''
-UPDATE providers AS p SET consumers = p.consumers + d.consumers,
-    lane = %(lane)s, position = (
-        SELECT position FROM feed_lanes WHERE lane = %(lane)s)
-FROM unnest(%(uuids)s::text[], %(consumers)s::int[]) AS d (uuid, consumers)
-WHERE p.uuid = d.uuid
-'''
 
 
 def claim(database: session.Database, claims: Sequence[base.Claim]) -> None:
-    """Claim a batch for consumers that hold nothing.
+    """Claim a batch for consumers that hold nothing; wait for locked rows.
 
     :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
         claims, or a claim does not fit or violates a policy
     """
     rows = list(fragments.rows(claims))
-    demands = fragments.demands(claims)
-    shares = [(provider, share) for provider, demand in demands.items()
-              for share in demand.shares]
-    parameters: dict[str, Any] = {
-        **{name: [row[name] for row in rows] for name in rows[0]},
-        'uuids': list(demands),
-        'consumers': [demand.consumers for demand in demands.values()],
-        'of': [provider for provider, _ in shares],
-        'resource': [share.resource for _, share in shares],
-        'sum': [share.amount for _, share in shares],
-        'smallest': [share.smallest for _, share in shares],
-        'largest': [share.largest for _, share in shares],
-        'divisor': [share.divisor for _, share in shares],
-        'inventories': len(shares),
-        'lane': schema.FEED.lane(claims[0].consumer)}
-    script = [_INSERT, _LOCK, _ADD, _MOVE, _NOTE]
-    joining = group_members.joining(claims)
-    if joining:
-        locks, joins = group_members.script(joining, parameters)
-        parameters['joining'] = [each.consumer for each in joining]
-        script[1:1] = [_LEAVE, *(
-            f'{insert} WHERE {_guard(condition)} = 1'
-            for insert, condition in joins)]
-        script[:0] = locks
-    guarded_statements.execute(
-        database, ';'.join(script), parameters, is_script=True)
+    first = rows[0]
+    parameters: dict[str, Any] = {'lane': schema.FEED.lane(first['consumer'])}
+    grouped = [claim for claim in claims if claim.group is not None]
+    if not grouped and len(rows) <= _ROWS_MAX and (
+            first['consumer'] == rows[-1]['consumer']):
+        numbers: dict[str, int] = {}
+        for n, row in enumerate(rows):
+            number = numbers.setdefault(row['provider'], len(numbers))
+            parameters[f'uuid_{number}'] = row['provider']
+            parameters[f'resource_{n}'] = row['resource_class']
+            parameters[f'amount_{n}'] = row['amount']
+        for name in 'consumer', 'project_id', 'user_id':
+            parameters[name] = first[name]
+        guarded_statements.execute(database, _claim_few(tuple(
+            numbers[row['provider']] for row in rows)), parameters)
+        return
+    parameters['rows'] = json.dumps(rows, ensure_ascii=False)
+    if not grouped:
+        guarded_statements.execute(database, _CLAIM_MANY, parameters)
+        return
+    # The locks of the groups come first, so that each later statement sees
+    # all members. Each member counts those before it.
+    joining = group_members.joining(grouped)
+    locks, joins = group_members.script(joining, parameters)
+    parameters['joining'] = [each.consumer for each in joining]
+    guarded_statements.execute(database, ';'.join([
+        *locks, _LEAVE, _CLAIM_MANY,
+        *(f'{insert} WHERE {_guard(condition)} = 1'
+          for insert, condition in joins)]), parameters, is_script=True)
 
 
 _FITS = '''
@@ -119,9 +164,8 @@ _FITS = '''
 
 #: Claims the first candidate with capacity that no other session has locked.
 #: PostgreSQL evaluates the conditions again on a row that changed before it
-#: was locked. The candidates are no array parameter, as PostgreSQL plans these
-#: anew at each execution.
-_CLAIM_ANY = '''
+#: was locked. Each candidate is a parameter, for the reason above.
+_CLAIM_FIRST = '''
 WITH chosen AS (
     SELECT c.place, p.uuid
     FROM unnest(ARRAY[{uuids}]) WITH ORDINALITY AS c (uuid, place)
@@ -151,14 +195,16 @@ FROM chosen WHERE p.uuid = chosen.uuid AND {guard} = 1
 RETURNING chosen.place
 '''
 
-#: The candidates of a statement. Fewer are filled up with NULL.
+
+#: The candidates of a statement. Fewer are filled up with NULL: a text for
+#: each number would be a prepared statement for each.
 _UUIDS = [f'uuid_{n}' for n in range(fragments.CANDIDATES_MAX)]
 
 
 @functools.cache
-def _claim_any_text(classes: int) -> str:
+def _claim_first_text(classes: int) -> str:
     """Return the statement for a claim of a number of resource classes."""
-    return _CLAIM_ANY.format(
+    return _CLAIM_FIRST.format(
         uuids=', '.join(f'%({name})s::text' for name in _UUIDS),
         fits=''.join(_FITS.format(n=n) for n in range(classes)),
         rows=', '.join(['p', *(f'i{n}' for n in range(classes))]),
@@ -170,7 +216,7 @@ def _claim_any_text(classes: int) -> str:
             'AND (SELECT count(*) FROM moved) = 1'))
 
 
-def claim_any(
+def claim_first(
     database: session.Database, claims: Sequence[base.Claim]
 ) -> int | None:
     """Claim the first of several providers with room.
@@ -185,14 +231,16 @@ def claim_any(
         holds claims
     """
     first = claims[0]
-    parameters = {
-        'consumer': first.consumer, **fragments.owner(first),
-        'lane': schema.FEED.lane(first.consumer), **dict.fromkeys(_UUIDS)}
-    parameters.update(zip(_UUIDS, (claim.provider for claim in claims)))
+    parameters: dict[str, Any] = {
+        'consumer': first.consumer, 'project_id': first.project_id,
+        'user_id': first.user_id, 'lane': schema.FEED.lane(first.consumer)}
+    for n, name in enumerate(_UUIDS):
+        parameters[name] = claims[n].provider if n < len(claims) else None
     for n, (resource, amount) in enumerate(sorted(first.resources.items())):
-        parameters |= {f'resource_{n}': resource, f'amount_{n}': amount}
+        parameters[f'resource_{n}'] = resource
+        parameters[f'amount_{n}'] = amount
     rows = guarded_statements.execute(
-        database, _claim_any_text(len(first.resources)), parameters)
+        database, _claim_first_text(len(first.resources)), parameters)
     return rows[0][0] - 1 if rows else None
 
 

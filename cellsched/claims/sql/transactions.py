@@ -30,7 +30,6 @@ from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
-from cellsched.claims import validation
 from cellsched.db import statements
 
 _providers = schema.providers
@@ -66,29 +65,6 @@ def claim(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
         if connection.execute(update, parameters).rowcount != rows:
             raise InsufficientCapacity()
     _note(connection, groups, 1, claims[0].consumer)
-
-
-def claim_first(
-    connection: sa.Connection, batches: Sequence[Sequence[base.Claim]]
-) -> int | None:
-    """Claim the first of several batches that fits; return its position.
-
-    :param batches: for the same consumers, which hold nothing
-    :raises Exception: as :func:`claim`
-    """
-    # 1. SQLite has locked the database; on MySQL claim() checks again.
-    every = [claim for batch in batches for claim in batch]
-    group_members.lock(connection, every)
-    inventories = queries.inventories(
-        connection, {claim.provider for claim in every})
-    members = group_members.members(connection, every)
-    # 2. Claim the first batch that fits.
-    for place, batch in enumerate(batches):
-        if (validation.find_violation(batch, members) is None
-                and validation.find_refusal(batch, *inventories) is None):
-            claim(connection, batch)
-            return place
-    return None
 
 
 def release(connection: sa.Connection, consumers: Iterable[str]) -> None:
@@ -239,7 +215,7 @@ def _add(classes: int) -> sa.Update:
 @functools.cache
 def _subtract(classes: int) -> sa.Update:
     return _move(classes).where(_inventories.c.resource_class.in_(
-        [sa.bindparam(f'resource0_{number}') for number in range(classes)]))
+        [sa.bindparam(f'resource{number}') for number in range(classes)]))
 
 
 def _move(classes: int) -> sa.Update:

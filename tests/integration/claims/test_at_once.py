@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of one statement, concurrent with claims of several."""
+"""Claims of one message, concurrent with claims of several."""
 
 from concurrent import futures
 import contextlib
@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
+from cellsched.claims.sql import postgresql
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import single_statement
 from cellsched.claims.sql import transactions
 from cellsched.db import guarded_statements
 from cellsched.db import statements
@@ -264,7 +264,7 @@ class TestAtOnce(AtOnceTests, base.TestCase):
         def churn(number):
             order = providers[number % 4:] + providers[:number % 4]
             way = with_care if number % 3 == 0 else (
-                lambda batch: single_statement.claim(self.database, batch))
+                lambda batch: postgresql.claim(self.database, batch))
 
             def call(store):
                 taken = 0

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demand of a batch."""
-
-import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
+"""The demand and the rows of a batch."""
 
 from cellsched.claims import base as claims
 from cellsched.claims.sql import fragments
@@ -13,18 +10,6 @@ def claim(provider, consumer='c', project_id=None, **resources):
     return claims.Claim(
         consumer, provider, resources, None, project_id,
         project_id and f'user of {project_id}')
-
-
-class TestAnyOf(base.TestCase):
-
-    def test_list_is_bound_as_an_array_of_texts(self):
-        compiled = sa.select(sa.column('name') == fragments.any_of('names'))
-
-        [bound] = compiled.compile(
-            dialect=postgresql.dialect()).binds.values()
-        self.assertEqual('names', bound.key)
-        self.assertIsInstance(bound.type, sa.ARRAY)
-        self.assertIsInstance(bound.type.item_type, sa.Text)
 
 
 class TestGroup(base.TestCase):
@@ -49,44 +34,25 @@ class TestGroup(base.TestCase):
         self.assertEqual({}, fragments.group([]))
 
 
-class TestInserting(base.TestCase):
-    """The parameters of an INSERT on PostgreSQL."""
+class TestRows(base.TestCase):
+    """The allocations of a batch."""
 
-    def given(self, *batch):
-        return dict(fragments.inserting(batch)[1])
-
-    def test_claims_that_are_alike_give_their_amounts_once(self):
-        self.assertEqual(
-            {'consumer': ['d', 'c'], 'provider': ['p', 'q'],
-             'ordinal': [0, 1], 'resource_class': ['GB', 'VCPU'],
-             'amount': [5, 1],
-             'project_id': ['x', None], 'user_id': ['user of x', None]},
-            self.given(claim('p', 'd', 'x', VCPU=1, GB=5),
-                       claim('q', 'c', GB=5, VCPU=1)))
-
-    def test_claims_that_are_alike_and_for_one_project_name_it_once(self):
-        given = self.given(claim('p', 'd', 'x', VCPU=1),
-                           claim('q', 'c', 'x', VCPU=1))
-
-        self.assertEqual(('x', 'user of x'),
-                         (given['project_id'], given['user_id']))
+    def rows(self, *batch):
+        return [tuple(row.values()) for row in fragments.rows(batch)]
 
     def test_consumer_on_two_providers_has_an_ordinal_for_each_row(self):
         self.assertEqual(
-            {'consumer': ['b', 'c', 'c'], 'ordinal': [0, 0, 1],
-             'provider': ['p', 'p', 'q'], 'resource_class': ['VCPU'] * 3,
-             'amount': [1, 1, 1], 'project_id': [None, 'x', None],
-             'user_id': [None, 'user of x', None]},
-            self.given(claim('q', 'c', 'x', VCPU=1),
-                       claim('p', 'c', 'x', VCPU=1),
-                       claim('p', 'b', VCPU=1)))
+            [('b', 0, 'p', 'VCPU', 1, None, None),
+             ('c', 0, 'p', 'VCPU', 1, 'x', 'user of x'),
+             ('c', 1, 'q', 'VCPU', 1, None, None)],
+            self.rows(claim('q', 'c', 'x', VCPU=1),
+                      claim('p', 'c', 'x', VCPU=1),
+                      claim('p', 'b', VCPU=1)))
 
-    def test_claims_of_other_amounts_have_rows_of_their_own(self):
+    def test_classes_are_in_order_and_the_first_row_has_the_owner(self):
         self.assertEqual(
-            {'consumer': ['b', 'b', 'c'], 'ordinal': [0, 1, 0],
-             'provider': ['p', 'p', 'p'],
-             'resource_class': ['GB', 'VCPU', 'VCPU'], 'amount': [3, 2, 1],
-             'project_id': ['y', None, 'x'],
-             'user_id': ['user of y', None, 'user of x']},
-            self.given(claim('p', 'c', 'x', VCPU=1),
-                       claim('p', 'b', 'y', VCPU=2, GB=3)))
+            [('b', 0, 'p', 'GB', 3, 'y', 'user of y'),
+             ('b', 1, 'p', 'VCPU', 2, None, None),
+             ('c', 0, 'p', 'VCPU', 1, 'x', 'user of x')],
+            self.rows(claim('p', 'c', 'x', VCPU=1),
+                      claim('p', 'b', 'y', VCPU=2, GB=3)))
