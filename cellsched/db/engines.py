@@ -20,7 +20,6 @@ from sqlalchemy import pool
 from cellsched.clock import Clock
 from cellsched.conditions import Conditions
 from cellsched.db import errors
-from cellsched.db import guarded_statements
 from cellsched.db import mysql
 from cellsched.db import postgresql
 from cellsched import exception
@@ -172,9 +171,6 @@ def _server(
         # The connection used last has the most prepared statements.
         pool_use_lifo=True, **arguments)
     replace_dead_connections(engine, clock)
-    if engine.dialect.name == 'postgresql':
-        # The first listener that raises wins, so these precede oslo.db's.
-        guarded_statements.listen(engine)
     errors.listen(engine)
     _set_up_sessions(engine, options, threshold)
     return engine

@@ -75,16 +75,6 @@ class Feed:
         """Return the lane of a key."""
         return zlib.crc32(key.encode()) % self.lanes
 
-    def moved(self, *conditions: sa.ColumnElement[bool]) -> sa.CTE:
-        """Return a CTE that advances the lane ``in_lane``. PostgreSQL only.
-
-        The CTE has the new ``position``.
-
-        :param conditions: the lane is locked and advanced only if they hold
-        """
-        return self._move.where(*conditions).returning(
-            self.table.c.position).cte('moved')
-
     def position(self, connection: sa.Connection, lane: int) -> int:
         """Return the position of a lane, to mark inserted rows."""
         return connection.execute(

@@ -13,7 +13,6 @@ from typing import Any
 from typing import Protocol
 
 import sqlalchemy as sa
-from sqlalchemy import event
 
 from cellsched.db.errors import number
 from cellsched.db.errors import state
@@ -46,23 +45,14 @@ class StatementRefused(Exception):
     """
 
 
-def insisting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return a condition that makes its statement fail if it is false.
+def guard(condition: str) -> str:
+    """Return an integer in SQL that is 1, and fails if a condition is false.
 
-    The statement then raises :class:`StatementRefused`, provided that
-    :func:`listen` was called for its engine and that the server evaluates the
-    condition at all.
+    :func:`execute` then raises :class:`StatementRefused`, provided that the
+    server evaluates the condition at all.
     """
     # A cast of an invalid text fails the statement. The text has to depend on
     # the condition; a constant would be cast when the statement is planned.
-    text = sa.case(
-        (condition, sa.literal_column("'1'", sa.Text())),
-        else_=sa.literal_column(f"'{_TEXT}'", sa.Text()))
-    return sa.cast(text, sa.Integer) == sa.literal_column('1', sa.Integer())
-
-
-def guard(condition: str) -> str:
-    """Return the text of :func:`insisting`, an integer that is 1."""
     return (f"CAST(CASE WHEN {condition} THEN '1' ELSE '{_TEXT}' END "
             'AS integer)')
 
@@ -102,18 +92,3 @@ def execute(
         finally:
             with contextlib.suppress(dialect.loaded_dbapi.Error):
                 cursor.close()
-
-
-def listen(engine: sa.Engine) -> None:
-    """Make an engine raise :class:`StatementRefused` for a false condition.
-
-    Call it before oslo.db's listeners are added: the first listener that
-    raises wins, and oslo.db logs errors that it does not know.
-    """
-    def tell(context: Any) -> None:
-        error = context.original_exception
-        if (state(error) == _INVALID_TEXT
-                and f'"{_TEXT}"' in str(error)):
-            raise StatementRefused()
-
-    event.listen(engine, 'handle_error', tell)

@@ -23,14 +23,14 @@ class TestRefusing(base.APITestCase):
             THINGS.metadata.drop_all(connection)
             THINGS.metadata.create_all(connection)
 
-    def insert(self, number, condition):
-        inserted = sa.insert(THINGS).values(number=number).returning(
-            THINGS.c.number).cte('inserted')
-        count = sa.select(sa.func.count()).select_from(inserted)
-        with self.database.each_alone() as connection:
-            return connection.execute(sa.select(sa.literal(1)).where(
-                guarded_statements.insisting(
-                    condition(count.scalar_subquery())))).all()
+    def insert(self, number, count):
+        guard = guarded_statements.guard(
+            '(SELECT count(*) FROM inserted) = %(count)s')
+        return guarded_statements.execute(
+            self.database,
+            'WITH inserted AS (INSERT INTO things_to_refuse (number) '
+            f'VALUES (%(number)s) RETURNING 1) SELECT 1 WHERE {guard} = 1',
+            {'number': number, 'count': count})
 
     def numbers(self):
         with self.database.reader() as connection:
@@ -39,10 +39,9 @@ class TestRefusing(base.APITestCase):
     def test_statement_is_done_only_where_its_condition_holds(self):
         log = self.useFixture(fixtures.FakeLogger())
 
-        self.assertEqual([(1,)], self.insert(7, lambda count: count == 1))
+        self.assertEqual([(1,)], self.insert(7, count=1))
         self.assertRaises(
-            guarded_statements.StatementRefused, self.insert, 8,
-            lambda count: count == 2)
+            guarded_statements.StatementRefused, self.insert, 8, count=2)
 
         self.assertEqual([7], self.numbers())
         self.assertEqual('', log.output)
