@@ -5,13 +5,12 @@
 the ``console_scripts`` of ``setup.cfg``.
 """
 
-from collections.abc import Iterator
-import contextlib
 import gc
 import os
-import signal
 import sys
 from typing import NoReturn
+
+from cellsched.interrupts import ended_by_interrupts
 
 #: New objects after which Python collects cyclic garbage; its default is 700.
 #: Imports make few cycles, and no command imports as many objects. With a
@@ -39,13 +38,3 @@ def run_command(application: str) -> NoReturn:
         from cellsched.cli import app
 
     app.main(getattr(app, application))
-
-
-@contextlib.contextmanager
-def ended_by_interrupts() -> Iterator[None]:
-    """Let an interrupt, for example during an import, show no traceback."""
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGINT, handler)

@@ -6,11 +6,14 @@ import os
 from typing import Any
 from typing import NoReturn
 
-from nova import monkey_patch
+from cellsched.interrupts import ended_by_interrupts
 
-from cellsched.cli import app
-from cellsched.cli import decision
-from cellsched.cli import host
+with ended_by_interrupts():
+    from nova import monkey_patch
+
+    from cellsched.cli import app
+    from cellsched.cli import decision
+    from cellsched.cli import host
 
 
 class Plan(decision.Plan):

@@ -2,9 +2,13 @@
 """The command ``cellsched-nova-scheduler``, which replaces nova-scheduler."""
 
 import os
+import signal
 import sys
 
-from nova import monkey_patch
+from cellsched.interrupts import ended_by_interrupts
+
+with ended_by_interrupts():
+    from nova import monkey_patch
 
 
 #: The path in the process title. Probes look for a process with its last part,
@@ -14,6 +18,8 @@ TITLE = 'cellsched/nova-scheduler'
 
 def main() -> int:
     """Run the scheduler until it is stopped; return an exit code."""
+    # The service handles interrupts when it has started.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # cotyledon names the processes by it.
     sys.argv[0] = TITLE
     # Threads, also if Nova's configuration selects eventlet.

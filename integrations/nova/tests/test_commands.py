@@ -4,6 +4,9 @@
 import io
 import json
 import pathlib
+import signal
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -37,6 +40,36 @@ connection = sqlite:///{directory}/none/api.sqlite
 [database]
 connection = sqlite:///{directory}/none/main.sqlite
 """
+
+#: Sends SIGINT when a module is imported, and runs a command.
+INTERRUPTED = """
+import importlib, os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[2]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+importlib.import_module(sys.argv[1]).main()
+"""
+
+
+class TestInterrupts(unittest.TestCase):
+
+    def test_interrupt_during_the_start_of_a_process_shows_no_traceback(self):
+        for module, imported in (
+                ('cellsched_nova.commands', 'cliff'),
+                ('cellsched_nova.shadow.commands', 'cliff'),
+                ('cellsched_nova.main', 'nova'),
+                ('cellsched_nova.main', 'cellsched_nova.manager')):
+            ended = subprocess.run(
+                [sys.executable, '-c', INTERRUPTED, module, imported],
+                capture_output=True, text=True, timeout=600)
+
+            self.assertEqual(
+                (-signal.SIGINT, '', ''),
+                (ended.returncode, ended.stdout, ended.stderr), imported)
 
 
 class TestCommands(unittest.TestCase):

@@ -12,10 +12,13 @@ from typing import Any
 from typing import NoReturn
 from typing import TYPE_CHECKING
 
-from nova import monkey_patch
+from cellsched.interrupts import ended_by_interrupts
 
-from cellsched.cli import app
-from cellsched.cli import base
+with ended_by_interrupts():
+    from nova import monkey_patch
+
+    from cellsched.cli import app
+    from cellsched.cli import base
 
 if TYPE_CHECKING:
     from cellsched_nova.shadow import comparison
