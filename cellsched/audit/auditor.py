@@ -63,9 +63,13 @@ class Auditor:
         self._repairs = repairs_
         self._clock = clock
         self._foreign = False
+        #: Values of the cells that have the wrong type.
+        self._wrong: list[findings.Finding] = []
 
     def size(self) -> int:
         """Return the number of rows to read, for a progress bar."""
+        if references.check_api_values(self._reader):
+            return 0
         with self._reader.database.reader() as connection:
             mapped = api.count(connection)
         rows = self._reader.ask(
@@ -86,14 +90,17 @@ class Auditor:
         :param foreign: whether unknown consumers belong to other services, as
             they always do if the API database knows no server
         """
-        report = findings.AuditReport()
-        self._reader.begin()
+        report = findings.AuditReport(
+            references.check_api_values(self._reader))
+        if report.remaining:
+            return report
+        self._begin()
         suspects, moved, servers = self._scan(progress)
         self._foreign = foreign or not servers
         first, strangers = self._everything(suspects, moved)
         if first:
             self._clock.sleep(settle_s)
-            self._reader.begin()
+            self._begin()
             again, unknown = self._everything(
                 {found.of for found in first}, moved)
             keys = {found.key for found in first}
@@ -107,6 +114,10 @@ class Auditor:
         report.remaining.sort(key=lambda found: (
             found.invariant, found.kind, found.of, found.cell))
         return report
+
+    def _begin(self) -> None:
+        self._reader.begin()
+        self._wrong = references.check_cell_values(self._reader)
 
     def _scan(self, progress: Progress) -> tuple[set[str], set[str], int]:
         """Return servers with findings, and consumers of moved servers.
@@ -144,7 +155,7 @@ class Auditor:
         self, suspects: Iterable[str], moved: set[str]
     ) -> tuple[list[findings.Finding], set[str]]:
         """Return all findings, and the consumers of other services."""
-        found = list(self._of_servers(suspects))
+        found = [*self._wrong, *self._of_servers(suspects)]
         found += references.check_all(self._reader)
         found += checks.check_hosts(self._reader)
         found += checks.check_guests(self._reader)
@@ -207,12 +218,14 @@ class Auditor:
 
     def _unheard(self) -> list[findings.Finding]:
         names = self._reader.names()
+        wrong = {found.cell_uuid for found in self._wrong}
         return [findings.Finding(
             _UNREACHABLE, cell,
             f'the servers of this cell could not be checked: {reason}',
             names.get(cell, cell), cell, None,
             'make its database available, and audit again')
-            for cell, reason in self._reader.unheard.items()]
+            for cell, reason in self._reader.unheard.items()
+            if cell not in wrong]
 
     def _fix(self, report: findings.AuditReport, moved: set[str]) -> None:
         """Repair the findings, and check again."""

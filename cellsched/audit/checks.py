@@ -535,6 +535,17 @@ def check_place(server: ServerState) -> Iterator[findings.Finding]:
     if row is None or row.deleted or row.task_state == 'deleting' or (
             server.mapping is None or server.mapping.deleted):
         return
+    if server.mapping.cell == _CELL0:
+        place = ' and '.join(
+            f'{noun} {name}' for noun, name in (
+                ('host', row.host), ('node', row.node)) if name)
+        if place:
+            yield found(
+                server, 'cell0-host',
+                f'is in cell0, which has no hosts, and its row names {place}',
+                _CELL0, advice='if that host has a guest of it, destroy the '
+                'guest; then remove the name from the row')
+        return
     kind, wrong = 'node-missing', None
     if row.host is None:
         wrong = row.node and f'is on node {row.node} of no host'

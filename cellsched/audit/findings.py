@@ -8,7 +8,6 @@ import enum
 #: The invariant of each kind of finding. A kind may be followed by a colon and
 #: a resource class.
 KINDS = {
-    'node-record': 'S1',
     'provider-missing': 'S1', 'provider-twice': 'S1', 'provider-root': 'S1',
     'wrong-inventory': 'S1', 'aggregate-unknown': 'S1',
     'over-capacity': 'S1', 'miscounted': 'S1', 'miscounted-consumers': 'S1',
@@ -16,32 +15,33 @@ KINDS = {
     'no-fate': 'S2', 'two-cells': 'S2', 'cell-and-cell0': 'S2',
     'request-left': 'S2', 'request-of-deleted': 'S2',
     'request-unreadable': 'S2', 'deleted-visible': 'S2',
-    'cell-unreachable': 'S2',
+    'cell-unreachable': 'S2', 'wrong-type': 'S2',
     'undecided': 'S3', 'row-unmapped': 'S3', 'request-unmapped': 'S3',
     'row-lost': 'S3', 'row-elsewhere': 'S3', 'host-elsewhere': 'S3',
     'host-unmapped': 'S3', 'guest-unexplained': 'S3', 'guest-missing': 'S3',
     'node-vanished': 'S3', 'host-mapping-unknown': 'S3',
     'service-missing': 'S3', 'host-missing': 'S3', 'node-missing': 'S3',
-    'row-archived': 'S3',
+    'row-archived': 'S3', 'cell0-host': 'S3',
     'consumer-unknown': 'S4', 'claim-owner': 'S4',
     'claim-leaked': 'S4', 'move-claim-leaked': 'S4', 'unclaimed': 'S4',
     'claim-elsewhere': 'S4', 'claim-second': 'S4', 'claim-amount': 'S4',
     'group-member-unknown': 'S8', 'group-member-missing': 'S8',
     'group-member-extra': 'S8', 'group-member-deleted': 'S8',
-    'member-claim': 'S8',
+    'member-claim': 'S8', 'group-policy': 'S8',
     'owner-differs': 'S11', 'size-differs': 'S11',
     'no-reason': 'S13', 'no-action': 'S13', 'spec-missing': 'S13',
-    'spec-unreadable': 'S13',
+    'spec-unreadable': 'S13', 'flavor-unreadable': 'S13',
     'build-stranded': 'L1', 'task-stranded': 'L1', 'move-stranded': 'L1',
     'deleting-stranded': 'L1', 'deleting-waits': 'L1', 'lease-excess': 'L1',
 }
 
 #: Kinds of findings that no repair of a server resolves, besides those of S1.
 _NOT_OF_SERVERS = frozenset({
-    'cell-unreachable', 'host-elsewhere', 'host-unmapped',
+    'cell-unreachable', 'wrong-type', 'host-elsewhere', 'host-unmapped',
     'guest-unexplained', 'guest-missing', 'node-vanished',
     'host-mapping-unknown', 'service-missing', 'row-archived',
-    'consumer-unknown', 'group-member-unknown', 'lease-excess'})
+    'consumer-unknown', 'group-member-unknown', 'group-policy',
+    'flavor-unreadable', 'lease-excess'})
 
 
 class Action(enum.Enum):
@@ -76,8 +76,8 @@ class Finding:
     """A violation of an invariant.
 
     :param kind: one of :data:`KINDS`
-    :param of: uuid of the server or provider, name of the host, or name of a
-        record in the claim store
+    :param of: uuid of the server or provider, name of the host, table and key
+        of a row, or name of a record in the claim store
     :param cell: name of the cell, if it concerns one
     :param cell_uuid: uuid of that cell
     :param action: the repair; None if none is safe

@@ -12,6 +12,7 @@ from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import functools
 import math
 from typing import Any
 
@@ -21,11 +22,14 @@ from cellsched.audit.state import StateReader
 from cellsched.claims import base as claims_base
 from cellsched.db.api import audit_queries as api
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
+from cellsched.db.api import models as api_models
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import models
 from cellsched.db.cell import services
+from cellsched.db import value_types
 
 #: The longest lease, in seconds: leases last seconds to minutes.
 LEASE_MAX_S = 24 * 3600
@@ -44,6 +48,44 @@ def check_all(reader: StateReader) -> Iterator[Finding]:
     """Yield all findings of this module except those of providers."""
     for check in _CHECKS:
         yield from check(reader)
+
+
+def check_api_values(reader: StateReader) -> list[Finding]:
+    """Check that all values of the API database have the right type."""
+    with reader.database.reader() as connection:
+        return [_wrong_type(each) for each in value_types.find_wrong(
+            connection, api_models.METADATA, reader.page)]
+
+
+def check_cell_values(reader: StateReader) -> list[Finding]:
+    """Check that all values of the cells have the right type.
+
+    The reader reads no more of a cell with a value of another type.
+    """
+    names = reader.names()
+    found = []
+    for cell, wrong in reader.ask(
+            lambda cell, connection: value_types.find_wrong(
+                connection, models.METADATA, reader.page),
+            reader.cells()).items():
+        found += [_wrong_type(each, names[cell], cell) for each in wrong]
+        if wrong:
+            reader.unheard[cell] = 'it has values of a wrong type'
+    return found
+
+
+def _wrong_type(
+    wrong: value_types.WrongValue, name: str = '', cell: str | None = None
+) -> Finding:
+    # The bytes may be those of a password.
+    value = ('bytes' if isinstance(wrong.value, bytes)
+             else f'{wrong.value!r:.80}')
+    return Finding(
+        'wrong-type', f'{wrong.table} {wrong.key}',
+        f'has {wrong.column} = {value}, which is no {wrong.expected}',
+        name, cell,
+        advice='correct the value, and audit again; until then the other '
+               'records of its database are not checked')
 
 
 def _check_hosts(reader: StateReader) -> Iterator[Finding]:
@@ -81,26 +123,48 @@ def _check_archive(reader: StateReader) -> Iterator[Finding]:
     """Check that no live row is in the shadow table as well."""
     names = reader.names()
     for table in _ARCHIVED:
-        after = dict.fromkeys(reader.cells(), 0)
-        while after:
-            pages = reader.ask(_page_of(table, after, reader.page), after)
-            for cell, (_, uuids) in pages.items():
-                for uuid in sorted(uuids):
-                    yield Finding(
-                        'row-archived', uuid,
-                        f'is a row of {table.name}, and is in its shadow '
-                        'table too', names[cell], cell,
-                        advice='compare the two rows, and delete the one in '
-                               'the shadow table if the other is in use')
-            after = {cell: end for cell, (end, _) in pages.items()
-                     if end is not None}
+        for cell, uuid in _walk(reader, functools.partial(
+                audit_queries.live_in_shadow, table=table)):
+            yield Finding(
+                'row-archived', uuid,
+                f'is a row of {table.name}, and is in its shadow table too',
+                names[cell], cell,
+                advice='compare the two rows, and delete the one in the '
+                       'shadow table if the other is in use')
 
 
-def _page_of(
-    table: Any, after: Mapping[str, int], limit: int
-) -> Callable[[str, Any], Any]:
-    return lambda cell, connection: audit_queries.live_in_shadow(
-        connection, table, after[cell], limit)
+def _check_flavors(reader: StateReader) -> Iterator[Finding]:
+    """Check that the flavors of all servers in the cells can be read."""
+    names = reader.names()
+    for cell, uuid in _walk(reader, audit_queries.unreadable_flavors):
+        yield Finding(
+            'flavor-unreadable', uuid,
+            'has a row of instance_extra whose flavor cannot be read',
+            names[cell], cell,
+            advice='its host uses the amounts of its row of instances; '
+                   'correct the flavor by its request specification')
+
+
+def _walk(
+    reader: StateReader, query: Callable[..., tuple[int | None, list[str]]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the cells and the uuids of all pages of a query.
+
+    :param query: called with a connection, ``after`` and ``limit``; returns
+        the end of the page, None after the last one, and uuids
+    """
+    after = dict.fromkeys(reader.cells(), 0)
+
+    def page(cell: str, connection: Any) -> tuple[int | None, list[str]]:
+        return query(connection, after=after[cell], limit=reader.page)
+
+    while after:
+        pages = reader.ask(page, after)
+        for cell, (_, uuids) in pages.items():
+            for uuid in sorted(uuids):
+                yield cell, uuid
+        after = {cell: end for cell, (end, _) in pages.items()
+                 if end is not None}
 
 
 def _check_members(reader: StateReader) -> Iterator[Finding]:
@@ -113,6 +177,16 @@ def _check_members(reader: StateReader) -> Iterator[Finding]:
                 'know it',
                 advice='delete its row of instance_group_member, unless the '
                        'mapping of the server was lost')
+
+
+def _check_policies(reader: StateReader) -> Iterator[Finding]:
+    """Check that the policies and rules of all groups are known."""
+    with reader.database.reader() as connection:
+        wrong = instance_groups.wrong_policies(connection)
+    for uuid, problem in wrong:
+        yield Finding(
+            'group-policy', uuid, f'is a server group, and {problem}',
+            advice='correct its row of instance_group_policy')
 
 
 def _check_aggregates(reader: StateReader) -> Iterator[Finding]:
@@ -140,8 +214,8 @@ def _check_leases(reader: StateReader) -> Iterator[Finding]:
             'so that no other process can take it', action=Action.EXPIRE)
 
 
-_CHECKS = (_check_hosts, _check_archive, _check_members, _check_aggregates,
-           _check_leases)
+_CHECKS = (_check_hosts, _check_archive, _check_flavors, _check_members,
+           _check_policies, _check_aggregates, _check_leases)
 
 
 def check_identity(
@@ -198,11 +272,6 @@ def check_inventories(
     :param unreadable: providers to leave out
     """
     for uuid, (_, node) in nodes.items():
-        if node.flaws:
-            yield Finding(
-                'node-record', uuid,
-                f'is a node of host {node.host}, whose row has '
-                f'{", ".join(node.flaws)}', advice=_REPORT_AGAIN)
         if uuid not in usages and uuid not in unreadable and (
                 node.mapped and not node.vanished
                 and any(offer[0] for offer in node.offers.values())):

@@ -37,7 +37,13 @@ CASES = {
         {'node-missing server'}),
     'server in cell0 has a host': (
         ("UPDATE instances SET host = 'a1' WHERE uuid = :buried", 'cell0'),
-        {'host-missing buried'}),
+        {'cell0-host buried'}),
+    'flavor of a server in its cell is no object': (
+        ("UPDATE instance_extra SET flavor = 'junk' WHERE instance_uuid = "
+         ':server', 'cell1'), {'flavor-unreadable server'}),
+    'policy of a group is unknown': (
+        ("UPDATE instance_group_policy SET policy = 'junk'", 'api'),
+        {'group-policy group'}),
     'claim is on another host than the row': (
         ("UPDATE instances SET host = 'a2', node = 'a2' "
          'WHERE uuid = :server', 'cell1'), {'claim-elsewhere server'}),
@@ -61,11 +67,15 @@ CASES = {
         ('UPDATE compute_nodes SET deleted = id WHERE uuid = :node', 'cell1'),
         {'node-missing server', 'node-missing member',
          'provider-unknown node', 'provider-unknown child'}),
-    'node has texts instead of numbers and dates': (
-        ("UPDATE compute_nodes SET vcpus = 'junk', "
-         "created_at = 'junk', deleted_at = 'junk', updated_at = 'junk', "
-         "ram_allocation_ratio = 'junk' WHERE uuid = :node", 'cell1'),
-        {'node-record node'}),
+    'number of a node is a text': (
+        ("UPDATE compute_nodes SET vcpus = 'junk'", 'cell2'),
+        {'wrong-type compute_nodes 1'}),
+    'time of a service is a number': (
+        ('UPDATE services SET last_seen_up = 12345 WHERE id = 2', 'cell1'),
+        {'wrong-type services 2'}),
+    'time of a cell is a text': (
+        ("UPDATE cell_mappings SET created_at = 'junk' WHERE id = 2", 'api'),
+        {'wrong-type cell_mappings 2'}),
     'service has no host': (
         ("UPDATE services SET host = NULL WHERE host = 'a2'", 'cell1'),
         {'service-missing a2'}),

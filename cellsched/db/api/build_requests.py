@@ -170,11 +170,22 @@ def _leased(
             broken = broken or unreadable(
                 row.instance_uuid, 'request specification', 'cannot be read',
                 exc)
+    quota = None
+    try:
+        quota = _limits(row.quota) if row.quota else None
+    except objects.READ_ERRORS as exc:
+        broken = broken or unreadable(
+            row.instance_uuid, 'quota limits', 'cannot be read', exc)
     return LeasedRequest(
         request=request, min_count=row.min_count, tries=row.lease_count,
         revision=row.revision, spec=spec, broken=broken,
-        quota=row.quota and jsonutils.loads(row.quota),
+        quota=quota,
         alike=(row.spec or '').replace(row.instance_uuid, ''))
+
+
+def _limits(text: str) -> RecordedQuota:
+    return {owner: {name: int(limit) for name, limit in limits.items()}
+            for owner, limits in jsonutils.loads(text).items()}
 
 
 def _request(

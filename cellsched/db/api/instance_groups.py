@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable
 import datetime
-import functools
 from typing import Any
 
 from oslo_log import log
@@ -15,6 +14,7 @@ from cellsched.db.api import models
 from cellsched.db import statements
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import requests
 
 LOG = log.getLogger(__name__)
 
@@ -121,6 +121,26 @@ def list_all(
     return [_from_row(row) for row in connection.execute(query)]
 
 
+def wrong_policies(connection: sa.Connection) -> list[tuple[str, str]]:
+    """Return groups with an unknown policy or unreadable rules.
+
+    :returns: uuids, and the problems in words
+    """
+    found = []
+    for row in connection.execute(_ALL.where(sa.or_(
+            _POLICIES.c.policy.not_in(requests.POLICIES),
+            _POLICIES.c.rules.not_in(('', '{}'))))):
+        if row.policy and row.policy not in requests.POLICIES:
+            found.append((row.uuid, f'has the policy {row.policy!r:.80}, '
+                                    'which no filter knows'))
+        try:
+            _ = _group(row, row.rules).rules
+        except objects.READ_ERRORS:
+            found.append((row.uuid, 'has rules that cannot be read, so that '
+                                    'its policy is applied at its strictest'))
+    return found
+
+
 def delete(
     connection: sa.Connection, uuid: str, project_id: str | None = None
 ) -> None:
@@ -160,12 +180,8 @@ def _from_row(
 ) -> objects.InstanceGroup:
     unreadable = (f'The rules of server group {row.uuid} cannot be read and '
                   f'are ignored')
-    made = functools.partial(
-        objects.InstanceGroup, id=row.id, uuid=row.uuid, name=row.name,
-        project_id=row.project_id, user_id=row.user_id, policy=row.policy,
-        policies=[row.policy] if row.policy else [], hosts=[])
     try:
-        group = made(rules=jsonutils.loads(row.rules or '{}'))
+        group = _group(row, row.rules)
         # Parse the rules here, so that an invalid one fails no decision.
         _ = group.rules
         if conditions is not None:
@@ -177,4 +193,12 @@ def _from_row(
             LOG.warning('%s', unreadable)
         else:
             conditions.occur(unreadable)
-        return made(rules={})
+        return _group(row, None)
+
+
+def _group(row: sa.Row[Any], rules: str | None) -> objects.InstanceGroup:
+    return objects.InstanceGroup(
+        id=row.id, uuid=row.uuid, name=row.name, project_id=row.project_id,
+        user_id=row.user_id, policy=row.policy,
+        policies=[row.policy] if row.policy else [], hosts=[],
+        rules=jsonutils.loads(rules or '{}'))

@@ -17,10 +17,12 @@ from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db import statements
+from cellsched import objects
 from cellsched.objects import child_providers
 
 _TABLE = models.instances
 _NODES = models.compute_nodes
+_EXTRA = models.instance_extra
 _ACTIONS = models.instance_actions
 _CASTS = models.build_casts
 _MOVES = models.migrations
@@ -88,7 +90,6 @@ class NodeRow(NamedTuple):
         in the claim store
     :param name: name of the node
     :param vanished: whether the driver of its host no longer reports it
-    :param flaws: columns that are no numbers; their classes have no offer
     """
 
     host: str
@@ -97,7 +98,6 @@ class NodeRow(NamedTuple):
     children: frozenset[str] = frozenset()
     name: str = ''
     vanished: bool = False
-    flaws: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,29 +258,15 @@ _OFFERS = {
 
 def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
     """Return the compute nodes that have a uuid and a host, by uuid."""
-    found = {}
-    # SQLite stores any text in a column of dates, which cannot be read then.
-    columns = [column for column in _NODES.c
-               if not isinstance(column.type, sa.DateTime)]
-    vanished = _NODES.c.vanished_at.is_not(None).label('vanished')
-    for row in connection.execute(sa.select(*columns, vanished).where(
-            _NODES.c.deleted == 0, _NODES.c.host.is_not(None))):
-        offers, flaws = {}, []
-        for resource, names in _OFFERS.items():
-            values = [getattr(row, name) for name in names]
-            values[2] = values[2] or 1.0
-            # SQLite stores a text in a column of numbers.
-            wrong = [f'{column} = {value!r:.80}'
-                     for column, value in zip(names, values)
-                     if not isinstance(value, (int, float))]
-            flaws += wrong
-            if not wrong:
-                offers[resource] = (values[0], values[1], values[2])
-        found[row.uuid] = NodeRow(
-            row.host, bool(row.mapped and row.mapped > 0), offers,
-            _uuids(row.providers), row.hypervisor_hostname or row.host,
-            bool(row.vanished), tuple(flaws))
-    return found
+    return {row.uuid: NodeRow(
+        row.host, bool(row.mapped and row.mapped > 0), {
+            resource: (getattr(row, total), getattr(row, reserved),
+                       getattr(row, ratio) or 1.0)
+            for resource, (total, reserved, ratio) in _OFFERS.items()},
+        _uuids(row.providers), row.hypervisor_hostname or row.host,
+        row.vanished_at is not None)
+        for row in connection.execute(sa.select(_NODES).where(
+            _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
 
 
 def live_in_shadow(
@@ -309,6 +295,34 @@ def live_in_shadow(
                 statements.in_list(table.c.uuid), table.c.deleted == 0),
             {'these': chunk})
         if not returns or made_at == page[uuid]]
+
+
+def unreadable_flavors(
+    connection: sa.Connection, after: int, limit: int
+) -> tuple[int | None, list[str]]:
+    """Return the servers of a page that have an unreadable flavor.
+
+    :returns: the end of the page, None after the last one, and the uuids
+    """
+    page = connection.execute(
+        sa.select(_EXTRA.c.id, _TABLE.c.uuid, _EXTRA.c.flavor)
+        .join(_TABLE, _TABLE.c.uuid == _EXTRA.c.instance_uuid)
+        .where(_EXTRA.c.id > after, _TABLE.c.deleted == 0,
+               _EXTRA.c.flavor.is_not(None))
+        .order_by(_EXTRA.c.id).limit(limit)).all()
+    # The servers of a page have few different flavors.
+    unreadable = {text for text in {row.flavor for row in page}
+                  if not _is_flavor(text)}
+    return page[-1].id if page else None, [
+        row.uuid for row in page if row.flavor in unreadable]
+
+
+def _is_flavor(text: str) -> bool:
+    try:
+        return isinstance(objects.Flavor.obj_from_primitive(
+            jsonutils.loads(text)), objects.Flavor)
+    except objects.READ_ERRORS:
+        return False
 
 
 def purge_unrun(connection: sa.Connection, uuid: str) -> bool:

@@ -308,6 +308,19 @@ class TestLeasing(BrokenCase):
                 self.assertEqual('server', leased[
                     whole].request.instance.display_name)
 
+    def test_request_with_unreadable_quota_limits_is_leased_as_broken(self):
+        for text in (*samples.UNREADABLE[1:], '{"project": {"cores": "x"}}'):
+            broken, whole = self.accept(2)
+            self.spoil(broken, quota=text)
+
+            leased = self.lease([broken, whole])
+
+            self.assertEqual(
+                ('quota limits', 'cannot be read'),
+                (leased[broken].broken.what, leased[broken].broken.problem),
+                text[:99])
+            self.assertIsNone(leased[whole].broken)
+
     def test_request_without_any_text_is_leased_as_broken(self):
         broken, = self.accept()
         self.spoil(broken, instance=None)
