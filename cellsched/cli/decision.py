@@ -300,8 +300,9 @@ def not_found(
     if not deployment.has_server(name):
         name = f'{name}, and no such server'
     return exception.DecisionNotFound(
-        name=name, kept=f'they are kept for {kept_s} seconds, as {option} says'
-        if kept_s else f'none are kept, as {option} is 0')
+        name=name, kept=(
+            f'decisions are kept for {kept_s} seconds, as {option} says'
+            if kept_s else f'decisions are not kept, as {option} is 0'))
 
 
 def _lines(data: Mapping[str, Any], cells: Mapping[str, str]) -> Iterator[str]:

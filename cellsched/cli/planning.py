@@ -119,7 +119,7 @@ def _differences(
     yield 'it counts its own builds as in progress until their hosts report'
     if driver != 'provider_scheduler' and conf.scheduler.refresh_interval:
         yield ('it may have read the hosts up to '
-               f'{conf.scheduler.refresh_interval:g} seconds earlier')
+               f'{conf.scheduler.refresh_interval:g} s earlier')
 
 
 def room(

@@ -100,7 +100,7 @@ class TestPlan(PlanTestCase):
 
     def test_output_names_why_a_scheduler_may_differ(self):
         ages = ['it counts its own builds as in progress until their hosts',
-                'it may have read the hosts up to 1 seconds earlier']
+                'it may have read the hosts up to 1 s earlier']
         equal = ('of hosts of equal weight, each scheduler process prefers '
                  'another one')
         some = 'one of the hosts of equal weight by chance'
@@ -489,7 +489,8 @@ class TestExplain(base.CommandTestCase):
     def test_server_that_does_not_exist_is_named(self):
         # A cell that does not answer may have a server of that name.
         for name, text in ((self.one, 'and no such server'),
-                           ('web', 'web; they'), ('req-1', 'req-1; they')):
+                           ('web', 'web; decisions are kept'),
+                           ('req-1', 'req-1; decisions are kept')):
             self.assertEnds(1, self.explain(name), text)
 
     def test_wrong_arguments_are_refused(self):
